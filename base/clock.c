@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+
+#include "base/status.h"
+
+#include <limits.h>
+#include <time.h>
+
+int64_t pl_clock_now_ns(void)
+{
+    struct timespec now;
+
+    PL_BUG_IF(clock_gettime(CLOCK_MONOTONIC, &now) != 0);
+    return (int64_t)now.tv_sec * PL_NS_PER_S + now.tv_nsec;
+}
+
+int64_t pl_deadline_after_ns(int64_t timeout_ns)
+{
+    int64_t deadline_ns;
+
+    if (timeout_ns < 0 || __builtin_add_overflow(pl_clock_now_ns(), timeout_ns, &deadline_ns)) {
+        return PL_DEADLINE_NEVER;
+    }
+    return deadline_ns;
+}
+
+bool pl_deadline_passed(int64_t deadline_ns)
+{
+    return deadline_ns != PL_DEADLINE_NEVER && pl_clock_now_ns() >= deadline_ns;
+}
+
+int pl_deadline_poll_ms(int64_t deadline_ns)
+{
+    int64_t left_ms;
+
+    if (deadline_ns == PL_DEADLINE_NEVER) {
+        return -1;
+    }
+    left_ms = (deadline_ns - pl_clock_now_ns() + PL_NS_PER_MS - 1) / PL_NS_PER_MS;
+    if (left_ms <= 0) {
+        return 0;
+    }
+    return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
+{
+    struct timespec nap;
+    int64_t left_ns = deadline_ns == PL_DEADLINE_NEVER ? nap_ns : deadline_ns - pl_clock_now_ns();
+
+    if (left_ns < nap_ns) {
+        nap_ns = left_ns;
+    }
+    if (nap_ns <= 0) {
+        return;
+    }
+    nap.tv_sec = (time_t)(nap_ns / PL_NS_PER_S);
+    nap.tv_nsec = (long)(nap_ns % PL_NS_PER_S);
+    (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller look again */
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Time and deadlines. Every wait takes an absolute deadline in nanoseconds on CLOCK_MONOTONIC. */
+#ifndef PL_BASE_CLOCK_H
+#define PL_BASE_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_NS_PER_US INT64_C(1000)
+#define PL_NS_PER_MS INT64_C(1000000)
+#define PL_NS_PER_S INT64_C(1000000000)
+
+/** A deadline that never passes. */
+#define PL_DEADLINE_NEVER INT64_MAX
+
+/** Now, in nanoseconds on CLOCK_MONOTONIC: setting the wall clock does not move it. */
+int64_t pl_clock_now_ns(void);
+
+/** Now plus `timeout_ns`; saturates at PL_DEADLINE_NEVER, and a negative timeout means never. */
+int64_t pl_deadline_after_ns(int64_t timeout_ns);
+
+/** True when `deadline_ns` lies in the past. */
+bool pl_deadline_passed(int64_t deadline_ns);
+
+/** The time left as poll(2) wants it: milliseconds rounded up, 0 when passed, -1 for never. */
+int pl_deadline_poll_ms(int64_t deadline_ns);
+
+/** Sleep until `deadline_ns` or for `nap_ns`, whichever comes first; for polling what sends no event. */
+void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/environment.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct pl_environment {
+    char **strings; /* count + 1, NULL last */
+    size_t count;
+    size_t capacity;
+};
+
+static enum pl_status append(struct pl_environment *environment, char *string, struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_grow(&environment->strings, &environment->capacity, environment->count + 2, sizeof(char *), reterr));
+    environment->strings[environment->count++] = string;
+    environment->strings[environment->count] = NULL;
+    return PL_OK;
+}
+
+static enum pl_status new_from(char *const *strings, struct pl_environment **ret_environment, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = pl_memory_new(1, sizeof(*environment), reterr);
+
+    if (!environment) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_memory_grow(&environment->strings, &environment->capacity, 1, sizeof(char *), reterr));
+    environment->strings[0] = NULL;
+    for (; strings && *strings; strings++) {
+        char *copy = pl_memory_string(*strings, reterr);
+        enum pl_status status = copy ? append(environment, copy, reterr) : PL_MEMORY;
+
+        if (status != PL_OK) {
+            free(copy);
+            return status;
+        }
+    }
+    *ret_environment = PL_TAKE(environment);
+    return PL_OK;
+}
+
+enum pl_status pl_environment_new(struct pl_environment **ret_environment, struct pl_error *reterr)
+{
+    return new_from(environ, ret_environment, reterr);
+}
+
+enum pl_status pl_environment_new_empty(struct pl_environment **ret_environment, struct pl_error *reterr)
+{
+    return new_from(NULL, ret_environment, reterr);
+}
+
+enum pl_status pl_environment_new_copy(const struct pl_environment *source, struct pl_environment **ret_environment, struct pl_error *reterr)
+{
+    return new_from(source->strings, ret_environment, reterr);
+}
+
+void pl_environment_free(struct pl_environment *environment)
+{
+    if (!environment) {
+        return;
+    }
+    for (size_t i = 0; i < environment->count; i++) {
+        free(environment->strings[i]);
+    }
+    free(environment->strings);
+    free(environment);
+}
+
+void pl_environment_free_at(struct pl_environment **environment_at)
+{
+    pl_environment_free(*environment_at);
+}
+
+/* Index of the variable, or count when unset. The first of two equal names wins, as in getenv(3). */
+static size_t find(const struct pl_environment *environment, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < environment->count; i++) {
+        if (strncmp(environment->strings[i], name, length) == 0 && environment->strings[i][length] == '=') {
+            return i;
+        }
+    }
+    return environment->count;
+}
+
+const char *pl_environment_get(const struct pl_environment *environment, const char *name)
+{
+    size_t at = find(environment, name);
+
+    return at < environment->count ? environment->strings[at] + strlen(name) + 1 : NULL;
+}
+
+const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback)
+{
+    const char *value = pl_environment_get(environment, name);
+
+    return value && *value ? value : fallback;
+}
+
+enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *string = NULL;
+    size_t at;
+
+    if (!*name || strchr(name, '=')) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a name for an environment variable", name);
+    }
+    pl_text_printf(&text, "%s=%s", name, value);
+    PL_TRY(pl_text_take(&text, &string, reterr));
+    at = find(environment, name);
+    if (at < environment->count) {
+        free(environment->strings[at]);
+        environment->strings[at] = PL_TAKE(string);
+        return PL_OK;
+    }
+    PL_TRY(append(environment, string, reterr));
+    string = NULL;
+    return PL_OK;
+}
+
+void pl_environment_unset(struct pl_environment *environment, const char *name)
+{
+    size_t at;
+
+    while ((at = find(environment, name)) < environment->count) {
+        free(environment->strings[at]);
+        memmove(&environment->strings[at], &environment->strings[at + 1], (environment->count - at) * sizeof(char *));
+        environment->count--;
+    }
+}
+
+char *const *pl_environment_strings(const struct pl_environment *environment)
+{
+    return environment->strings;
+}
+
+size_t pl_environment_count(const struct pl_environment *environment)
+{
+    return environment->count;
+}

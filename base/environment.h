@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A snapshot of the process environment: read, changed and handed to a child without touching the process's own.
+ * The only file of the project that looks at `environ`.
+ */
+#ifndef PL_BASE_ENVIRONMENT_H
+#define PL_BASE_ENVIRONMENT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+struct pl_environment;
+
+/** Copy this process's environment. */
+enum pl_status pl_environment_new(struct pl_environment **ret_environment, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** An environment without variables. */
+enum pl_status pl_environment_new_empty(struct pl_environment **ret_environment, struct pl_error *reterr) PL_MUST_CHECK;
+
+enum pl_status pl_environment_new_copy(const struct pl_environment *source, struct pl_environment **ret_environment,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_environment_free(struct pl_environment *environment);
+void pl_environment_free_at(struct pl_environment **environment_at);
+
+#define PL_AUTO_ENVIRONMENT __attribute__((cleanup(pl_environment_free_at)))
+
+/** The value, or NULL when unset; valid until the variable is changed. */
+const char *pl_environment_get(const struct pl_environment *environment, const char *name);
+
+/** The value when set and not empty, else `fallback`. */
+const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback);
+
+/** Set or replace. A name that is empty or holds '=' is PL_INVALID. A new name goes behind the others. */
+enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_environment_unset(struct pl_environment *environment, const char *name);
+
+/** "NAME=value" strings in order, NULL behind; as execve(2) wants it. Valid until the next change. */
+char *const *pl_environment_strings(const struct pl_environment *environment);
+
+size_t pl_environment_count(const struct pl_environment *environment);
+
+#endif

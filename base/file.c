@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void pl_file_close_at(int *fd)
+{
+    int saved_errno = errno;
+
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+    errno = saved_errno;
+}
+
+static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *data = NULL;
+    size_t capacity = 0, used = 0;
+    struct stat info;
+
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 && (size_t)info.st_size <= max_bytes) {
+        PL_TRY(pl_memory_grow(&data, &capacity, (size_t)info.st_size + 2, 1, reterr));
+    }
+    for (;;) {
+        ssize_t got;
+
+        PL_TRY(pl_memory_grow(&data, &capacity, used + 2, 1, reterr));
+        got = read(fd, data + used, capacity - used - 1);
+        if (got < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return pl_error_errno(reterr, "read '%s'", what);
+        }
+        if (got == 0) {
+            break;
+        }
+        used += (size_t)got;
+        if (used > max_bytes) {
+            return pl_error_set(reterr, PL_LIMIT, "'%s' is larger than %zu bytes", what, max_bytes);
+        }
+    }
+    data[used] = '\0';
+    *ret_data = PL_TAKE(data);
+    if (ret_bytes) {
+        *ret_bytes = used;
+    }
+    return PL_OK;
+}
+
+static enum pl_status open_error(const char *path, struct pl_error *reterr)
+{
+    return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", path);
+}
+
+enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return open_error(path, reterr);
+    }
+    return read_fd(fd, path, max_bytes, ret_data, ret_bytes, reterr);
+}
+
+enum pl_status pl_file_read_at(int dir_fd, const char *name, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd < 0) {
+        return open_error(name, reterr);
+    }
+    return read_fd(fd, name, max_bytes, ret_data, ret_bytes, reterr);
+}
+
+enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr)
+{
+    const char *next = data;
+
+    while (bytes > 0) {
+        ssize_t written = write(fd, next, bytes);
+
+        if (written < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return pl_error_errno(reterr, "write '%s'", what);
+        }
+        next += written;
+        bytes -= (size_t)written;
+    }
+    return PL_OK;
+}
+
+/* A name that no other process or earlier call has taken; O_EXCL decides. */
+static int open_temporary(int dir_fd, const char *name, mode_t mode, char *temporary, size_t temporary_bytes)
+{
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        int length = snprintf(temporary, temporary_bytes, ".%s.%ld.%llx", name, (long)getpid(), (unsigned long long)pl_clock_now_ns() + attempt);
+        int fd;
+
+        if (length < 0 || (size_t)length >= temporary_bytes) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+        if (fd >= 0 || errno != EEXIST) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+{
+    char temporary[NAME_MAX + 1];
+    PL_AUTO_CLOSE int fd = -1;
+    enum pl_status status;
+
+    if (!*name || strchr(name, '/')) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a file name", name);
+    }
+    fd = open_temporary(dir_fd, name, mode, temporary, sizeof(temporary));
+    if (fd < 0) {
+        return pl_error_errno(reterr, "create a temporary file for '%s'", name);
+    }
+    status = pl_fd_write(fd, data, bytes, name, reterr);
+    if (status == PL_OK && fsync(fd) != 0) {
+        status = pl_error_errno(reterr, "fsync '%s'", name);
+    }
+    if (status == PL_OK && renameat(dir_fd, temporary, dir_fd, name) != 0) {
+        status = pl_error_errno(reterr, "rename a temporary file to '%s'", name);
+    }
+    if (status != PL_OK) {
+        (void)unlinkat(dir_fd, temporary, 0);
+        return status;
+    }
+    /* Some file systems (FUSE mounts) refuse fsync on a directory; the rename itself is done. */
+    if (fsync(dir_fd) != 0 && errno != EINVAL && errno != EBADF && errno != ENOSYS) {
+        return pl_error_errno(reterr, "fsync the directory of '%s'", name);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+{
+    const char *slash = strrchr(path, '/');
+    PL_AUTO_FREE char *directory =
+        slash ? pl_memory_string_n(path, slash == path ? 1 : (size_t)(slash - path), reterr) : pl_memory_string(".", reterr);
+    PL_AUTO_CLOSE int dir_fd = -1;
+    enum pl_status status;
+
+    if (!directory) {
+        return PL_MEMORY;
+    }
+    dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0) {
+        return open_error(directory, reterr);
+    }
+    status = pl_file_write_atomic_at(dir_fd, slash ? slash + 1 : path, data, bytes, mode, reterr);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "in directory '%s'", directory);
+    }
+    return status;
+}
+
+enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what, size_t *ret_bytes, struct pl_error *reterr)
+{
+    for (;;) {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        int ready = poll(&poll_fd, 1, pl_deadline_poll_ms(deadline_ns));
+        ssize_t got;
+
+        if (ready < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return pl_error_errno(reterr, "poll '%s'", what);
+        }
+        if (ready == 0) {
+            if (!pl_deadline_passed(deadline_ns)) {
+                continue;
+            }
+            return pl_error_set(reterr, PL_TIMEOUT, "no data from '%s' before the deadline", what);
+        }
+        got = read(fd, data, bytes);
+        if (got < 0) {
+            if (errno == EINTR || errno == EAGAIN) {
+                continue;
+            }
+            return pl_error_errno(reterr, "read '%s'", what);
+        }
+        *ret_bytes = (size_t)got;
+        return PL_OK;
+    }
+}
+
+enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, nonblock ? flags | O_NONBLOCK : flags & ~O_NONBLOCK) < 0) {
+        return pl_error_errno(reterr, "set O_NONBLOCK on descriptor %d", fd);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *prefix = pl_memory_string(path, reterr);
+    struct stat info;
+
+    if (!prefix) {
+        return PL_MEMORY;
+    }
+    for (char *at = prefix + 1; *prefix; at++) {
+        char saved = *at;
+
+        if (saved != '/' && saved != '\0') {
+            continue;
+        }
+        *at = '\0';
+        if (mkdir(prefix, mode) != 0 && errno != EEXIST) {
+            return pl_error_errno(reterr, "create directory '%s'", prefix);
+        }
+        *at = saved;
+        if (saved == '\0') {
+            break;
+        }
+    }
+    if (stat(path, &info) != 0) {
+        return pl_error_errno(reterr, "stat '%s'", path);
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        return pl_error_raise(reterr, PL_INVALID, PL_DOMAIN_ERRNO, ENOTDIR, "create directory '%s'", path);
+    }
+    return PL_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Descriptors and whole files: reading with a bound, writing atomically, reading and writing with a deadline. */
+#ifndef PL_BASE_FILE_H
+#define PL_BASE_FILE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+void pl_file_close_at(int *fd);
+
+/** `PL_AUTO_CLOSE int fd = -1;` closes at the end of the scope when the descriptor is not negative. */
+#define PL_AUTO_CLOSE __attribute__((cleanup(pl_file_close_at)))
+
+/**
+ * Read the whole file at `path`, at most `max_bytes` (PL_LIMIT beyond), as NUL-terminated heap memory.
+ * A missing file is PL_NOT_FOUND with errno kept. The caller frees `*ret_data`; `ret_bytes` may be NULL.
+ */
+enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_file_read() relative to the directory descriptor `dir_fd`; a symbolic link as last part is refused. */
+enum pl_status pl_file_read_at(int dir_fd, const char *name, size_t max_bytes, char **ret_data, size_t *ret_bytes,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Replace or create `path` with `bytes` of `data` so that a reader sees the old content or the new, never a part:
+ * an exclusive temporary file beside it, fsync, rename, fsync of the directory.
+ */
+enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_file_write_atomic() relative to the directory descriptor `dir_fd`; `name` must be one path component. */
+enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
+enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Read once, at most `bytes`, waiting until `deadline_ns`; `*ret_bytes` 0 is end of file.
+ * Works on blocking and non-blocking descriptors. PL_TIMEOUT leaves the descriptor usable.
+ */
+enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what, size_t *ret_bytes,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Set or clear O_NONBLOCK. */
+enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Create the directory `path` and its missing parents with `mode`; an existing directory is fine. */
+enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

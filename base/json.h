@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * JSON by Python's grammar: what json.loads() takes is taken, what it refuses is refused, and what json.dumps() prints
+ * is printed. Numbers keep their text (a 30-digit integer stays one), strings keep \u0000 and lone surrogates.
+ *
+ * Strings inside are UTF-8 with two additions: U+0000 is the two bytes C0 80 and a lone surrogate is its three-byte
+ * form, so every JSON string is a C string and prints back as it was. pl_json_string_bytes() gives the bytes a program
+ * should see.
+ *
+ * Source  RFC 8259; Python's json module (NaN, Infinity, -Infinity accepted; control characters in strings refused).
+ * Test    tests/unit/base/test_json.c
+ */
+#ifndef PL_BASE_JSON_H
+#define PL_BASE_JSON_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stddef.h>
+
+enum pl_json_kind {
+    PL_JSON_NULL,
+    PL_JSON_BOOL,
+    PL_JSON_INT,   /* no fraction and no exponent, any number of digits */
+    PL_JSON_FLOAT, /* everything else that is a number, NaN and the infinities included */
+    PL_JSON_STRING,
+    PL_JSON_ARRAY,
+    PL_JSON_OBJECT,
+};
+
+/** A node of a tree; the root owns all. */
+struct pl_json;
+
+enum {
+    PL_JSON_MAX_DEPTH = 128,
+    PL_JSON_MAX_NODES = 1000000,
+};
+
+/**
+ * Parse one JSON text of `bytes` bytes (surrounding blanks allowed). `source` names it in errors:
+ * "FILE:LINE:COLUMN: expected ..., found ...". Of duplicate names in an object the last wins, at the first's place.
+ *
+ * Errors  PL_INVALID (grammar, encoding), PL_LIMIT (PL_JSON_MAX_DEPTH, PL_JSON_MAX_NODES), PL_MEMORY.
+ */
+enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source, struct pl_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Read and parse the file at `path`, at most `max_bytes`. A missing file is PL_NOT_FOUND. */
+enum pl_status pl_json_read(const char *path, size_t max_bytes, struct pl_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_json_free(struct pl_json *root);
+void pl_json_free_at(struct pl_json **root_at);
+
+#define PL_AUTO_JSON __attribute__((cleanup(pl_json_free_at)))
+
+enum pl_json_kind pl_json_kind(const struct pl_json *node);
+
+/** "an object", "a string", ...: for messages. */
+const char *pl_json_kind_text(enum pl_json_kind kind);
+
+bool pl_json_bool(const struct pl_json *node);
+
+/** The text of a string, or the lexeme of a number as it stood in the file. */
+const char *pl_json_text(const struct pl_json *node);
+
+/** Whole value of an integer node; PL_LIMIT when it does not fit in 64 bits. */
+enum pl_status pl_json_int64(const struct pl_json *node, int64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Value of any number node, rounded as strtod(3) does. */
+double pl_json_double(const struct pl_json *node);
+
+/** Where the node began in its source, from 1; 0 for a node made by hand. */
+unsigned pl_json_line(const struct pl_json *node);
+unsigned pl_json_column(const struct pl_json *node);
+
+/** Items of an array or members of an object; 0 for others. */
+size_t pl_json_count(const struct pl_json *node);
+
+/** First child of an array or object, NULL when there is none; then the one behind `node`. */
+const struct pl_json *pl_json_first(const struct pl_json *node);
+const struct pl_json *pl_json_next(const struct pl_json *node);
+
+/** The name under which `node` stands in its object, NULL in an array or at the root. */
+const char *pl_json_name(const struct pl_json *node);
+
+/** The member `name` of an object, compared byte by byte; NULL when absent or when `node` is no object. */
+const struct pl_json *pl_json_member(const struct pl_json *node, const char *name);
+
+/** The bytes of a string node: U+0000 as one zero byte, lone surrogates as U+FFFD. */
+void pl_json_string_bytes(const struct pl_json *node, struct pl_text *text);
+
+/* Making trees. A node added to a parent belongs to it. NULL means out of memory; adding NULL is PL_MEMORY. */
+struct pl_json *pl_json_new_null(void);
+struct pl_json *pl_json_new_bool(bool value);
+struct pl_json *pl_json_new_int64(int64_t value);
+struct pl_json *pl_json_new_double(double value);
+struct pl_json *pl_json_new_string(const char *text);
+struct pl_json *pl_json_new_array(void);
+struct pl_json *pl_json_new_object(void);
+struct pl_json *pl_json_copy(const struct pl_json *node);
+enum pl_status pl_json_append(struct pl_json *array, struct pl_json *item, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_json_set(struct pl_json *object, const char *name, struct pl_json *value, struct pl_error *reterr) PL_MUST_CHECK;
+
+enum pl_json_style {
+    PL_JSON_COMPACT,        /* separators "," and ":" */
+    PL_JSON_SPACED,         /* ", " and ": " (json.dumps' default) */
+    PL_JSON_SORTED = 1 << 4 /* names by code point at every level; or it to a style */
+};
+
+/** Append `node` as json.dumps() prints it: non-ASCII as \uXXXX, floats as Python's repr, integers as their lexeme (-0 as 0). */
+void pl_json_print(const struct pl_json *node, unsigned style, struct pl_text *text);
+
+/** Append `value` as Python's repr(float): the shortest text that reads back as the same double. */
+void pl_json_print_double(double value, struct pl_text *text);
+
+/** Append `string` as a JSON string with its quotes. */
+void pl_json_print_string(const char *string, struct pl_text *text);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static _Atomic int log_level = PL_LOG_INFO;
+static char log_prefix[64] = "paceline";
+
+void pl_log_set_level(enum pl_log_level level)
+{
+    atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
+}
+
+void pl_log_set_prefix(const char *prefix)
+{
+    snprintf(log_prefix, sizeof(log_prefix), "%s", prefix);
+}
+
+bool pl_log_enabled(enum pl_log_level level)
+{
+    return (int)level >= atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
+static const char *level_word(enum pl_log_level level)
+{
+    switch (level) {
+    case PL_LOG_DEBUG:
+        return "debug: ";
+    case PL_LOG_INFO:
+        return "";
+    case PL_LOG_WARNING:
+        return "warning: ";
+    case PL_LOG_ERROR:
+        return "error: ";
+    }
+    return "";
+}
+
+static void log_line(enum pl_log_level level, const char *format, va_list args)
+{
+    char line[4096];
+    size_t used, room = sizeof(line) - 1; /* the newline always fits */
+    int length;
+
+    length = snprintf(line, room, "%s: %s", log_prefix, level_word(level));
+    used = length > 0 ? (size_t)length : 0;
+    length = vsnprintf(line + used, room - used, format, args);
+    if (length > 0) {
+        used = (size_t)length < room - used ? used + (size_t)length : room - 1;
+    }
+    line[used++] = '\n';
+    for (size_t done = 0; done < used;) {
+        ssize_t written = write(STDERR_FILENO, line + done, used - done);
+
+        if (written < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return; /* nowhere left to say it */
+        }
+        done += (size_t)written;
+    }
+}
+
+void pl_log(enum pl_log_level level, const char *format, ...)
+{
+    int saved_errno = errno;
+    va_list args;
+
+    if (!pl_log_enabled(level)) {
+        return;
+    }
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
+    errno = saved_errno;
+}
+
+void pl_log_error(const struct pl_error *error, const char *what_format, ...)
+{
+    char what[256], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 8];
+    va_list args;
+
+    va_start(args, what_format);
+    vsnprintf(what, sizeof(what), what_format, args);
+    va_end(args);
+    pl_log(PL_LOG_ERROR, "%s: %s", what, pl_error_text(error, text, sizeof(text)));
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. Libraries log
+ * at PL_LOG_DEBUG only; programs say each problem once. The level and prefix are the project's only global state.
+ */
+#ifndef PL_BASE_LOG_H
+#define PL_BASE_LOG_H
+
+#include "base/status.h"
+
+enum pl_log_level { PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARNING, PL_LOG_ERROR };
+
+/** Lines below `level` are dropped (default PL_LOG_INFO). Call before other threads start. */
+void pl_log_set_level(enum pl_log_level level);
+
+/** What stands before each line, "paceline" by default; cut at 63 bytes. Call before other threads start. */
+void pl_log_set_prefix(const char *prefix);
+
+bool pl_log_enabled(enum pl_log_level level);
+
+void pl_log(enum pl_log_level level, const char *format, ...) PL_PRINTF(2, 3);
+
+/** Log `error` as "<what>: <cause> (<context>)". */
+void pl_log_error(const struct pl_error *error, const char *what_format, ...) PL_PRINTF(2, 3);
+
+#endif

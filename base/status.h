@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Status by value and the caller-owned error report: the error rule of the whole project.
+ *
+ * A fallible function returns `enum pl_status` and takes `struct pl_error *reterr` last. The place that decides
+ * the failure calls pl_error_raise() once; callers that know more about the situation add it with
+ * pl_error_context() and pass the status on. `reterr` may be NULL when only the status matters.
+ */
+#ifndef PL_BASE_STATUS_H
+#define PL_BASE_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_MUST_CHECK __attribute__((warn_unused_result))
+#define PL_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
+
+/* name, text for people */
+#define PL_STATUS_LIST(X)                                                                                                                            \
+    X(OK, "ok")                                                                                                                                      \
+    X(INVALID, "invalid input")                                                                                                                      \
+    X(NOT_FOUND, "not found")                                                                                                                        \
+    X(LIMIT, "limit exceeded")                                                                                                                       \
+    X(MEMORY, "out of memory")                                                                                                                       \
+    X(SYSTEM, "system call failed")                                                                                                                  \
+    X(LIBRARY, "a library failed")                                                                                                                   \
+    X(TIMEOUT, "deadline passed")                                                                                                                    \
+    X(CANCELLED, "cancelled")                                                                                                                        \
+    X(MISMATCH, "ranks disagree")                                                                                                                    \
+    X(PEER, "a peer is gone")                                                                                                                        \
+    X(CORRUPT, "corrupt data")                                                                                                                       \
+    X(END, "end of data")                                                                                                                            \
+    X(UNSUPPORTED, "not supported")                                                                                                                  \
+    X(FAILED, "failed")
+
+enum pl_status {
+#define PL_STATUS_ENUM(name, text) PL_##name,
+    PL_STATUS_LIST(PL_STATUS_ENUM)
+#undef PL_STATUS_ENUM
+};
+
+/* Whose number `code` is: name, text for people. */
+#define PL_DOMAIN_LIST(X)                                                                                                                            \
+    X(NONE, "")                                                                                                                                      \
+    X(ERRNO, "errno")                                                                                                                                \
+    X(EXIT, "exit code")                                                                                                                             \
+    X(SIGNAL, "signal")                                                                                                                              \
+    X(RESOLVER, "getaddrinfo")                                                                                                                       \
+    X(CURL, "curl")                                                                                                                                  \
+    X(HTTP, "HTTP status")                                                                                                                           \
+    X(MPI, "MPI")                                                                                                                                    \
+    X(CUDA, "CUDA")                                                                                                                                  \
+    X(NCCL, "NCCL")                                                                                                                                  \
+    X(ARCHIVE, "libarchive")                                                                                                                         \
+    X(ZLIB, "inflate")                                                                                                                               \
+    X(CRYPTO, "libcrypto")
+
+enum pl_domain {
+#define PL_DOMAIN_ENUM(name, text) PL_DOMAIN_##name,
+    PL_DOMAIN_LIST(PL_DOMAIN_ENUM)
+#undef PL_DOMAIN_ENUM
+};
+
+enum {
+    PL_ERROR_CAUSE_BYTES = 600,
+    PL_ERROR_CONTEXT_BYTES = 400,
+};
+
+/** An error report. Zero-initialise with PL_ERROR_NONE; holds no resources. */
+struct pl_error {
+    enum pl_status status;
+    enum pl_domain domain;
+    int64_t code;                         /* native code, as `domain` numbers it */
+    bool retryable;                       /* trying again may work */
+    char cause[PL_ERROR_CAUSE_BYTES];     /* written once, where the failure was decided */
+    char context[PL_ERROR_CONTEXT_BYTES]; /* appended by callers; cannot push the cause out */
+};
+
+#define PL_ERROR_NONE ((struct pl_error){.status = PL_OK})
+
+/**
+ * Write the report and return `status`.
+ *
+ * The cause is the formatted text; for PL_DOMAIN_ERRNO ": " and the system's words for `code` follow. A text that
+ * does not fit is cut and ends in "...". An earlier report in `reterr` is replaced.
+ */
+enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code, const char *format, ...)
+    PL_PRINTF(5, 6);
+
+/** pl_error_raise() for failures that have no native code. */
+#define pl_error_set(reterr, status, ...) pl_error_raise((reterr), (status), PL_DOMAIN_NONE, 0, __VA_ARGS__)
+
+/** pl_error_raise(PL_SYSTEM) with the current errno. */
+#define pl_error_errno(reterr, ...) pl_error_raise((reterr), PL_SYSTEM, PL_DOMAIN_ERRNO, errno, __VA_ARGS__)
+
+/** Append what the caller was doing ("reading channel 'training'"). Later calls come after earlier ones. */
+void pl_error_context(struct pl_error *reterr, const char *format, ...) PL_PRINTF(2, 3);
+
+/**
+ * Write "cause (context; context)" to `text`, at most `text_bytes` including the NUL, and return `text`.
+ */
+const char *pl_error_text(const struct pl_error *error, char *text, uint32_t text_bytes);
+
+/** "invalid input" for PL_INVALID. */
+const char *pl_status_text(enum pl_status status);
+
+/** "INVALID" for PL_INVALID. */
+const char *pl_status_name(enum pl_status status);
+
+/** "HTTP status" for PL_DOMAIN_HTTP. */
+const char *pl_domain_text(enum pl_domain domain);
+
+/** A broken invariant of our own: stays on in release builds, prints where and what, aborts. */
+#define PL_BUG_IF(condition)                                                                                                                         \
+    do {                                                                                                                                             \
+        if (__builtin_expect(!!(condition), 0)) {                                                                                                    \
+            pl_bug(__FILE__, __LINE__, __func__, #condition);                                                                                        \
+        }                                                                                                                                            \
+    } while (0)
+
+_Noreturn void pl_bug(const char *file, int line, const char *function, const char *condition);
+
+/** Return from the calling function with the status of `expression` unless that is PL_OK. */
+#define PL_TRY(expression)                                                                                                                           \
+    do {                                                                                                                                             \
+        enum pl_status pl_try_status_ = (expression);                                                                                                \
+        if (pl_try_status_ != PL_OK) {                                                                                                               \
+            return pl_try_status_;                                                                                                                   \
+        }                                                                                                                                            \
+    } while (0)
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/text.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for `more` bytes and a NUL; false once memory has run out. */
+static bool make_room(struct pl_text *text, size_t more)
+{
+    size_t want;
+
+    if (text->failed) {
+        return false;
+    }
+    if (__builtin_add_overflow(text->length, more, &want) || __builtin_add_overflow(want, (size_t)1, &want) ||
+        pl_memory_grow(&text->data, &text->capacity, want, 1, NULL) != PL_OK) {
+        text->failed = true;
+        return false;
+    }
+    return true;
+}
+
+void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length)
+{
+    if (!make_room(text, length)) {
+        return;
+    }
+    memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
+}
+
+void pl_text_append(struct pl_text *text, const char *string)
+{
+    pl_text_append_n(text, string, strlen(string));
+}
+
+void pl_text_append_char(struct pl_text *text, char byte)
+{
+    pl_text_append_n(text, &byte, 1);
+}
+
+void pl_text_vprintf(struct pl_text *text, const char *format, va_list args)
+{
+    va_list again;
+    int length;
+
+    va_copy(again, args);
+    length = vsnprintf(NULL, 0, format, args);
+    if (length < 0) {
+        text->failed = true;
+    } else if (make_room(text, (size_t)length)) {
+        (void)vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        text->length += (size_t)length;
+    }
+    va_end(again);
+}
+
+void pl_text_printf(struct pl_text *text, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    pl_text_vprintf(text, format, args);
+    va_end(args);
+}
+
+void pl_text_clear(struct pl_text *text)
+{
+    text->length = 0;
+    text->failed = false;
+    if (text->data) {
+        text->data[0] = '\0';
+    }
+}
+
+enum pl_status pl_text_check(const struct pl_text *text, struct pl_error *reterr)
+{
+    if (text->failed) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for a text of more than %zu bytes", text->length);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_text_take(struct pl_text *text, char **ret_string, struct pl_error *reterr)
+{
+    pl_text_append_n(text, "", 0); /* an untouched text becomes "" */
+    PL_TRY(pl_text_check(text, reterr));
+    *ret_string = text->data;
+    *text = PL_TEXT_NONE;
+    return PL_OK;
+}
+
+const char *pl_text_string(const struct pl_text *text)
+{
+    return text->data ? text->data : "";
+}
+
+void pl_text_done(struct pl_text *text)
+{
+    free(text->data);
+    *text = PL_TEXT_NONE;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A growing text. Appending cannot fail at the call; running out of memory is remembered and reported once by
+ * pl_text_take() or pl_text_check(), so that building a text reads as a list of lines.
+ */
+#ifndef PL_BASE_TEXT_H
+#define PL_BASE_TEXT_H
+
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+
+struct pl_text {
+    char *data; /* NUL behind `length` whenever not NULL; may hold NULs itself */
+    size_t length;
+    size_t capacity;
+    bool failed;
+};
+
+#define PL_TEXT_NONE ((struct pl_text){.data = NULL})
+
+/** `PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;` */
+#define PL_AUTO_TEXT __attribute__((cleanup(pl_text_done)))
+
+void pl_text_append(struct pl_text *text, const char *string);
+void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length);
+void pl_text_append_char(struct pl_text *text, char byte);
+void pl_text_printf(struct pl_text *text, const char *format, ...) PL_PRINTF(2, 3);
+void pl_text_vprintf(struct pl_text *text, const char *format, va_list args) PL_PRINTF(2, 0);
+
+/** Forget the content, keep the memory. */
+void pl_text_clear(struct pl_text *text);
+
+/** PL_MEMORY when an append could not be done. */
+enum pl_status pl_text_check(const struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Hand the text over: `*ret_string` is NUL-terminated, the caller frees it; `text` is empty afterwards. */
+enum pl_status pl_text_take(struct pl_text *text, char **ret_string, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The content so far as a C string, "" when empty; valid until the next append. */
+const char *pl_text_string(const struct pl_text *text);
+
+void pl_text_done(struct pl_text *text);
+
+#endif

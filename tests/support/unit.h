@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The frame of a unit test file: list the tests once, get a main() for Check that also obeys CK_FORK. */
+#ifndef PL_TESTS_SUPPORT_UNIT_H
+#define PL_TESTS_SUPPORT_UNIT_H
+
+#include <check.h>
+#include <stdlib.h>
+
+/** UNIT_MAIN("base/text", test_a, test_b): run the named START_TEST functions. */
+#define UNIT_MAIN(suite_name, ...)                                                                                                                   \
+    int main(void)                                                                                                                                   \
+    {                                                                                                                                                \
+        const TTest *tests[] = {__VA_ARGS__};                                                                                                        \
+        Suite *suite = suite_create(suite_name);                                                                                                     \
+        SRunner *runner = srunner_create(suite);                                                                                                     \
+        int failed;                                                                                                                                  \
+                                                                                                                                                     \
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {                                                                              \
+            TCase *test_case = tcase_create(tests[i]->name);                                                                                         \
+                                                                                                                                                     \
+            tcase_add_test(test_case, tests[i]);                                                                                                     \
+            suite_add_tcase(suite, test_case);                                                                                                       \
+        }                                                                                                                                            \
+        srunner_run_all(runner, CK_NORMAL);                                                                                                          \
+        failed = srunner_ntests_failed(runner);                                                                                                      \
+        srunner_free(runner);                                                                                                                        \
+        return failed ? EXIT_FAILURE : EXIT_SUCCESS;                                                                                                 \
+    }
+
+/** Assert PL_OK and print the report otherwise. */
+#define ck_assert_ok(expression, error)                                                                                                              \
+    do {                                                                                                                                             \
+        enum pl_status ck_status_ = (expression);                                                                                                    \
+        char ck_text_[1200];                                                                                                                         \
+                                                                                                                                                     \
+        ck_assert_msg(ck_status_ == PL_OK, "%s: %s: %s", #expression, pl_status_name(ck_status_),                                                    \
+                      pl_error_text((error), ck_text_, sizeof(ck_text_)));                                                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/status.h"
+#include "tests/support/unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+START_TEST(cause_holds_the_system_words)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(pl_error_raise(&error, PL_NOT_FOUND, PL_DOMAIN_ERRNO, ENOENT, "open '%s'", "/x"), PL_NOT_FOUND);
+    ck_assert_str_eq(error.cause, "open '/x': No such file or directory");
+    ck_assert_int_eq((int)error.code, ENOENT);
+}
+END_TEST
+
+START_TEST(context_is_appended_and_never_pushes_the_cause_out)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char text[1200];
+
+    pl_error_set(&error, PL_CORRUPT, "bad magic");
+    pl_error_context(&error, "record %d", 7);
+    pl_error_context(&error, "channel '%s'", "training");
+    ck_assert_str_eq(pl_error_text(&error, text, sizeof(text)), "bad magic (record 7; channel 'training')");
+    for (int i = 0; i < 1000; i++) {
+        pl_error_context(&error, "caller %d", i);
+    }
+    ck_assert_str_eq(error.cause, "bad magic");
+    ck_assert(strlen(error.context) < sizeof(error.context));
+}
+END_TEST
+
+START_TEST(long_cause_is_cut_visibly)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char big[2000];
+
+    memset(big, 'a', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    pl_error_raise(&error, PL_SYSTEM, PL_DOMAIN_ERRNO, EPERM, "%s", big);
+    ck_assert_uint_eq(strlen(error.cause), sizeof(error.cause) - 1);
+    ck_assert_str_eq(error.cause + strlen(error.cause) - 3, "...");
+}
+END_TEST
+
+START_TEST(null_report_is_allowed)
+{
+    ck_assert_int_eq(pl_error_set(NULL, PL_TIMEOUT, "x"), PL_TIMEOUT);
+    pl_error_context(NULL, "x");
+}
+END_TEST
+
+UNIT_MAIN("base/status", cause_holds_the_system_words, context_is_appended_and_never_pushes_the_cause_out, long_cause_is_cut_visibly,
+          null_report_is_allowed)
