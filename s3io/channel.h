@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A channel of training data as a plain struct: what the platform's configuration says, with nothing of its files or
+ * variables. Whoever reads those (runtime/channel) fills it in.
+ *
+ * Test  tests/unit/s3io/test_channel.c
+ */
+#ifndef PL_S3IO_CHANNEL_H
+#define PL_S3IO_CHANNEL_H
+
+#include "s3io/source.h"
+#include "s3io/store.h"
+
+enum pl_channel_mode {
+    PL_CHANNEL_FILE,     /* `path` is a directory of files */
+    PL_CHANNEL_PIPE,     /* `path` + "_" + epoch is a FIFO that carries the objects of one epoch in key order */
+    PL_CHANNEL_FASTFILE, /* `path` is a read-only mount; as File, opened one by one as they are read */
+};
+
+enum pl_channel_distribution {
+    PL_CHANNEL_FULLY_REPLICATED, /* every host has all objects */
+    PL_CHANNEL_SHARDED_BY_KEY,   /* every host has its own objects */
+};
+
+enum pl_channel_wrapper {
+    PL_CHANNEL_WRAPPER_NONE,
+    PL_CHANNEL_WRAPPER_RECORDIO, /* Pipe Mode: each object is one RecordIO record */
+};
+
+/** Strings stay the owner's. */
+struct pl_channel {
+    const char *name; /* "training" */
+    enum pl_channel_mode mode;
+    enum pl_channel_distribution distribution;
+    enum pl_channel_wrapper wrapper;
+    const char *path; /* "/opt/ml/input/data/training" */
+};
+
+/** Which records of a stream belong to this rank: record i when i mod `size` is `rank`. */
+struct pl_deal {
+    uint32_t rank;
+    uint32_t size;
+};
+
+/** World ranks share a replicated channel, the ranks of one host share a sharded one. */
+struct pl_deal pl_channel_deal(const struct pl_channel *channel, struct pl_deal world, struct pl_deal local);
+
+/** Open the objects of a File or FastFile channel. Pipe Mode has none: PL_INVALID. */
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Open the FIFO of `epoch`, as pl_source_open_fifo(). Not for other modes: PL_INVALID. */
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct pl_source **ret_source,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Records out of a byte source. A record is a view into the reader's buffer: nothing is copied, and the view is valid
+ * until the next call. Checksums are checked, lengths are refused before memory is asked for, and input that ends
+ * inside a record is an error with source and offset: an epoch is never short in silence.
+ *
+ * Test  tests/unit/s3io/test_record.c and the fuzz targets in tests/fuzz
+ */
+#ifndef PL_S3IO_RECORD_H
+#define PL_S3IO_RECORD_H
+
+#include "s3io/source.h"
+
+enum pl_record_format {
+    PL_RECORD_TFRECORD, /* length, masked CRC32C, data, masked CRC32C */
+    PL_RECORD_RECORDIO, /* magic, flag and length, data, padding; also the wrapping that Pipe Mode adds */
+    PL_RECORD_LINES,    /* "\n" or "\r\n" ends a line, the last may lack it; the end is not part of the record */
+    PL_RECORD_CSV,      /* as lines, but a line end inside double quotes belongs to the record (RFC 4180) */
+    PL_RECORD_IDX,      /* the items along the first dimension of IDX arrays, one array behind the other */
+    PL_RECORD_WHOLE,    /* all the bytes of the source are one record */
+};
+
+/** How the parts of a RecordIO record that was split are put together. */
+enum pl_record_join {
+    PL_RECORD_JOIN_DMLC,   /* the magic word that dmlc's and MXNet's writers dropped is put back between the parts */
+    PL_RECORD_JOIN_CONCAT, /* nothing between the parts, as SageMaker's own readers do */
+};
+
+/** A record; `data` is valid until the next call on the reader. */
+struct pl_record {
+    const unsigned char *data;
+    size_t bytes;
+    uint64_t index;        /* counts records of the source from 0; a skipped one keeps its number */
+    uint64_t offset_bytes; /* where its framing begins in the (decompressed) source */
+};
+
+/** Zero-initialise, then set what differs. */
+struct pl_record_options {
+    enum pl_record_format format;
+    enum pl_record_join join; /* RecordIO */
+    size_t max_record_bytes;  /* 0: 1 GiB; a longer record is PL_LIMIT before anything is allocated */
+    size_t window_bytes;      /* 0: 1 MiB; the least that is read ahead; grows to the longest record seen */
+    bool skip_corrupt;        /* leave out what is corrupt and count it, instead of PL_CORRUPT */
+    bool unchecked;           /* trust data checksums (for skipping over other ranks' records); lengths are still checked */
+    bool keep_empty_lines;    /* lines and CSV: an empty line is a record */
+};
+
+struct pl_record_counts {
+    uint64_t records;
+    uint64_t record_bytes;  /* payload */
+    uint64_t source_bytes;  /* consumed from the source */
+    uint64_t skipped;       /* records or stretches left out because they were corrupt */
+    uint64_t skipped_bytes; /* their size */
+};
+
+struct pl_record_reader;
+
+/** Read records from `source`, whose ownership passes to the reader on success. */
+enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options, struct pl_record_reader **ret_reader,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The next record, or PL_END (without a report) behind the last.
+ *
+ * Errors  PL_TIMEOUT: nothing was lost, call again. PL_CORRUPT with source, record number and offset: cut or damaged
+ *         input. PL_LIMIT: a record longer than allowed. After any but PL_TIMEOUT the reader can only be closed.
+ */
+enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Step over one record without checking its data; as pl_record_reader_next() otherwise. */
+enum pl_status pl_record_reader_skip(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *reader);
+
+/** Make a running call return PL_CANCELLED. Any thread. */
+void pl_record_reader_cancel(struct pl_record_reader *reader);
+
+void pl_record_reader_close(struct pl_record_reader *reader);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A byte source: a stream of bytes that is read forward once, with a deadline on every read. Files, FIFOs, memory and
+ * S3 objects are sources; decompression is a source over a source.
+ *
+ * A source belongs to one thread at a time; only pl_source_cancel() may be called beside a running read.
+ *
+ * Test  tests/unit/s3io/test_source.c, test_inflate.c
+ */
+#ifndef PL_S3IO_SOURCE_H
+#define PL_S3IO_SOURCE_H
+
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pl_source;
+
+/** What a kind of source has to provide. Outside s3io's own source files use the functions below. */
+struct pl_source_ops {
+    /* As pl_source_read(), which already checked `bytes` > 0 and the end. */
+    enum pl_status (*read)(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr);
+    /* Wake a running read from another thread; may be NULL when reads are short. pl_source_cancel() has set `cancelled`. */
+    void (*cancel)(struct pl_source *source);
+    /* Release everything including `source` itself; `name` is released by pl_source_close(). */
+    void (*close)(struct pl_source *source);
+};
+
+/** The head of every source; a kind embeds it as its first member and calls pl_source_init(). */
+struct pl_source {
+    const struct pl_source_ops *ops;
+    char *name;            /* for messages: a path, a URL */
+    uint64_t offset_bytes; /* bytes handed out so far */
+    bool ended;
+    atomic_bool cancelled;
+};
+
+/** Fill the head of a source that a kind has zeroed; copies `name`. */
+enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Read at least one and at most `bytes` bytes; `*ret_bytes` 0 means the end, and stays so.
+ *
+ * Units   deadline_ns on CLOCK_MONOTONIC.
+ * Errors  PL_TIMEOUT: nothing was lost, the read may be repeated. PL_CANCELLED after pl_source_cancel(). PL_CORRUPT,
+ *         PL_SYSTEM and others name the source and, where there is one, the offset; the source can only be closed then.
+ */
+enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_source_read(), until `bytes` are there; fewer at the end only. A timeout in the middle loses what was read. */
+enum pl_status pl_source_read_full(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Make the running read and all later ones return PL_CANCELLED. Any thread. */
+void pl_source_cancel(struct pl_source *source);
+
+/** Release the source and, for a filter, the sources below it. NULL is fine. */
+void pl_source_close(struct pl_source *source);
+void pl_source_close_at(struct pl_source **source_at);
+
+#define PL_AUTO_SOURCE __attribute__((cleanup(pl_source_close_at)))
+
+/** `bytes` of `data`, which stay the caller's and must outlive the source. */
+enum pl_status pl_source_open_memory(const char *name, const void *data, size_t bytes, struct pl_source **ret_source,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The regular file at `path`, read ahead sequentially. A missing one is PL_NOT_FOUND. */
+enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is what messages say. */
+enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, struct pl_source **ret_source,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The FIFO at `path`: waits until the path exists (PL_TIMEOUT naming it otherwise), raises its size to 1 MiB where the
+ * system allows it, and takes an empty read for the end only after a writer was there. The wait for the first writer is part of
+ * the first pl_source_read(). A path that is not a FIFO is PL_INVALID.
+ *
+ * Source  AWS's developer guide on Pipe Mode; fifo(7), poll(2).
+ */
+enum pl_status pl_source_open_fifo(const char *path, int64_t deadline_ns, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+
+enum pl_compression {
+    PL_COMPRESSION_NONE,
+    PL_COMPRESSION_GZIP, /* any number of members one behind the other */
+    PL_COMPRESSION_ZSTD, /* any number of frames */
+    PL_COMPRESSION_AUTO, /* look at the first bytes; neither means plain */
+};
+
+/**
+ * Decompress `below`, whose ownership passes to the new source on success.
+ *
+ * Errors  while reading: PL_CORRUPT with the compressed offset for broken, cut or mischecked input.
+ * Source  RFC 1952, RFC 8878.
+ */
+enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compression compression, struct pl_source **ret_source,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * An object store: a list of keys with sizes, each of which opens as a byte source. A directory and an S3 prefix look
+ * the same from here.
+ *
+ * Test  tests/unit/s3io/test_store.c
+ */
+#ifndef PL_S3IO_STORE_H
+#define PL_S3IO_STORE_H
+
+#include "s3io/source.h"
+
+struct pl_object {
+    char *key;           /* relative to the store */
+    uint64_t size_bytes; /* stored size, before any decompression */
+};
+
+/** Objects in key order (compared byte by byte); zero-initialise, release with pl_object_list_done(). */
+struct pl_object_list {
+    struct pl_object *items;
+    size_t count;
+    size_t capacity;
+};
+
+/** Append a copy of `key`. */
+enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Sort by key, byte by byte as S3 lists them. */
+void pl_object_list_sort(struct pl_object_list *list);
+
+void pl_object_list_done(struct pl_object_list *list);
+
+#define PL_AUTO_OBJECT_LIST __attribute__((cleanup(pl_object_list_done)))
+
+struct pl_store;
+
+struct pl_store_ops {
+    /* Append all objects to `list`; the caller sorts. */
+    enum pl_status (*list)(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr);
+    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
+                           struct pl_error *reterr);
+    void (*close)(struct pl_store *store); /* releases `store` itself; `name` is released by pl_store_close() */
+};
+
+/** The head of every store; a kind embeds it as its first member. */
+struct pl_store {
+    const struct pl_store_ops *ops;
+    char *name; /* for messages: a directory, an S3 URL */
+};
+
+enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** All objects in key order. An empty store is an empty list. */
+enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Open one object from its beginning; the bytes are the stored ones. */
+enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_store_close(struct pl_store *store);
+void pl_store_close_at(struct pl_store **store_at);
+
+#define PL_AUTO_STORE __attribute__((cleanup(pl_store_close_at)))
+
+/**
+ * The regular files below `path`, as S3 would list them: keys are relative paths, directories are followed, names that
+ * begin with a dot are left out. One stat a file, once, in listing; none in opening (File and FastFile mode).
+ */
+enum pl_status pl_store_open_directory(const char *path, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
