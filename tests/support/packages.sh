@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The one list of Debian packages that Paceline needs, by what they are needed for.
+#
+#   packages.sh list ROLE...       print the packages of the roles, one a line
+#   packages.sh missing ROLE...    print those that are not installed
+#   packages.sh install ROLE...    install what is missing; asks apt only then, as root or through sudo
+#
+# Roles: build (compile), test (tests/run.sh), image (what the final container image carries).
+# Run on Debian 12. Ubuntu 22.04 and 24.04 have the same packages under these names; that was not run.
+set -euo pipefail
+
+packages_of() {
+  case $1 in
+    build) echo "gcc libc6-dev meson ninja-build pkgconf libopenmpi-dev openmpi-bin libcjson-dev libcurl4-openssl-dev \
+      libarchive-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev zlib1g-dev" ;;
+    test) echo "check clang-format-14 python3 git openssh-server openssh-client iproute2 procps util-linux openssl curl" ;;
+    image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcjson1 libcurl4 libarchive13 libexpat1 \
+      libzstd1 libisal2 libopenblas0-pthread libssl3 zlib1g" ;;
+    *) echo "packages.sh: unknown role '$1': build, test or image" >&2; return 2 ;;
+  esac
+}
+
+list() {
+  local role words
+  for role in "$@"; do
+    words=$(packages_of "$role") || return
+    printf '%s\n' $words
+  done | sort -u
+}
+
+missing() {
+  local package
+  for package in $(list "$@"); do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+
+install() {
+  local wanted sudo=()
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "packages.sh: this is not Debian or Ubuntu; install what these packages hold: $(list "$@" | tr '\n' ' ')" >&2
+    return 0 # the build says what is absent
+  fi
+  wanted=$(missing "$@")
+  [ -n "$wanted" ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "packages.sh: run this as root, or install first: apt-get install $(echo "$wanted" | tr '\n' ' ')" >&2
+      return 1
+    fi
+    sudo=(sudo)
+  fi
+  echo "packages.sh: installing $(echo "$wanted" | tr '\n' ' ')"
+  "${sudo[@]}" apt-get update -qq </dev/null
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted </dev/null >/dev/null
+}
+
+verb=${1:-help}
+shift || true
+case $verb in
+  list | missing | install) "$verb" "$@" ;;
+  *) sed -n '3,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac

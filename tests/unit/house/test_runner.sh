@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The test runner tells a failing test, a passing one, a skipped one, a stage that cannot build and one that hangs.
+set -euo pipefail
+support=$(cd "$(dirname "$0")/../../support" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset MESON_TESTTHREADS
+
+# run NAME LIMIT_S SOURCE "TEST OPTIONS"
+run() {
+  "$support/stage.sh" "$work/results" "$1" "$2" "$3" "$work/build-$1" "" "$4" >/dev/null
+}
+
+# expect EXIT_CODE LAST_LINE STAGE...
+expect() {
+  local code=$1 line=$2 got=0
+  shift 2
+  "$support/report.py" "$work/results" "$@" >"$work/report" || got=$?
+  if [ "$got" != "$code" ] || [ "$(tail -n 1 "$work/report")" != "$line" ]; then
+    echo "stages $*: expected exit code $code and '$line', got $got and:"
+    cat "$work/report"
+    exit 1
+  fi
+}
+
+says() {
+  grep -qF -- "$1" "$work/report" || { echo "the report lacks '$1':"; cat "$work/report"; exit 1; }
+}
+
+run pass 60 "$support/runner_fixture" "--suite pass"
+expect 0 "1 passed, 0 failed, 0 skipped" pass
+run fail 60 "$support/runner_fixture" "--suite fail"
+expect 1 "0 passed, 1 failed, 0 skipped" fail
+says "this is why"
+run mixed 60 "$support/runner_fixture" "--suite pass --suite fail --suite skip"
+expect 1 "1 passed, 1 failed, 1 skipped" mixed
+says "always-skip: no such device"
+expect 1 "2 passed, 2 failed, 1 skipped" pass fail mixed
+run skip 60 "$support/runner_fixture" "--suite skip"
+expect 1 "0 passed, 0 failed, 1 skipped" skip # a run in which nothing passed proves nothing
+run none 60 "$support/runner_fixture" "--suite nosuchsuite"
+expect 1 "0 passed, 1 failed, 0 skipped" none
+run absent 60 "$work/nosuchsource" ""
+expect 1 "0 passed, 1 failed, 0 skipped" absent
+run slow 2 "$support/runner_fixture" "--suite slow"
+expect 1 "0 passed, 1 failed, 0 skipped" slow
+expect 1 "0 passed, 1 failed, 0 skipped" neverstarted
