@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The variables that a program sees: SM_*, SAGEMAKER_*, CURRENT_HOST, byte for byte as the Python toolkit makes them.
+ *
+ * Source  the SageMaker training contract, sections 2.4 and 2.5; differences: docs/differences.md
+ * Test    tests/unit/entrypoint/test_variables.c, tests/integration/golden.py
+ */
+#ifndef PL_ENTRYPOINT_VARIABLES_H
+#define PL_ENTRYPOINT_VARIABLES_H
+
+#include "base/environment.h"
+#include "entrypoint/job.h"
+
+/**
+ * Set in `environment` every variable that `job` gives its program, in the toolkit's order: SM_* (the names that mpirun
+ * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then Paceline's own knobs and PYTHONPATH.
+ *
+ * A value over Linux's limit for one string (128 KiB) is left out: SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and the like
+ * keep the program from starting otherwise. A hyperparameter with '=' in its name has no variable. Each such case adds
+ * a sentence to `warnings` (may be NULL).
+ */
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_words *warnings,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** True when a variable or hyperparameter of this name probably holds a secret (SECRET, PASSWORD, KEY, TOKEN, PRIVATE, CREDS, CREDENTIALS). */
+bool pl_variables_is_secret(const char *name);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The verbs of the front binary: main.c looks the first word up and calls one of these; the result is the exit code. */
+#ifndef PL_ENTRYPOINT_VERB_H
+#define PL_ENTRYPOINT_VERB_H
+
+#include "base/environment.h"
+#include "entrypoint/words.h"
+
+struct pl_call {
+    struct pl_words words;                    /* what stands behind the verb */
+    const struct pl_environment *environment; /* of this process at its start */
+    const char *self_path;                    /* absolute path of this binary */
+};
+
+/** `paceline train`, and `paceline -- CMD` with the command as words of the call. */
+int pl_train_main(const struct pl_call *call);
+int pl_rank_main(const struct pl_call *call);
+int pl_relay_main(const struct pl_call *call);
+
+int pl_plan_main(const struct pl_call *call);
+int pl_env_main(const struct pl_call *call);
+
+/**
+ * Find the companion `name` ("paceline-unpack", "mnist"): installed in ../libexec/paceline, in a build tree in the room that
+ * builds it. The caller frees `*ret_path`; PL_NOT_FOUND names the places looked at.
+ */
+enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
