@@ -29,27 +29,33 @@ bool pl_deadline_passed(int64_t deadline_ns)
     return deadline_ns != PL_DEADLINE_NEVER && pl_clock_now_ns() >= deadline_ns;
 }
 
+/* The time left, 0 when passed; no sum here can overflow, whatever the deadline. */
+static int64_t left_ns(int64_t deadline_ns)
+{
+    int64_t now_ns = pl_clock_now_ns();
+
+    return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+}
+
 int pl_deadline_poll_ms(int64_t deadline_ns)
 {
-    int64_t left_ms;
+    int64_t nanoseconds, left_ms;
 
     if (deadline_ns == PL_DEADLINE_NEVER) {
         return -1;
     }
-    left_ms = (deadline_ns - pl_clock_now_ns() + PL_NS_PER_MS - 1) / PL_NS_PER_MS;
-    if (left_ms <= 0) {
-        return 0;
-    }
+    nanoseconds = left_ns(deadline_ns);
+    left_ms = nanoseconds / PL_NS_PER_MS + (nanoseconds % PL_NS_PER_MS > 0);
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
 void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
 {
     struct timespec nap;
-    int64_t left_ns = deadline_ns == PL_DEADLINE_NEVER ? nap_ns : deadline_ns - pl_clock_now_ns();
+    int64_t most_ns = deadline_ns == PL_DEADLINE_NEVER ? nap_ns : left_ns(deadline_ns);
 
-    if (left_ns < nap_ns) {
-        nap_ns = left_ns;
+    if (most_ns < nap_ns) {
+        nap_ns = most_ns;
     }
     if (nap_ns <= 0) {
         return;

@@ -81,6 +81,9 @@ static size_t find(const struct pl_environment *environment, const char *name)
 {
     size_t length = strlen(name);
 
+    if (strchr(name, '=')) {
+        return environment->count; /* "A=B" must not find "A=B=C" */
+    }
     for (size_t i = 0; i < environment->count; i++) {
         if (strncmp(environment->strings[i], name, length) == 0 && environment->strings[i][length] == '=') {
             return i;

@@ -107,13 +107,10 @@ enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *w
 static int open_temporary(int dir_fd, const char *name, mode_t mode, char *temporary, size_t temporary_bytes)
 {
     for (unsigned attempt = 0; attempt < 100; attempt++) {
-        int length = snprintf(temporary, temporary_bytes, ".%s.%ld.%llx", name, (long)getpid(), (unsigned long long)pl_clock_now_ns() + attempt);
         int fd;
 
-        if (length < 0 || (size_t)length >= temporary_bytes) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
+        /* Of a long name only the beginning: the longest one that a directory takes must still fit. */
+        snprintf(temporary, temporary_bytes, ".%.200s.%ld.%llx", name, (long)getpid(), (unsigned long long)pl_clock_now_ns() + attempt);
         fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
         if (fd >= 0 || errno != EEXIST) {
             return fd;
@@ -128,7 +125,7 @@ enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void 
     PL_AUTO_CLOSE int fd = -1;
     enum pl_status status;
 
-    if (!*name || strchr(name, '/')) {
+    if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a file name", name);
     }
     fd = open_temporary(dir_fd, name, mode, temporary, sizeof(temporary));

@@ -19,6 +19,10 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
     size_t bytes;
     void *memory = NULL;
 
+    PL_BUG_IF(align_bytes == 0 || (align_bytes & (align_bytes - 1)) != 0);
+    if (align_bytes < sizeof(void *)) {
+        align_bytes = sizeof(void *); /* posix_memalign() refuses less */
+    }
     if (__builtin_mul_overflow(count, item_bytes, &bytes) || posix_memalign(&memory, align_bytes, bytes ? bytes : 1) != 0) {
         pl_error_set(reterr, PL_MEMORY, "no memory for %zu x %zu bytes aligned to %zu", count, item_bytes, align_bytes);
         return NULL;

@@ -28,7 +28,9 @@ void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length)
     if (!make_room(text, length)) {
         return;
     }
-    memcpy(text->data + text->length, bytes, length);
+    if (length > 0) { /* NULL may stand for no bytes */
+        memcpy(text->data + text->length, bytes, length);
+    }
     text->length += length;
     text->data[text->length] = '\0';
 }

@@ -21,7 +21,7 @@ stage() {
   fi
   ninja -C "$build" >>"$log" 2>&1 || return
   echo "[$name] built after $((SECONDS - begin_s)) s"
-  meson test -C "$build" --no-rebuild "${test_options[@]}" </dev/null 2>&1 | tee -a "$log"
+  meson test -C "$build" --no-rebuild "${test_options[@]}" </dev/null 2>&1 | (trap '' TERM && exec tee -a "$log") # it outlives meson's last words
 }
 
 mkdir -p "$results"

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "tests/support/unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Send stderr into a socket that keeps each write(2) apart; the descriptor of its other end. */
+static int capture(void)
+{
+    int ends[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    close(ends[1]);
+    return ends[0];
+}
+
+/* The next write, "" when there was none. */
+static const char *next_write(int fd)
+{
+    static char line[8192];
+    ssize_t got = recv(fd, line, sizeof(line) - 1, MSG_DONTWAIT);
+
+    line[got > 0 ? got : 0] = '\0';
+    return line;
+}
+
+START_TEST(each_line_is_one_write)
+{
+    int fd = capture();
+
+    pl_log(PL_LOG_INFO, "rank %d of %d", 1, 4);
+    pl_log(PL_LOG_WARNING, "careful");
+    pl_log(PL_LOG_ERROR, "broken");
+    ck_assert_str_eq(next_write(fd), "paceline: rank 1 of 4\n");
+    ck_assert_str_eq(next_write(fd), "paceline: warning: careful\n");
+    ck_assert_str_eq(next_write(fd), "paceline: error: broken\n");
+    ck_assert_str_eq(next_write(fd), "");
+}
+END_TEST
+
+START_TEST(levels_below_are_dropped)
+{
+    int fd = capture();
+
+    pl_log(PL_LOG_DEBUG, "hidden by default");
+    ck_assert(!pl_log_enabled(PL_LOG_DEBUG));
+    pl_log_set_level(PL_LOG_DEBUG);
+    ck_assert(pl_log_enabled(PL_LOG_DEBUG));
+    pl_log(PL_LOG_DEBUG, "shown");
+    pl_log_set_level(PL_LOG_ERROR);
+    pl_log(PL_LOG_WARNING, "hidden");
+    ck_assert_str_eq(next_write(fd), "paceline: debug: shown\n");
+    ck_assert_str_eq(next_write(fd), "");
+}
+END_TEST
+
+START_TEST(a_long_line_is_cut_and_still_ends)
+{
+    static char big[10000];
+    int fd = capture();
+    const char *line;
+
+    memset(big, 'x', sizeof(big) - 1);
+    for (size_t length = 4060; length < 4110; length++) { /* across the edge of the buffer, byte by byte */
+        pl_log(PL_LOG_INFO, "%.*s", (int)length, big);
+        line = next_write(fd);
+        ck_assert_uint_ge(strlen(line), 4000);
+        ck_assert_uint_le(strlen(line), 4096);
+        ck_assert_int_eq(line[strlen(line) - 1], '\n');
+        ck_assert_ptr_eq(strchr(line, '\n'), line + strlen(line) - 1);
+    }
+}
+END_TEST
+
+START_TEST(the_prefix_is_cut_at_63_bytes)
+{
+    char prefix[200];
+    int fd = capture();
+
+    memset(prefix, 'p', sizeof(prefix) - 1);
+    prefix[sizeof(prefix) - 1] = '\0';
+    pl_log_set_prefix(prefix);
+    pl_log(PL_LOG_INFO, "x");
+    ck_assert_uint_eq(strcspn(next_write(fd), ":"), 63);
+    pl_log_set_prefix("[rank %s]"); /* data, not a format */
+    pl_log(PL_LOG_INFO, "x");
+    ck_assert_str_eq(next_write(fd), "[rank %s]: x\n");
+}
+END_TEST
+
+START_TEST(an_error_is_logged_with_cause_and_context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int fd = capture();
+
+    pl_error_set(&error, PL_CORRUPT, "bad magic 100%%");
+    pl_error_context(&error, "record 7");
+    pl_log_error(&error, "reading '%s'", "part-0");
+    ck_assert_str_eq(next_write(fd), "paceline: error: reading 'part-0': bad magic 100% (record 7)\n");
+}
+END_TEST
+
+START_TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
+{
+    errno = ENOENT;
+    ck_assert_int_eq(close(STDERR_FILENO), 0);
+    pl_log(PL_LOG_ERROR, "nobody hears this");
+    ck_assert_int_eq(errno, ENOENT);
+}
+END_TEST
+
+UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends, the_prefix_is_cut_at_63_bytes,
+          an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble)

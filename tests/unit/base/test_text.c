@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/memory.h"
+#include "base/text.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+START_TEST(pieces_come_together_in_order)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    ck_assert_str_eq(pl_text_string(&text), "");
+    pl_text_append(&text, "a");
+    pl_text_append_char(&text, 'b');
+    pl_text_append_n(&text, "cdef", 1);
+    pl_text_append_n(&text, NULL, 0);
+    pl_text_printf(&text, "-%d-%s", 42, "x");
+    pl_text_append(&text, "");
+    ck_assert_str_eq(pl_text_string(&text), "abc-42-x");
+    ck_assert_uint_eq(text.length, 8);
+    ck_assert_int_eq(pl_text_check(&text, NULL), PL_OK);
+}
+END_TEST
+
+START_TEST(nul_bytes_are_bytes)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_append_n(&text, "a\0b", 3);
+    pl_text_append_char(&text, '\0');
+    ck_assert_uint_eq(text.length, 4);
+    ck_assert_mem_eq(text.data, "a\0b\0\0", 5);
+}
+END_TEST
+
+START_TEST(taking_hands_over_and_empties)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *first = NULL;
+    PL_AUTO_FREE char *second = NULL;
+
+    ck_assert_int_eq(pl_text_take(&text, &first, NULL), PL_OK);
+    ck_assert_str_eq(first, "");
+    ck_assert_uint_eq(text.length, 0);
+    pl_text_append(&text, "again");
+    ck_assert_int_eq(pl_text_take(&text, &second, NULL), PL_OK);
+    ck_assert_str_eq(second, "again");
+    ck_assert_ptr_null(text.data);
+    ck_assert_str_eq(first, "");
+}
+END_TEST
+
+START_TEST(printf_longer_than_any_buffer)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_append(&text, "head");
+    for (int width = 1; width < 5000; width += 7) {
+        size_t before = text.length;
+
+        pl_text_printf(&text, "%0*d", width, 7);
+        ck_assert_uint_eq(text.length, before + (size_t)width);
+        ck_assert_uint_eq(strlen(text.data), text.length);
+    }
+    ck_assert_int_eq(strncmp(pl_text_string(&text), "head7", 5), 0);
+}
+END_TEST
+
+START_TEST(running_out_is_remembered_and_said_once)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char *taken = NULL;
+
+    pl_text_append(&text, "kept");
+    pl_text_append_n(&text, "x", SIZE_MAX - 2); /* refused before a byte is read */
+    pl_text_append(&text, "lost");
+    ck_assert_str_eq(pl_text_string(&text), "kept");
+    ck_assert_int_eq(pl_text_check(&text, &error), PL_MEMORY);
+    ck_assert_int_eq(pl_text_take(&text, &taken, &error), PL_MEMORY);
+    ck_assert_ptr_null(taken);
+    pl_text_clear(&text);
+    pl_text_append(&text, "new");
+    ck_assert_str_eq(pl_text_string(&text), "new");
+    ck_assert_int_eq(pl_text_check(&text, &error), PL_OK);
+}
+END_TEST
+
+START_TEST(clear_keeps_the_memory)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *data;
+
+    pl_text_clear(&text);
+    ck_assert_str_eq(pl_text_string(&text), "");
+    pl_text_append(&text, "something");
+    data = text.data;
+    pl_text_clear(&text);
+    ck_assert_str_eq(pl_text_string(&text), "");
+    pl_text_append(&text, "else");
+    ck_assert_ptr_eq(text.data, data);
+    pl_text_done(&text);
+    pl_text_done(&text);
+    ck_assert_str_eq(pl_text_string(&text), "");
+}
+END_TEST
+
+UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties, printf_longer_than_any_buffer,
+          running_out_is_remembered_and_said_once, clear_keeps_the_memory)
