@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/knob.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct pl_knob_info infos[PL_KNOB_COUNT] = {
+#define PL_KNOB_INFO(id, name, type, unit, fallback, horovod, help)                                                                                  \
+    [PL_KNOB_##id] = {name, "PACELINE_" #id, PL_KNOB_TYPE_##type, unit, fallback, horovod, help},
+    PL_KNOB_LIST(PL_KNOB_INFO)
+#undef PL_KNOB_INFO
+};
+
+const struct pl_knob_info *pl_knob_info(enum pl_knob knob)
+{
+    return &infos[knob];
+}
+
+enum pl_knob pl_knob_find(const char *name)
+{
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        if (strcmp(infos[i].name, name) == 0) {
+            return (enum pl_knob)i;
+        }
+    }
+    return PL_KNOB_COUNT;
+}
+
+static bool parse_bool(const char *text, int64_t *ret_value)
+{
+    static const char *const yes[] = {"1", "true", "yes", "on"};
+    static const char *const no[] = {"0", "false", "no", "off"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(yes); i++) {
+        if (strcasecmp(text, yes[i]) == 0) {
+            *ret_value = 1;
+            return true;
+        }
+        if (strcasecmp(text, no[i]) == 0) {
+            *ret_value = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_whole(const char *text, bool with_unit, int64_t *ret_value)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+    long long value;
+    char *end;
+
+    if (!isdigit((unsigned char)text[0])) {
+        return false;
+    }
+    errno = 0;
+    value = strtoll(text, &end, 10);
+    if (errno) {
+        return false;
+    }
+    for (size_t i = 0; i < (with_unit ? PL_ARRAY_ITEMS(units) : 1); i++) {
+        if (strcmp(end, units[i].name) == 0 && value <= INT64_MAX >> units[i].shift) {
+            *ret_value = (int64_t)value << units[i].shift;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_real(const char *text, double *ret_value)
+{
+    char *end;
+    double value;
+
+    if (!isdigit((unsigned char)text[0]) && text[0] != '.') {
+        return false;
+    }
+    value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value)) {
+        return false;
+    }
+    *ret_value = value;
+    return true;
+}
+
+static const char *expected(enum pl_knob_type type)
+{
+    switch (type) {
+    case PL_KNOB_TYPE_BOOL:
+        return "1, 0, true, false, yes, no, on or off";
+    case PL_KNOB_TYPE_INT:
+        return "a whole number, at least 0";
+    case PL_KNOB_TYPE_SIZE:
+        return "a whole number of bytes, or one with KiB, MiB or GiB behind";
+    case PL_KNOB_TYPE_REAL:
+        return "a number, at least 0";
+    case PL_KNOB_TYPE_TEXT:
+        return "at most 127 bytes";
+    }
+    return "";
+}
+
+static bool parse(enum pl_knob_type type, const char *text, struct pl_knob_value *value)
+{
+    switch (type) {
+    case PL_KNOB_TYPE_BOOL:
+        return parse_bool(text, &value->whole);
+    case PL_KNOB_TYPE_INT:
+        return parse_whole(text, false, &value->whole);
+    case PL_KNOB_TYPE_SIZE:
+        return parse_whole(text, true, &value->whole);
+    case PL_KNOB_TYPE_REAL:
+        return parse_real(text, &value->real);
+    case PL_KNOB_TYPE_TEXT:
+        return strlen(text) < PL_KNOB_TEXT_BYTES;
+    }
+    return false;
+}
+
+enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what, struct pl_error *reterr)
+{
+    struct pl_knob_value value = {.source = knobs->values[knob].source};
+    size_t length = strlen(text);
+
+    if (!parse(infos[knob].type, text, &value)) {
+        return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected %s", what, text, expected(infos[knob].type));
+    }
+    if (infos[knob].type != PL_KNOB_TYPE_REAL) {
+        value.real = (double)value.whole;
+    }
+    if (length >= sizeof(value.text)) {
+        length = sizeof(value.text) - 1;
+    }
+    memcpy(value.text, text, length);
+    knobs->values[knob] = value;
+    return PL_OK;
+}
+
+void pl_knobs_default(struct pl_knobs *ret_knobs)
+{
+    memset(ret_knobs, 0, sizeof(*ret_knobs));
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        PL_BUG_IF(pl_knob_set(ret_knobs, (enum pl_knob)i, infos[i].fallback, infos[i].name, NULL) != PL_OK);
+    }
+}
+
+enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs, struct pl_error *reterr)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        const char *own = pl_environment_get(environment, infos[i].variable);
+        const char *horovod = infos[i].horovod ? pl_environment_get(environment, infos[i].horovod) : NULL;
+
+        if (own && *own) {
+            PL_TRY(pl_knob_set(&knobs, (enum pl_knob)i, own, infos[i].variable, reterr));
+            knobs.values[i].source = PL_KNOB_FROM_PACELINE;
+        } else if (horovod && *horovod) {
+            PL_TRY(pl_knob_set(&knobs, (enum pl_knob)i, horovod, infos[i].horovod, reterr));
+            knobs.values[i].source = PL_KNOB_FROM_HOROVOD;
+        }
+    }
+    *ret_knobs = knobs;
+    return PL_OK;
+}
+
+bool pl_knob_bool(const struct pl_knobs *knobs, enum pl_knob knob)
+{
+    return knobs->values[knob].whole != 0;
+}
+
+int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob)
+{
+    return knobs->values[knob].whole;
+}
+
+double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob)
+{
+    return knobs->values[knob].real;
+}
+
+const char *pl_knob_text(const struct pl_knobs *knobs, enum pl_knob knob)
+{
+    return knobs->values[knob].text;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The settings of a Paceline job, in one table: a new one is one line here.
+ *
+ * A knob called NAME is set by the environment variable PACELINE_NAME (upper case) or by the hyperparameter
+ * paceline_NAME, which the entrypoint turns into that variable. Where Horovod has the same setting, its variable counts
+ * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
+ */
+#ifndef PL_BASE_KNOB_H
+#define PL_BASE_KNOB_H
+
+#include "base/environment.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+struct pl_text;
+
+/** INT and SIZE are whole numbers (SIZE also takes KiB, MiB, GiB behind), REAL is a finite number, all three at least 0; TEXT is at most 127 bytes.
+ */
+enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_KNOB_TYPE_REAL, PL_KNOB_TYPE_TEXT };
+
+/* NAME, name, type, unit, default, Horovod's variable or NULL, help */
+#define PL_KNOB_LIST(X)                                                                                                                              \
+    X(TIMEOUT_S, "timeout_s", REAL, "s", "600", NULL, "longest wait for other ranks in one collective operation; 0: no limit")                       \
+    X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL, "same bits whatever the number of hosts, ranks a host and algorithm")                       \
+    X(BACKEND, "backend", TEXT, "", "", NULL, "use only this backend: shm, hierarchy or exchange; empty: the best that runs")                        \
+    X(ALGORITHM, "algorithm", TEXT, "", "", NULL, "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")      \
+    X(SEGMENT_BYTES, "segment_bytes", SIZE, "bytes", "0", NULL, "piece of a large message that is sent and reduced as one; 0: by the cost model")    \
+    X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL, "time of an empty message between hosts, for the cost model; 0: measure")           \
+    X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
+    X(WIRE_TYPE, "wire_type", TEXT, "", "", NULL,                                                                                                    \
+      "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")                                            \
+    X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")
+
+enum pl_knob {
+#define PL_KNOB_ENUM(id, name, type, unit, fallback, horovod, help) PL_KNOB_##id,
+    PL_KNOB_LIST(PL_KNOB_ENUM)
+#undef PL_KNOB_ENUM
+        PL_KNOB_COUNT
+};
+
+enum { PL_KNOB_TEXT_BYTES = 128 };
+
+enum pl_knob_source { PL_KNOB_FROM_DEFAULT, PL_KNOB_FROM_PACELINE, PL_KNOB_FROM_HOROVOD };
+
+struct pl_knob_value {
+    enum pl_knob_source source;
+    int64_t whole; /* BOOL (0, 1), INT, SIZE */
+    double real;   /* REAL, and the value of the whole ones */
+    char text[PL_KNOB_TEXT_BYTES];
+};
+
+/** All settings, without pointers: can be sent to other ranks byte by byte. */
+struct pl_knobs {
+    struct pl_knob_value values[PL_KNOB_COUNT];
+};
+
+struct pl_knob_info {
+    const char *name;
+    const char *variable; /* PACELINE_NAME */
+    enum pl_knob_type type;
+    const char *unit;
+    const char *fallback;
+    const char *horovod; /* NULL: no such setting there */
+    const char *help;
+};
+
+const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
+
+/** The knob called `name` ("timeout_s"), PL_KNOB_COUNT when there is none. */
+enum pl_knob pl_knob_find(const char *name);
+
+/**
+ * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set.
+ * Booleans are 1/0, true/false, yes/no, on/off in any case.
+ *
+ * Errors  PL_INVALID naming the variable, its value and what was expected.
+ * Test    tests/unit/base/test_knob.c
+ */
+enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** All defaults. */
+void pl_knobs_default(struct pl_knobs *ret_knobs);
+
+/** Set one knob from text, as its variable would. `what` names the origin in messages. */
+enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
+
+bool pl_knob_bool(const struct pl_knobs *knobs, enum pl_knob knob);
+int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
+double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);
+const char *pl_knob_text(const struct pl_knobs *knobs, enum pl_knob knob);
+
+#endif

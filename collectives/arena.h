@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Memory that the ranks of a host share, so that collectives on it need no copies. Gradient buckets belong here.
+ *
+ * The allocation is collective and symmetric: every rank gets a piece of the same size under the same name (offset,
+ * length, kind), mapped at an address of its own. Only the rank itself writes and reads its piece outside collectives.
+ */
+#ifndef PL_COLLECTIVES_ARENA_H
+#define PL_COLLECTIVES_ARENA_H
+
+#include "base/status.h"
+#include "collectives/collective.h"
+
+struct pl_span {
+    uint64_t offset_bytes; /* in each rank's part of the arena: equal on all ranks */
+    uint64_t bytes;
+    enum pl_memory memory;
+    void *data; /* this rank's own piece, aligned to 4096 bytes, zeroed */
+};
+
+/**
+ * Allocate `bytes` (above 0) on every rank. Where the ranks share no memory (another host, no shared-memory backend) the span is
+ * ordinary private memory and works all the same.
+ *
+ * Collective  yes: all ranks of `world`, same order, same bytes and memory.
+ * Errors      PL_INVALID, PL_MEMORY, PL_MISMATCH (ranks ask for different sizes), PL_UNSUPPORTED (memory kind),
+ *             PL_TIMEOUT. On failure nothing stays allocated.
+ * Test        tests/unit/collectives/test_arena.c
+ */
+enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Give the span back. Collective in order, but does not wait. What is still allocated is freed with the world. */
+void pl_arena_free(struct pl_world *world, struct pl_span *span);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What a backend is, and what it sees of a world and a request. Internal to collectives/.
+ *
+ * The world keeps posted requests in a queue and runs them one at a time, in order: a backend is given a request only
+ * when all earlier ones of that world have ended on this rank (other ranks may be ahead by one or behind).
+ */
+#ifndef PL_COLLECTIVES_BACKEND_H
+#define PL_COLLECTIVES_BACKEND_H
+
+#include "base/status.h"
+#include "collectives/arena.h"
+#include "collectives/collective.h"
+#include "collectives/world.h"
+
+#include <sys/types.h>
+
+struct pl_text;
+
+enum {
+    PL_BACKEND_REASON_BYTES = 200,
+    PL_REQUEST_WORDS = 16,
+};
+
+/**
+ * What ranks have to agree on, 64 bytes. Compared whole: two ranks run the same collective if and only if the bytes are equal.
+ * `sequence` counts the collectives of the world from 1.
+ */
+struct pl_signature {
+    uint64_t sequence;
+    uint64_t count;       /* elements; for ragged kinds the sum of counts */
+    uint64_t counts_hash; /* of the counts where all ranks know all of them (allgather, reduce_scatter), else 0 */
+    uint64_t scale_hash;  /* of both factors, 0 when not scaled */
+    uint64_t name_hash;
+    uint8_t kind, dtype, op, flags;
+    int32_t root;
+    char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
+};
+
+/**
+ * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`.
+ * Both ranks of a disagreeing pair, and whoever hears of it, produce the same text: lower rank first.
+ */
+enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank, struct pl_error *reterr);
+
+bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b);
+
+struct pl_backend;
+
+/** A posted collective. `collective` is checked and normalised: its arrays are the request's own, scales are 1 when not `scaled`, the
+ *  deadline is set, BROADCAST has recv only (the root's data is already there). */
+struct pl_request {
+    struct pl_collective collective;
+    struct pl_signature signature;
+    struct pl_world *world;
+    void *backend_state;
+    const struct pl_backend *backend;
+    uint64_t words[PL_REQUEST_WORDS]; /* the backend's, zero at post */
+    void *allocated;                  /* freed with the request: arrays, and whatever a backend puts here */
+    /* Below: the world's. */
+    struct pl_request *next;
+    struct pl_request *group; /* first member of the group this one leads, chained by `sibling` */
+    struct pl_request *sibling;
+    enum pl_status status;
+    uint8_t phase;
+    bool owns_counts;
+    char name[64];
+};
+
+/** A way of running collectives. All functions but probe get what init stored. */
+struct pl_backend {
+    const char *name;
+
+    /** True when it can run on this world; else `reason` says why not, for people. Same answer needed on all ranks: the world ands them. */
+    bool (*probe)(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
+
+    /** Collective over the world. A failure that all ranks see turns the backend off with its text as the reason. */
+    enum pl_status (*init)(struct pl_world *world, void **ret_state, struct pl_error *reterr);
+
+    /** Whether it takes this collective; decided from what the signature covers and `memory`, so that all ranks answer alike. */
+    bool (*serves)(void *state, const struct pl_collective *collective);
+
+    /** Begin; small ones may end here (`*ret_done`). */
+    enum pl_status (*post)(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
+
+    /** Advance without blocking. Deadlines are checked by the world. */
+    enum pl_status (*progress)(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
+
+    /**
+     * Called by a waiting rank when its spin budget is used up: sleep until something may have happened, at most until
+     * `until_ns`. NULL: the world naps. Looks for dead peers and reports them.
+     */
+    enum pl_status (*rest)(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr);
+
+    /** The request will not be advanced any more: deadline, error, cancel. Must not touch its buffers afterwards; tells peers if it can. */
+    void (*cancel)(void *state, struct pl_request *request);
+
+    /** The rank that `request` is waiting for, for messages; -1 when unknown. May be NULL. */
+    int (*waits_for)(void *state, const struct pl_request *request);
+
+    /** Lines for pl_world_describe(): which algorithm for which size. May be NULL. */
+    void (*describe)(void *state, struct pl_text *text);
+
+    /** Arena memory; NULL where the backend has none. As pl_arena_alloc(), the world has checked the arguments and, by exchange, that ranks agree. */
+    enum pl_status (*arena_alloc)(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr);
+    void (*arena_free)(void *state, struct pl_span *span);
+
+    void (*free)(void *state);
+};
+
+extern const struct pl_backend pl_backend_shm;       /* shm.c: all ranks on one host */
+extern const struct pl_backend pl_backend_hierarchy; /* hierarchy.c: several hosts, several ranks on one */
+extern const struct pl_backend pl_backend_exchange;  /* exchange.c: point-to-point messages */
+extern const struct pl_backend pl_backend_self;      /* self.c: one rank */
+
+/* What a backend may ask a world besides world.h. */
+
+/** For setting up: allgather and barrier over this world's ranks. Not while a collective runs. */
+struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
+
+/** Process id of `rank` as seen from here; 0 when it is on another host. Threads as ranks share one. */
+pid_t pl_world_pid_of(const struct pl_world *world, int rank);
+
+/** More ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning. */
+bool pl_world_oversubscribed(const struct pl_world *world);
+
+/** True when every rank is a thread of this process. */
+bool pl_world_is_one_process(const struct pl_world *world);
+
+/** The ring order: place i of a ring is held by rank order[i]. */
+const int *pl_world_ring_order(const struct pl_world *world);
+
+#endif

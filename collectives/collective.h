@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The collective operations: one descriptor for all, posted and waited for, and blocking conveniences.
+ *
+ * All ranks of a world post the same collectives in the same order; backends run them in that order. Requests advance
+ * only inside pl_request_test(), pl_request_wait() and the posting calls (there is no hidden thread): a program that
+ * wants communication to overlap with computing tests now and then, or gives a thread of its own to the world.
+ *
+ * Threads  one thread at a time per world; different worlds of one process may be used by different threads.
+ */
+#ifndef PL_COLLECTIVES_COLLECTIVE_H
+#define PL_COLLECTIVES_COLLECTIVE_H
+
+#include "base/status.h"
+#include "collectives/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pl_world;
+struct pl_request;
+
+/* name, text for people */
+#define PL_KIND_LIST(X)                                                                                                                              \
+    X(ALLREDUCE, "allreduce")                                                                                                                        \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                                                                              \
+    X(ALLGATHER, "allgather")                                                                                                                        \
+    X(BROADCAST, "broadcast")                                                                                                                        \
+    X(ALLTOALL, "alltoall")                                                                                                                          \
+    X(REDUCE, "reduce")                                                                                                                              \
+    X(BARRIER, "barrier")
+
+enum pl_kind {
+#define PL_KIND_ENUM(name, text) PL_##name,
+    PL_KIND_LIST(PL_KIND_ENUM)
+#undef PL_KIND_ENUM
+        PL_KIND_COUNT
+};
+
+/** Where a buffer lies. Only a backend that knows device memory takes anything but host and pinned. */
+enum pl_memory { PL_MEMORY_HOST, PL_MEMORY_PINNED, PL_MEMORY_DEVICE };
+
+/** Flags of a descriptor. */
+enum {
+    /** The same result bits whatever the number of hosts, the ranks a host and the algorithm: see pl_collective_post(). */
+    PL_REPRODUCIBLE = 1 << 0,
+    /** Between hosts, float32 travels as float16 or bfloat16; the rounding error is added to the next call of the same name. */
+    PL_WIRE_FLOAT16 = 1 << 1,
+    PL_WIRE_BFLOAT16 = 1 << 2,
+};
+
+/**
+ * What is to be done. Zero-initialise; unused fields stay zero. n is the world's size, counts are in elements.
+ *
+ *   kind            send                        recv                        needs
+ *   ALLREDUCE       [count]                     [count]                     op
+ *   REDUCE_SCATTER  [counts[0]+...+counts[n-1]] [counts[rank]]              op
+ *   ALLGATHER       [counts[rank]]              [counts[0]+...+counts[n-1]]
+ *   BROADCAST       root: [count] or NULL       [count]                     root; NULL: the root sends from recv
+ *   ALLTOALL        [sum of counts]             [sum of recv_counts]        counts[r] go to r, recv_counts[r] come from r
+ *   REDUCE          [count]                     root: [count]               op, root
+ *   BARRIER
+ *
+ * Where `counts` is NULL each of its entries, and each of `recv_counts`, is `count`. The arrays may be freed once the post returned.
+ * In place: recv == send (ALLREDUCE, REDUCE; BROADCAST also NULL), or the rank's own block inside the larger buffer
+ * (ALLGATHER, REDUCE_SCATTER; the rest of a REDUCE_SCATTER's send is left alone). Any other overlap is PL_INVALID.
+ */
+struct pl_collective {
+    enum pl_kind kind;
+    enum pl_dtype dtype;
+    enum pl_op op;
+    unsigned flags;
+    bool scaled;      /* the two factors count; otherwise both are 1 */
+    double prescale;  /* multiplies every input element first; integers: in double, truncated toward zero */
+    double postscale; /* multiplies every output element last */
+    int root;
+    uint64_t count;
+    const uint64_t *counts;
+    const uint64_t *recv_counts;
+    const void *send;
+    void *recv;
+    enum pl_memory memory; /* of both buffers */
+    void *stream;          /* the CUDA stream that orders device buffers; NULL for host memory */
+    const char *name;      /* for messages and for error feedback; part of the agreement between ranks. NULL: none */
+    int64_t deadline_ns;   /* on CLOCK_MONOTONIC; 0: now plus the world's timeout */
+};
+
+/**
+ * Start `collective` and set `*ret_request`, to be given to pl_request_wait() or pl_request_cancel() once.
+ *
+ * Order       Every rank gets equal bits, and runs with the same world, algorithm and sizes repeat them. With
+ *             PL_REPRODUCIBLE the additions go x(0)+x(1)+...+x(n-1), so that hosts, ranks a host and algorithm do not
+ *             matter; between hosts each rank then sends and receives (n-1)/n of the data twice, where the default
+ *             sends that once per host. Half-width floats are added in float32 there and rounded once; otherwise once per hop.
+ * Collective  yes: all ranks, same order, same kind, dtype, op, counts, root, factors, flags and name.
+ * Ownership   the buffers stay the caller's; nobody else touches them until the request is done.
+ * Errors      PL_INVALID (descriptor; nothing was started), PL_UNSUPPORTED (no backend takes it; nothing started),
+ *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree: said on all ranks, naming both sides),
+ *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own words). These four stay with the world: later posts
+ *             fail with the same report, since a rank cannot know how far the others got. Outputs are then undefined.
+ * Test        tests/unit/collectives, tests/conformance.md
+ */
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Start `count` collectives as one request, done when all are. Small allreduces of one dtype, op, factors and flags that stand side
+ * by side are packed into one message. `count` 0 gives a request that is done at once. Nothing starts when any descriptor is refused.
+ */
+enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
+                                        struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Advance the world; `*ret_done` tells whether the request has ended, well or not. Never blocks, does not release. */
+enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Wait until the request has ended or its deadline passed, release it, and return how it ended. A waiting rank spins for a short
+ * while, then yields, then naps.
+ */
+enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Give the request up and release it. If it had not ended, the world is unusable afterwards (PL_CANCELLED). */
+void pl_request_cancel(struct pl_request *request);
+
+/** Post and wait. */
+enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Blocking, with the world's timeout. `recv` == `send` is in place. */
+enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op, int root,
+                         struct pl_error *reterr) PL_MUST_CHECK;
+/** Equal blocks of `count` elements a rank. */
+enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                           struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_barrier(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** "allreduce" for PL_ALLREDUCE. */
+const char *pl_kind_text(enum pl_kind kind);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Messages between two ranks: what the algorithms in exchange.c run on. Internal to collectives/.
+ *
+ * Between one sender and one receiver, messages of equal tag are received in the order sent. A message longer than the
+ * room at the receiver fills the room and fails with PL_MISMATCH; a shorter one is fine. Nothing here blocks.
+ */
+#ifndef PL_COLLECTIVES_TRANSPORT_H
+#define PL_COLLECTIVES_TRANSPORT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PL_TRANSFER_WORDS = 4,
+    PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
+};
+
+/** A send or receive under way; the words belong to the transport. Zero-initialise. */
+struct pl_transfer {
+    bool active;
+    uintptr_t words[PL_TRANSFER_WORDS];
+};
+
+struct pl_transport {
+    const char *name;
+    void *context;
+    enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                           struct pl_error *reterr);
+    enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);
+    /** Advance; true in `*ret_done` when the transfer has ended and is no longer active. */
+    enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, struct pl_error *reterr);
+    /** Give up as far as possible. The buffer may be touched until the process ends if that fails: false then. */
+    bool (*cancel)(void *context, struct pl_transfer *transfer);
+};
+
+#endif

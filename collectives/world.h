@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A world: a fixed set of ranks that run collectives together. It is a handle, so that N ranks can be N processes or N
+ * threads of one, and sub-worlds are worlds.
+ */
+#ifndef PL_COLLECTIVES_WORLD_H
+#define PL_COLLECTIVES_WORLD_H
+
+#include "base/knob.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pl_world;
+struct pl_transport;
+struct pl_text;
+
+/**
+ * How ranks find each other before there is a world; made by one of the functions below or by a program of its own.
+ * Every function may be called by one thread at a time per bootstrap.
+ */
+struct pl_bootstrap {
+    const char *name; /* "mpi", "threads", "self" */
+    void *context;
+    int rank;
+    int size;
+
+    /** Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective. */
+    enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
+
+    /** Return when every rank has called. Collective. */
+    enum pl_status (*barrier)(void *context, int64_t deadline_ns, struct pl_error *reterr);
+
+    /** End the whole job at once with exit status `code`, as far as that can be done from here. Does not return. */
+    void (*abort)(void *context, int code);
+
+    /** A bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
+    enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                            struct pl_error *reterr);
+
+    /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
+    struct pl_transport *transport;
+
+    /** Release `bootstrap` itself too. */
+    void (*free)(struct pl_bootstrap *bootstrap);
+};
+
+/**
+ * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
+ * if it is not yet (asking for MPI_THREAD_MULTIPLE), and finalised by pl_bootstrap_free() only if it was initialised
+ * here and the last wait ended well: after a dead peer MPI_Finalize can hang, and leaving is the program's `_exit`.
+ * PL_UNSUPPORTED where the build has no MPI.
+ */
+enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** True when this process was started by mpirun or has MPI initialised, so that pl_bootstrap_new_mpi() makes sense. */
+bool pl_bootstrap_under_mpi(void);
+
+/** `size` bootstraps for `size` threads of this process in `ret_bootstraps` [size]; each is used and freed by its own thread. */
+enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** One rank alone. */
+enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
+
+/** Zero-initialise; zero means the default everywhere. */
+struct pl_world_options {
+    /** Resolved settings; NULL: from the process environment. Rank 0's are used on all ranks. */
+    const struct pl_knobs *knobs;
+    /**
+     * TensorFlow's static ring order: the local ranks of a host in the order in which rings visit them, the same list
+     * for every host. NULL: 0, 1, 2, ... The list must be a permutation of the local ranks of every host.
+     */
+    const int *gpu_indices;
+    size_t gpu_count;
+    /** For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: look. */
+    int pretend_ranks_per_host;
+};
+
+/**
+ * Make a world of all ranks of `bootstrap`: find out who shares a host (by trying to open each other's memory, never
+ * by host name), agree on the settings of rank 0, start the backends. The world uses `bootstrap` until it is freed
+ * and does not own it. `options` may be NULL.
+ *
+ * Collective  yes, over the ranks of `bootstrap`.
+ * Errors      PL_INVALID (options), PL_TIMEOUT (a rank did not come within the knob timeout_s), PL_MEMORY, PL_SYSTEM,
+ *             PL_LIBRARY. A backend that cannot run is no error: pl_world_describe() tells why it is off.
+ */
+enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, struct pl_world **ret_world,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * A world of the `count` ranks of `parent` listed, ascending or not; rank i of the new world is ranks[i]. Only those
+ * ranks call. The two worlds are independent of each other, need not be freed in any order, and may be used by
+ * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE).
+ *
+ * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new().
+ */
+enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Release on this rank; does not wait for others. Outstanding requests are cancelled. NULL is fine. */
+void pl_world_free(struct pl_world *world);
+void pl_world_free_at(struct pl_world **world_at);
+
+#define PL_AUTO_WORLD __attribute__((cleanup(pl_world_free_at)))
+
+int pl_world_rank(const struct pl_world *world);
+int pl_world_size(const struct pl_world *world);
+
+/** Rank among, and number of, the ranks on this host. */
+int pl_world_local_rank(const struct pl_world *world);
+int pl_world_local_size(const struct pl_world *world);
+
+/** This host's number, from 0 in order of the lowest rank on it, and the number of hosts. */
+int pl_world_cross_rank(const struct pl_world *world);
+int pl_world_cross_size(const struct pl_world *world);
+
+/** True when every host has the same number of ranks. */
+bool pl_world_is_homogeneous(const struct pl_world *world);
+
+/** The host number of `rank`. */
+int pl_world_host_of(const struct pl_world *world, int rank);
+
+/** The settings in force, equal on all ranks. */
+const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
+
+/** The first failure that made the world unusable, or PL_OK. */
+enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
+
+/** End the whole job at once with exit status `code`; does not return. */
+_Noreturn void pl_world_abort(struct pl_world *world, int code);
+
+/** Append topology, backends (and why each is off) and which algorithm serves which size, as lines for people. */
+void pl_world_describe(const struct pl_world *world, struct pl_text *text);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/knob.h"
+
+#include "tests/support/unit.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static struct pl_environment *environment_of(const char *name, const char *value)
+{
+    struct pl_environment *environment;
+
+    ck_assert_int_eq(pl_environment_new_empty(&environment, NULL), PL_OK);
+    if (name) {
+        ck_assert_int_eq(pl_environment_set(environment, name, value, NULL), PL_OK);
+    }
+    return environment;
+}
+
+START_TEST(defaults_hold_when_nothing_is_set)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of(NULL, NULL);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_knobs knobs;
+
+    ck_assert_ok(pl_knobs_resolve(environment, &knobs, &error), &error);
+    ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 600.0);
+    ck_assert(!pl_knob_bool(&knobs, PL_KNOB_REPRODUCIBLE));
+    ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_ALGORITHM), "");
+    ck_assert_int_eq(knobs.values[PL_KNOB_TIMEOUT_S].source, PL_KNOB_FROM_DEFAULT);
+}
+END_TEST
+
+START_TEST(every_knob_is_named_as_its_variable_and_has_help)
+{
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)i);
+        char variable[100] = "PACELINE_";
+
+        for (size_t k = 0; info->name[k]; k++) {
+            variable[9 + k] = (char)toupper((unsigned char)info->name[k]);
+        }
+        ck_assert_str_eq(variable, info->variable);
+        ck_assert_uint_eq(pl_knob_find(info->name), i);
+        ck_assert(info->help[0]);
+    }
+    ck_assert_int_eq(pl_knob_find("no_such_knob"), PL_KNOB_COUNT);
+}
+END_TEST
+
+START_TEST(sizes_take_units)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_SEGMENT_BYTES", "3MiB");
+    struct pl_knobs knobs;
+
+    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_int(&knobs, PL_KNOB_SEGMENT_BYTES), 3 << 20);
+    ck_assert_int_eq(knobs.values[PL_KNOB_SEGMENT_BYTES].source, PL_KNOB_FROM_PACELINE);
+}
+END_TEST
+
+START_TEST(words_for_booleans_are_understood)
+{
+    static const char *const yes[] = {"1", "true", "Yes", "ON"};
+    struct pl_knobs knobs;
+
+    for (size_t i = 0; i < 4; i++) {
+        PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_REPRODUCIBLE", yes[i]);
+
+        ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+        ck_assert(pl_knob_bool(&knobs, PL_KNOB_REPRODUCIBLE));
+    }
+}
+END_TEST
+
+START_TEST(a_bad_value_is_refused_with_its_name_and_what_was_expected)
+{
+    static const char *const bad[][2] = {{"PACELINE_TIMEOUT_S", "soon"}, {"PACELINE_TIMEOUT_S", "-1"},
+                                         {"PACELINE_TIMEOUT_S", "nan"},  {"PACELINE_SPIN_US", "1e999"},
+                                         {"PACELINE_REPRODUCIBLE", "2"}, {"PACELINE_SEGMENT_BYTES", "1MB"},
+                                         {"PACELINE_SEGMENT_BYTES", ""}, {"PACELINE_SEGMENT_BYTES", "9223372036854775807KiB"}};
+    struct pl_knobs knobs;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of(bad[i][0], bad[i][1]);
+        struct pl_error error = PL_ERROR_NONE;
+
+        if (!bad[i][1][0]) {
+            ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, &error), PL_OK);
+            continue;
+        }
+        ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, &error), PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(error.cause, bad[i][0]));
+        ck_assert_ptr_nonnull(strstr(error.cause, bad[i][1]));
+        ck_assert_ptr_nonnull(strstr(error.cause, "expected"));
+    }
+}
+END_TEST
+
+UNIT_MAIN("base/knob", defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
+          words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected)

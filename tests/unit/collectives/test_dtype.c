@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/arena.h"
+#include "collectives/backend.h"
+#include "collectives/transport.h"
+#include "tests/support/unit.h"
+
+START_TEST(every_type_is_found_by_its_text)
+{
+    for (unsigned i = 0; i < PL_DTYPE_COUNT; i++) {
+        enum pl_dtype found = PL_DTYPE_COUNT;
+
+        ck_assert(pl_dtype_find(pl_dtype_text((enum pl_dtype)i), &found));
+        ck_assert_uint_eq(found, i);
+        ck_assert_uint_gt(pl_dtype_bytes(found), 0);
+    }
+    ck_assert_uint_eq(pl_dtype_bytes(PL_DTYPE_COUNT), 0);
+}
+END_TEST
+
+START_TEST(every_operation_is_found_by_its_text)
+{
+    for (unsigned i = 0; i < PL_OP_COUNT; i++) {
+        enum pl_op found = PL_OP_COUNT;
+
+        ck_assert(pl_op_find(pl_op_text((enum pl_op)i), &found));
+        ck_assert_uint_eq(found, i);
+    }
+}
+END_TEST
+
+START_TEST(a_signature_has_no_padding)
+{
+    /* It is compared byte by byte, so a hidden byte could make equal ones differ. */
+    ck_assert_uint_eq(sizeof(struct pl_signature), 5 * 8 + 4 + 4 + 16);
+}
+END_TEST
+
+UNIT_MAIN("collectives/dtype", every_type_is_found_by_its_text, every_operation_is_found_by_its_text, a_signature_has_no_padding)
