@@ -44,6 +44,12 @@ enum {
  */
 enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source, struct pl_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * As pl_json_parse() for a text that is itself the content of a JSON string (pl_json_text()): lone surrogates may stand in
+ * it, and a raw U+0000 is the control character that it is.
+ */
+enum pl_status pl_json_parse_inner(const char *text, const char *source, struct pl_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Read and parse the file at `path`, at most `max_bytes`. A missing file is PL_NOT_FOUND. */
 enum pl_status pl_json_read(const char *path, size_t max_bytes, struct pl_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -85,7 +91,7 @@ const char *pl_json_name(const struct pl_json *node);
 /** The member `name` of an object, compared byte by byte; NULL when absent or when `node` is no object. */
 const struct pl_json *pl_json_member(const struct pl_json *node, const char *name);
 
-/** The bytes of a string node: U+0000 as one zero byte, lone surrogates as U+FFFD. */
+/** The bytes of a string node: U+0000 as one zero byte, lone surrogates as U+FFFD each. */
 void pl_json_string_bytes(const struct pl_json *node, struct pl_text *text);
 
 /* Making trees. A node added to a parent belongs to it. NULL means out of memory; adding NULL is PL_MEMORY. */

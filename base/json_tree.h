@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How a JSON tree is kept: for json.c, json_parse.c and json_print.c only. */
+#ifndef PL_BASE_JSON_TREE_H
+#define PL_BASE_JSON_TREE_H
+
+#include "base/json.h"
+
+/** Objects with more members than this get a hash table over their names. */
+enum { PL_JSON_INDEX_FROM = 16 };
+
+struct pl_json {
+    enum pl_json_kind kind;
+    bool boolean;
+    unsigned line;
+    unsigned column;
+    char *name; /* in the parent object, else NULL */
+    char *text; /* string or number lexeme, else NULL */
+    struct pl_json *first;
+    struct pl_json *last;
+    struct pl_json *next;
+    size_t count;
+    struct pl_json **slots; /* open addressing, slots_count a power of two; NULL while the object is small */
+    size_t slots_count;
+};
+
+/** An empty node of `kind`; NULL when memory is out. */
+struct pl_json *pl_json_node_new(enum pl_json_kind kind);
+
+/**
+ * Add `value` under `name`, both taken over whatever happens. A member of that name keeps its place and gets the new value.
+ */
+enum pl_status pl_json_node_put(struct pl_json *object, char *name, struct pl_json *value, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Add `item` behind the others of an array; taken over. */
+void pl_json_node_append(struct pl_json *array, struct pl_json *item);
+
+/**
+ * Decode one character of the inner form at `text`: returns its code point (U+0000 for C0 80, D800..DFFF for a lone
+ * surrogate) and sets `*ret_bytes`. A byte that begins no character is U+DC00 plus the byte, as Python's surrogateescape has it.
+ */
+uint32_t pl_json_decode(const char *text, unsigned *ret_bytes);
+
+/** Append the inner form of `code`. */
+void pl_json_encode(struct pl_text *text, uint32_t code);
+
+#endif
