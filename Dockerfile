@@ -18,7 +18,7 @@ ARG PACKAGES=""
 COPY tests/support/packages.sh /tmp/packages.sh
 # sshd's own host keys are not wanted: a job uses the pair below, on its own port, for its own time.
 RUN /tmp/packages.sh install image \
- && if [ -n "$PACKAGES" ]; then DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $PACKAGES; fi \
+ && if [ -n "$PACKAGES" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $PACKAGES; fi \
  && rm -rf /var/lib/apt/lists/* /tmp/packages.sh /etc/ssh/ssh_host_*
 # One key pair for this image's hosts to reach each other. Who has the image has the key: README.md says what follows.
 RUN mkdir -p -m 0700 /etc/paceline/ssh \

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Train the digit classifier the way a SageMaker job would, on this machine: one host, two processes.
+#
+#   examples/quickstart.sh [--data DIR] [--epochs N] [--processes N] [--tree DIR]
+#
+#   --data DIR      MNIST's four IDX files, gzip or not; without it digits are drawn by a small generator (synthetic)
+#   --epochs N      passes over the training digits (3)
+#   --processes N   training processes (2)
+#   --tree DIR      where to lay out the job's /opt/ml tree (build/quickstart, made anew each time)
+#
+# Installs what is missing (as root or through sudo, on Debian and Ubuntu), builds into build/, and ends by printing the
+# accuracy and where the model lies.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+data="" epochs=3 processes=2 tree=$root/build/quickstart
+usage() { sed -n '3,13s/^# \{0,1\}//p' "$root/examples/quickstart.sh"; }
+while [ $# -gt 0 ]; do
+  case $1 in
+    --data) data=$(realpath -e "${2:?--data needs a directory}") && shift ;;
+    --epochs) epochs=${2:?--epochs needs a number} && shift ;;
+    --processes) processes=${2:?--processes needs a number} && shift ;;
+    --tree) tree=$(realpath -m "${2:?--tree needs a directory}") && shift ;;
+    --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+  shift
+done
+step() { echo "quickstart: $*"; }
+
+tests/support/packages.sh install build
+step "building (log in build/quickstart.log)"
+mkdir -p build
+{
+  [ -f build/build.ninja ] || meson setup build -Dtests=auto
+  ninja -C build
+} >build/quickstart.log 2>&1 || { tail -n 30 build/quickstart.log >&2; exit 1; }
+
+if [ -e "$tree" ]; then # only a tree that an earlier run made is thrown away
+  [ -f "$tree/.quickstart" ] || { echo "quickstart: '$tree' exists and is not a quickstart tree" >&2; exit 1; }
+  rm -rf "$tree"
+fi
+mkdir -p "$tree"/{input/config,input/data/training,input/data/testing,model,output}
+touch "$tree/.quickstart"
+if [ -n "$data" ]; then
+  step "digits from $data"
+  cp "$data"/train-*-ubyte* "$tree/input/data/training/"
+  cp "$data"/t10k-*-ubyte* "$tree/input/data/testing/"
+else
+  step "drawing synthetic digits"
+  build/examples/mnist/make_digits "$tree/input/data"
+fi
+cat >"$tree/input/config/hyperparameters.json" <<J
+{"epochs": "$epochs", "batch-size": "32", "learning-rate": "0.02",
+ "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "$processes"}
+J
+cat >"$tree/input/config/resourceconfig.json" <<'J'
+{"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}
+J
+cat >"$tree/input/config/inputdataconfig.json" <<'J'
+{"training": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"},
+ "testing": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}}
+J
+
+step "paceline train, $processes processes, job tree in $tree"
+begin=$SECONDS
+log=$tree/training.log
+if ! SAGEMAKER_BASE_DIR=$tree build/entrypoint/paceline train 2>&1 | tee "$log"; then
+  [ ! -s "$tree/output/failure" ] || { echo "quickstart: the failure file says:"; cat "$tree/output/failure"; } >&2
+  exit 1
+fi
+accuracy=$(grep -o 'test_accuracy=[0-9.]*' "$log" | tail -n 1 | cut -d= -f2)
+model=$tree/model/model.safetensors
+[ -s "$model" ] && [ -n "$accuracy" ] || { echo "quickstart: the job ended without an accuracy or a model" >&2; exit 1; }
+step "accuracy $accuracy after $epochs epochs and $((SECONDS - begin)) s; model in $model"
