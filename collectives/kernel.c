@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/kernel.h"
+
+#include "collectives/kernel_tables.h"
+
+#include <string.h>
+
+static const struct pl_kernel *runnable(const struct pl_kernel *kernel)
+{
+#ifdef PL_KERNEL_X86
+    if (kernel == &pl_kernel_avx512) {
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                       __builtin_cpu_supports("avx512vl")
+                   ? kernel
+                   : NULL;
+    }
+    if (kernel == &pl_kernel_avx2) {
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? kernel : NULL;
+    }
+#endif
+    return kernel;
+}
+
+/* Fastest first. */
+static const struct pl_kernel *const all[] = {
+#ifdef PL_KERNEL_X86
+    &pl_kernel_avx512,
+    &pl_kernel_avx2,
+#endif
+    &pl_kernel_plain,
+};
+
+const struct pl_kernel *pl_kernel_best(void)
+{
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (runnable(all[i]) != NULL) {
+            return all[i];
+        }
+    }
+    return &pl_kernel_plain;
+}
+
+const struct pl_kernel *pl_kernel_named(const char *name)
+{
+    if (strcmp(name, "auto") == 0) {
+        return pl_kernel_best();
+    }
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (strcmp(all[i]->name, name) == 0) {
+            return runnable(all[i]);
+        }
+    }
+    return NULL;
+}
