@@ -8,7 +8,7 @@
 #define VECTOR_BYTES 32
 #define VECTOR_KERNEL pl_kernel_avx2
 #define VECTOR_NAME "avx2"
-#include "collectives/kernel_vector.h"
+#include "collectives/kernel_vector.inc"
 
 static inline void vector_stream(char *at, const void *vector)
 {

@@ -8,7 +8,7 @@
 #define VECTOR_BYTES 64
 #define VECTOR_KERNEL pl_kernel_avx512
 #define VECTOR_NAME "avx512"
-#include "collectives/kernel_vector.h"
+#include "collectives/kernel_vector.inc"
 
 static inline void vector_stream(char *at, const void *vector)
 {
