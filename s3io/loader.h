@@ -22,7 +22,9 @@ struct pl_loader_input {
     void *context;
     enum pl_status (*start)(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr);
     enum pl_status (*next)(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr);
-    void (*cancel)(void *context); /* wake a waiting start or next from another thread; may be NULL when neither waits */
+    /* From another thread: with true, make a waiting start or next, and later ones, return PL_CANCELLED; with false, end that. May be NULL
+     * when neither waits. */
+    void (*cancel)(void *context, bool cancelled);
 };
 
 /** Zero-initialise, then set what differs. */

@@ -22,6 +22,8 @@ struct pl_source;
 struct pl_source_ops {
     /* As pl_source_read(), which already checked `bytes` > 0 and the end. */
     enum pl_status (*read)(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr);
+    /* Hand out all that is left in place instead of reading; NULL for all but memory. */
+    size_t (*view)(struct pl_source *source, const unsigned char **ret_data);
     /* Wake a running read from another thread; may be NULL when reads are short. pl_source_cancel() has set `cancelled`. */
     void (*cancel)(struct pl_source *source);
     /* Release everything including `source` itself; `name` is released by pl_source_close(). */
@@ -75,13 +77,13 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The FIFO at `path`: waits until the path exists (PL_TIMEOUT naming it otherwise), raises its size to 1 MiB where the
- * system allows it, and takes an empty read for the end only after a writer was there. The wait for the first writer is part of
- * the first pl_source_read(). A path that is not a FIFO is PL_INVALID.
+ * The FIFO at `path`, which need not be there yet: the first pl_source_read() waits for the path and then for a writer
+ * (PL_TIMEOUT says which of them did not come). An empty read is taken for the end only after a writer was there, and
+ * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID.
  *
  * Source  AWS's developer guide on Pipe Mode; fifo(7), poll(2).
  */
-enum pl_status pl_source_open_fifo(const char *path, int64_t deadline_ns, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum pl_compression {
     PL_COMPRESSION_NONE,

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/channel.h"
+
+#include "base/text.h"
+
+struct pl_deal pl_channel_deal(const struct pl_channel *channel, struct pl_deal world, struct pl_deal local)
+{
+    switch (channel->distribution) {
+    case PL_CHANNEL_FULLY_REPLICATED:
+        return world;
+    case PL_CHANNEL_SHARDED_BY_KEY:
+        return local;
+    }
+    return world;
+}
+
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store, struct pl_error *reterr)
+{
+    if (channel->mode == PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode and has no files", channel->name);
+    }
+    return pl_store_open_directory(channel->path, ret_store, reterr);
+}
+
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (channel->mode != PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is not in Pipe Mode", channel->name);
+    }
+    pl_text_printf(&path, "%s_%llu", channel->path, (unsigned long long)epoch);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_source_open_fifo(pl_text_string(&path), ret_source, reterr);
+}

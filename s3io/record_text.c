@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes. */
+#include "s3io/record_formats.h"
+
+#include <string.h>
+
+/* Everything up to the end of the input as the last record, or PL_END when there is nothing. */
+static enum pl_status last_line(struct pl_record_reader *reader, struct pl_record *ret_record, uint64_t *ret_framed_bytes)
+{
+    if (reader->window.available == 0) {
+        return PL_END;
+    }
+    ret_record->data = reader->window.data;
+    ret_record->bytes = reader->window.available;
+    *ret_framed_bytes = reader->window.available;
+    return PL_OK;
+}
+
+/* A record of `bytes` without its "\n"; false when it is empty and empty ones are left out. */
+static bool finish_line(struct pl_record_reader *reader, size_t bytes, struct pl_record *ret_record, uint64_t *ret_framed_bytes)
+{
+    const unsigned char *data = reader->window.data;
+
+    *ret_framed_bytes = bytes + 1;
+    if (bytes > 0 && data[bytes - 1] == '\r') {
+        bytes--;
+    }
+    ret_record->data = data;
+    ret_record->bytes = bytes;
+    return bytes > 0 || reader->options.keep_empty_lines;
+}
+
+enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
+                                    uint64_t *ret_framed_bytes, struct pl_error *reterr)
+{
+    struct pl_window *window = &reader->window;
+    size_t seen = 0;
+
+    (void)check;
+    for (;;) {
+        const unsigned char *end;
+
+        PL_TRY(pl_window_need(window, seen + 1, deadline_ns, reterr));
+        if (window->available <= seen) {
+            return last_line(reader, ret_record, ret_framed_bytes);
+        }
+        end = memchr(window->data + seen, '\n', window->available - seen);
+        if (!end) {
+            seen = window->available;
+            PL_TRY(pl_record_check_length(reader, seen, reterr));
+            continue;
+        }
+        if (finish_line(reader, (size_t)(end - window->data), ret_record, ret_framed_bytes)) {
+            return pl_record_check_length(reader, ret_record->bytes, reterr);
+        }
+        pl_window_consume(window, (size_t)*ret_framed_bytes);
+        seen = 0;
+    }
+}
+
+enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
+                                  uint64_t *ret_framed_bytes, struct pl_error *reterr)
+{
+    struct pl_window *window = &reader->window;
+    size_t seen = 0;
+    bool quoted = false;
+
+    (void)check;
+    for (;;) {
+        PL_TRY(pl_window_need(window, seen + 1, deadline_ns, reterr));
+        if (window->available <= seen) {
+            if (quoted && !reader->options.skip_corrupt) {
+                return pl_record_corrupt(reader, reterr, "the input ends inside quotes");
+            }
+            if (quoted) {
+                pl_record_skip_bytes(reader, window->available);
+                return PL_END;
+            }
+            return last_line(reader, ret_record, ret_framed_bytes);
+        }
+        /* A doubled quote inside quotes switches twice, so it needs no case of its own. */
+        for (; seen < window->available; seen++) {
+            if (window->data[seen] == '"') {
+                quoted = !quoted;
+            } else if (window->data[seen] == '\n' && !quoted) {
+                break;
+            }
+        }
+        PL_TRY(pl_record_check_length(reader, seen, reterr));
+        if (seen == window->available) {
+            continue;
+        }
+        if (finish_line(reader, seen, ret_record, ret_framed_bytes)) {
+            return PL_OK;
+        }
+        pl_window_consume(window, (size_t)*ret_framed_bytes);
+        seen = 0;
+    }
+}
+
+enum pl_status pl_record_find_whole(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
+                                    uint64_t *ret_framed_bytes, struct pl_error *reterr)
+{
+    struct pl_window *window = &reader->window;
+
+    (void)check;
+    if (reader->whole_done) {
+        return PL_END;
+    }
+    while (!window->ended) {
+        PL_TRY(pl_record_check_length(reader, window->available, reterr));
+        PL_TRY(pl_window_need(window, window->available + 1, deadline_ns, reterr));
+    }
+    PL_TRY(pl_record_check_length(reader, window->available, reterr));
+    ret_record->data = window->data;
+    ret_record->bytes = window->available;
+    *ret_framed_bytes = window->available;
+    reader->whole_done = true;
+    return PL_OK;
+}

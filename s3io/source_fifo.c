@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "s3io/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIPE_BYTES = 1 << 20 };
+
+/* The longest wait for an inotify event before the path is looked at again: some mounted file systems send none. */
+#define LOOK_AGAIN_NS (200 * PL_NS_PER_MS)
+
+struct fifo_source {
+    struct pl_source head;
+    int fd;        /* -1 until the path is there */
+    int cancel_fd; /* an eventfd that is readable once the source is cancelled */
+    bool writer_seen;
+};
+
+static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CANCELLED, "reading '%s' was cancelled", fifo->head.name);
+}
+
+/* Watch the directory that will hold `path`; -1 when that is not possible (it may not be there yet). */
+static int watch_directory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[4096];
+    int fd, length;
+
+    length = slash ? snprintf(directory, sizeof(directory), "%.*s", slash == path ? 1 : (int)(slash - path), path)
+                   : snprintf(directory, sizeof(directory), ".");
+    if (length < 0 || (size_t)length >= sizeof(directory)) {
+        return -1;
+    }
+    fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (fd >= 0 && inotify_add_watch(fd, directory, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR) < 0) {
+        (void)close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void drain(int fd)
+{
+    char events[4096];
+
+    while (fd >= 0 && read(fd, events, sizeof(events)) > 0) {
+    }
+}
+
+/* Open the path, waiting until it exists. The open itself never blocks, whether a writer is there or not. */
+static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
+{
+    const char *path = fifo->head.name;
+    PL_AUTO_CLOSE int watch_fd = watch_directory(path);
+
+    for (;;) {
+        PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        int64_t look_ns = pl_deadline_after_ns(LOOK_AGAIN_NS);
+        struct pollfd fds[2] = {{.fd = fifo->cancel_fd, .events = POLLIN}, {.fd = watch_fd, .events = POLLIN}};
+        struct stat info;
+
+        if (fd >= 0) {
+            if (fstat(fd, &info) != 0) {
+                return pl_error_errno(reterr, "stat '%s'", path);
+            }
+            if (!S_ISFIFO(info.st_mode)) {
+                return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
+            }
+            /* Refused when the user's pipe memory is spent; the stream is then slower, not wrong. */
+            (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+            fifo->fd = fd;
+            fd = -1;
+            return PL_OK;
+        }
+        if (errno != ENOENT && errno != ENOTDIR) {
+            return pl_error_errno(reterr, "open FIFO '%s'", path);
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s' did not appear before the deadline", path);
+        }
+        if (poll(fds, 2, pl_deadline_poll_ms(look_ns < deadline_ns ? look_ns : deadline_ns)) < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "wait for FIFO '%s'", path);
+        }
+        if (fds[0].revents) {
+            return cancelled(fifo, reterr);
+        }
+        drain(watch_fd);
+        if (watch_fd < 0) {
+            watch_fd = watch_directory(path);
+        }
+    }
+}
+
+static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pollfd fds[2] = {{.fd = fifo->fd, .events = POLLIN}, {.fd = fifo->cancel_fd, .events = POLLIN}};
+
+    for (;;) {
+        int ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns));
+
+        if (ready < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "poll FIFO '%s'", fifo->head.name);
+        }
+        if (ready > 0 && fds[1].revents) {
+            return cancelled(fifo, reterr);
+        }
+        if (ready > 0) {
+            return PL_OK;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return fifo->writer_seen ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data behind byte %llu before the deadline", fifo->head.name,
+                                                    (unsigned long long)fifo->head.offset_bytes)
+                                     : pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no writer came before the deadline", fifo->head.name);
+        }
+    }
+}
+
+static enum pl_status fifo_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+{
+    struct fifo_source *fifo = (struct fifo_source *)source;
+
+    if (fifo->fd < 0) {
+        PL_TRY(open_when_there(fifo, deadline_ns, reterr));
+    }
+    for (;;) {
+        ssize_t got;
+
+        /* Before the first writer, read() returns 0 as at the end; poll() reports nothing until a writer has data or has gone again. */
+        if (!fifo->writer_seen) {
+            PL_TRY(wait_readable(fifo, deadline_ns, reterr));
+            fifo->writer_seen = true;
+        }
+        got = read(fifo->fd, data, bytes);
+        if (got >= 0) {
+            *ret_bytes = (size_t)got;
+            return PL_OK;
+        }
+        if (errno == EAGAIN) {
+            PL_TRY(wait_readable(fifo, deadline_ns, reterr));
+        } else if (errno != EINTR) {
+            return pl_error_errno(reterr, "read FIFO '%s' at byte %llu", source->name, (unsigned long long)source->offset_bytes);
+        }
+    }
+}
+
+static void fifo_cancel(struct pl_source *source)
+{
+    uint64_t one = 1;
+
+    /* Can only fail when the counter is full, and then it is readable anyway. */
+    (void)!write(((struct fifo_source *)source)->cancel_fd, &one, sizeof(one));
+}
+
+static void fifo_close(struct pl_source *source)
+{
+    struct fifo_source *fifo = (struct fifo_source *)source;
+
+    pl_file_close_at(&fifo->fd);
+    pl_file_close_at(&fifo->cancel_fd);
+    free(fifo);
+}
+
+static const struct pl_source_ops fifo_ops = {.read = fifo_read, .cancel = fifo_cancel, .close = fifo_close};
+
+enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    struct fifo_source *fifo = pl_memory_new(1, sizeof(*fifo), reterr);
+
+    if (!fifo) {
+        return PL_MEMORY;
+    }
+    fifo->fd = -1;
+    fifo->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fifo->cancel_fd < 0) {
+        enum pl_status status = pl_error_errno(reterr, "create an eventfd");
+
+        free(fifo);
+        return status;
+    }
+    if (pl_source_init(&fifo->head, &fifo_ops, path, reterr) != PL_OK) {
+        fifo_close(&fifo->head);
+        return PL_MEMORY;
+    }
+    *ret_source = &fifo->head;
+    return PL_OK;
+}

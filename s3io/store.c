@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/store.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes, struct pl_error *reterr)
+{
+    char *copy;
+
+    PL_TRY(pl_memory_grow(&list->items, &list->capacity, list->count + 1, sizeof(*list->items), reterr));
+    copy = pl_memory_string_n(key, key_bytes, reterr);
+    if (!copy) {
+        return PL_MEMORY;
+    }
+    list->items[list->count++] = (struct pl_object){.key = copy, .size_bytes = size_bytes};
+    return PL_OK;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    return strcmp(((const struct pl_object *)left)->key, ((const struct pl_object *)right)->key);
+}
+
+void pl_object_list_sort(struct pl_object_list *list)
+{
+    if (list->count > 1) {
+        qsort(list->items, list->count, sizeof(*list->items), compare_keys);
+    }
+}
+
+void pl_object_list_done(struct pl_object_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->items[i].key);
+    }
+    free(list->items);
+    memset(list, 0, sizeof(*list));
+}
+
+enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name, struct pl_error *reterr)
+{
+    store->ops = ops;
+    store->name = pl_memory_string(name, reterr);
+    return store->name ? PL_OK : PL_MEMORY;
+}
+
+enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
+{
+    PL_TRY(store->ops->list(store, deadline_ns, list, reterr));
+    pl_object_list_sort(list);
+    return PL_OK;
+}
+
+enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
+                             struct pl_error *reterr)
+{
+    return store->ops->open(store, object, deadline_ns, ret_source, reterr);
+}
+
+void pl_store_close(struct pl_store *store)
+{
+    if (store) {
+        free(store->name);
+        store->ops->close(store);
+    }
+}
+
+void pl_store_close_at(struct pl_store **store_at)
+{
+    pl_store_close(*store_at);
+}

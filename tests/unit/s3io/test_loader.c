@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/loader.h"
+#include "tests/support/unit.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { COUNT = 103, BATCH = 8 };
+
+struct fixture {
+    uint32_t numbers[COUNT];
+    unsigned char bytes[COUNT];
+    struct pl_sampler sampler;
+    struct pl_loader_memory memory;
+    struct pl_loader_input input;
+    struct pl_loader_options options;
+    struct pl_loader *loader;
+    struct pl_error error;
+};
+
+static void set_up(struct fixture *fixture)
+{
+    memset(fixture, 0, sizeof(*fixture));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        fixture->numbers[i] = i * 1000;
+        fixture->bytes[i] = (unsigned char)i;
+    }
+    ck_assert_ok(pl_sampler_init(&fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN, (struct pl_deal){.rank = 0, .size = 1}, &fixture->error),
+                 &fixture->error);
+    fixture->memory = (struct pl_loader_memory){
+        .sampler = &fixture->sampler,
+        .fields = 2,
+        .sample_bytes = {sizeof(uint32_t), 1},
+        .data = {(const unsigned char *)fixture->numbers, fixture->bytes},
+    };
+    fixture->input = pl_loader_input_memory(&fixture->memory);
+    fixture->options = (struct pl_loader_options){.fields = 2, .sample_bytes = {sizeof(uint32_t), 1}, .batch_samples = BATCH};
+}
+
+static void start(struct fixture *fixture)
+{
+    ck_assert_ok(pl_loader_new(&fixture->options, &fixture->input, &fixture->loader, &fixture->error), &fixture->error);
+}
+
+/* Run an epoch; the order of samples goes to `order`, their number is returned. */
+static size_t run_epoch(struct fixture *fixture, uint64_t epoch, unsigned char *order)
+{
+    struct pl_batch batch;
+    enum pl_status status;
+    size_t total = 0;
+    uint64_t number = 0;
+
+    ck_assert_ok(pl_loader_start(fixture->loader, epoch, &fixture->error), &fixture->error);
+    while ((status = pl_loader_next(fixture->loader, PL_DEADLINE_NEVER, &batch, &fixture->error)) == PL_OK) {
+        ck_assert_uint_eq(batch.index, number++);
+        for (size_t i = 0; i < batch.samples; i++) {
+            order[total] = ((unsigned char *)batch.fields[1])[i];
+            ck_assert_uint_eq(((uint32_t *)batch.fields[0])[i], order[total] * 1000U);
+            total++;
+        }
+    }
+    ck_assert_int_eq(status, PL_END);
+    ck_assert_int_eq(pl_loader_next(fixture->loader, PL_DEADLINE_NEVER, &batch, &fixture->error), PL_END);
+    return total;
+}
+
+static void check_each_once(const unsigned char *order)
+{
+    bool seen[COUNT] = {false};
+
+    for (size_t i = 0; i < COUNT; i++) {
+        ck_assert(!seen[order[i]]);
+        seen[order[i]] = true;
+    }
+}
+
+START_TEST(batches_hold_every_sample_once_in_the_samplers_order)
+{
+    struct fixture fixture;
+    unsigned char first[COUNT], again[COUNT], next[COUNT];
+    struct pl_loader_progress progress;
+
+    set_up(&fixture);
+    start(&fixture);
+    ck_assert_uint_eq(run_epoch(&fixture, 0, first), COUNT);
+    check_each_once(first);
+    ck_assert_uint_eq(run_epoch(&fixture, 1, next), COUNT);
+    check_each_once(next);
+    ck_assert_mem_ne(first, next, COUNT);
+    ck_assert_uint_eq(run_epoch(&fixture, 0, again), COUNT);
+    ck_assert_mem_eq(first, again, COUNT);
+    progress = pl_loader_progress(fixture.loader);
+    ck_assert_uint_eq(progress.samples, COUNT);
+    ck_assert_uint_eq(progress.bytes, COUNT * 5);
+    ck_assert_int_ge(progress.elapsed_ns, progress.waited_ns);
+    pl_loader_free(fixture.loader);
+}
+END_TEST
+
+START_TEST(short_last_batch_can_be_left_out)
+{
+    struct fixture fixture;
+    unsigned char order[COUNT];
+
+    set_up(&fixture);
+    fixture.options.drop_last = true;
+    start(&fixture);
+    ck_assert_uint_eq(run_epoch(&fixture, 0, order), COUNT / BATCH * BATCH);
+    pl_loader_free(fixture.loader);
+}
+END_TEST
+
+START_TEST(shuffle_buffer_keeps_every_sample_and_repeats_its_order)
+{
+    static const size_t buffers[] = {1, 2, 10, COUNT - 1, COUNT, COUNT + 1, 1000};
+    struct fixture fixture;
+    unsigned char order[COUNT], again[COUNT];
+
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
+        set_up(&fixture);
+        fixture.sampler.shuffle = false;
+        fixture.options.shuffle_samples = buffers[i];
+        start(&fixture);
+        ck_assert_uint_eq(run_epoch(&fixture, 4, order), COUNT);
+        check_each_once(order);
+        ck_assert_uint_eq(run_epoch(&fixture, 4, again), COUNT);
+        ck_assert_mem_eq(order, again, COUNT);
+        ck_assert_uint_eq(run_epoch(&fixture, 5, again), COUNT);
+        check_each_once(again);
+        if (buffers[i] > 2) {
+            ck_assert_mem_ne(order, again, COUNT);
+        }
+        pl_loader_free(fixture.loader);
+    }
+}
+END_TEST
+
+START_TEST(epoch_can_be_left_at_any_batch)
+{
+    struct fixture fixture;
+    unsigned char order[COUNT];
+    struct pl_batch batch;
+
+    set_up(&fixture);
+    fixture.options.prefetch_batches = 1;
+    start(&fixture);
+    for (int batches = 0; batches < 6; batches++) {
+        ck_assert_ok(pl_loader_start(fixture.loader, 1, &fixture.error), &fixture.error);
+        for (int i = 0; i < batches; i++) {
+            ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+        }
+        ck_assert_uint_eq(run_epoch(&fixture, 0, order), COUNT);
+        check_each_once(order);
+    }
+    ck_assert_ok(pl_loader_start(fixture.loader, 1, &fixture.error), &fixture.error);
+    pl_loader_free(fixture.loader);
+}
+END_TEST
+
+/* An input that fails or hangs at a given sample. */
+struct trouble {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool cancelled;
+    bool hang;
+    unsigned at;
+    unsigned given;
+};
+
+static enum pl_status trouble_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    (void)epoch;
+    (void)deadline_ns;
+    (void)reterr;
+    ((struct trouble *)context)->given = 0;
+    return PL_OK;
+}
+
+static enum pl_status trouble_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr)
+{
+    struct trouble *trouble = context;
+
+    (void)deadline_ns;
+    if (trouble->given == trouble->at && trouble->hang) {
+        pthread_mutex_lock(&trouble->mutex);
+        while (!trouble->cancelled) {
+            pthread_cond_wait(&trouble->changed, &trouble->mutex);
+        }
+        pthread_mutex_unlock(&trouble->mutex);
+        return pl_error_set(reterr, PL_CANCELLED, "cancelled");
+    }
+    if (trouble->given == trouble->at) {
+        return pl_error_set(reterr, PL_CORRUPT, "record %u is damaged", trouble->given);
+    }
+    memcpy(fields[0], &trouble->given, sizeof(trouble->given));
+    trouble->given++;
+    *ret_bytes = 4;
+    return PL_OK;
+}
+
+static void trouble_cancel(void *context, bool cancelled)
+{
+    struct trouble *trouble = context;
+
+    pthread_mutex_lock(&trouble->mutex);
+    trouble->cancelled = cancelled;
+    pthread_cond_broadcast(&trouble->changed);
+    pthread_mutex_unlock(&trouble->mutex);
+}
+
+static void set_up_trouble(struct fixture *fixture, struct trouble *trouble, bool hang)
+{
+    *trouble = (struct trouble){.hang = hang, .at = 2 * BATCH + 1};
+    pthread_mutex_init(&trouble->mutex, NULL);
+    pthread_cond_init(&trouble->changed, NULL);
+    set_up(fixture);
+    fixture->input = (struct pl_loader_input){.context = trouble, .start = trouble_start, .next = trouble_next, .cancel = trouble_cancel};
+    fixture->options = (struct pl_loader_options){.fields = 1, .sample_bytes = {4}, .batch_samples = BATCH};
+    start(fixture);
+}
+
+START_TEST(error_comes_behind_the_whole_batches_before_it)
+{
+    struct fixture fixture;
+    struct trouble trouble;
+    struct pl_batch batch;
+
+    set_up_trouble(&fixture, &trouble, false);
+    ck_assert_ok(pl_loader_start(fixture.loader, 0, &fixture.error), &fixture.error);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+        ck_assert_uint_eq(batch.samples, BATCH);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), PL_CORRUPT);
+        ck_assert_str_eq(fixture.error.cause, "record 17 is damaged");
+    }
+    pl_loader_free(fixture.loader);
+}
+END_TEST
+
+START_TEST(input_that_hangs_is_a_timeout_and_can_be_left)
+{
+    struct fixture fixture;
+    struct trouble trouble;
+    struct pl_batch batch;
+
+    set_up_trouble(&fixture, &trouble, true);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        ck_assert_ok(pl_loader_start(fixture.loader, epoch, &fixture.error), &fixture.error);
+        for (int i = 0; i < 2; i++) {
+            ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+        }
+        ck_assert_int_eq(pl_loader_next(fixture.loader, pl_deadline_after_ns(20 * PL_NS_PER_MS), &batch, &fixture.error), PL_TIMEOUT);
+        ck_assert_int_ge(pl_loader_progress(fixture.loader).waited_ns, 15 * PL_NS_PER_MS);
+    }
+    pl_loader_free(fixture.loader);
+}
+END_TEST
+
+static size_t allocated;
+
+static void *allocate(void *allocator, size_t bytes)
+{
+    allocated += bytes;
+    ck_assert_ptr_eq(allocator, &allocated);
+    return malloc(bytes);
+}
+
+static void release(void *allocator, void *memory, size_t bytes)
+{
+    (void)allocator;
+    allocated -= bytes;
+    free(memory);
+}
+
+START_TEST(batches_lie_in_the_callers_memory)
+{
+    struct fixture fixture;
+    unsigned char order[COUNT];
+
+    set_up(&fixture);
+    fixture.options.allocate = allocate;
+    fixture.options.release = release;
+    fixture.options.allocator = &allocated;
+    fixture.options.prefetch_batches = 2;
+    start(&fixture);
+    ck_assert_uint_eq(allocated, 3 * BATCH * 5);
+    ck_assert_uint_eq(run_epoch(&fixture, 0, order), COUNT);
+    pl_loader_free(fixture.loader);
+    ck_assert_uint_eq(allocated, 0);
+}
+END_TEST
+
+UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order, short_last_batch_can_be_left_out,
+          shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch, error_comes_behind_the_whole_batches_before_it,
+          input_that_hangs_is_a_timeout_and_can_be_left, batches_lie_in_the_callers_memory)
