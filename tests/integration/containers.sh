@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The image of the Dockerfile trains: alone, on two hosts, and in the trees of the SDK's two local modes.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/containers.sh"
+container_engine
+image=paceline:test
+run_id=pl$$
+network=$run_id-net
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-containers-XXXXXX")
+containers=()
+cleanup() {
+  [ ${#containers[@]} = 0 ] || "$engine" rm -f "${containers[@]}" >/dev/null 2>&1 || true
+  "$engine" network rm "$network" >/dev/null 2>&1 || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 143' TERM INT
+
+fail() {
+  echo "FAILED: $*"
+  for name in "${containers[@]}"; do
+    echo "---- $name"
+    "$engine" logs --tail 60 "$name" 2>&1 || true
+  done
+  exit 1
+}
+step() { echo "[$SECONDS s] $*"; }
+
+# config ROOT HOST HOSTS_JSON INTERFACE HYPERPARAMETERS_JSON: a host's input/config.
+config() {
+  mkdir -p "$1"/input/config "$1"/output/data
+  echo "{\"current_host\": \"$2\", \"hosts\": $3, \"network_interface_name\": \"$4\"}" >"$1/input/config/resourceconfig.json"
+  echo "$5" >"$1/input/config/hyperparameters.json"
+  echo '{"training": {"TrainingInputMode": "File"}, "testing": {"TrainingInputMode": "File"}}' >"$1/input/config/inputdataconfig.json"
+}
+
+# start NAME OPTIONS... -- WORDS...: a container of the image in the background; all of it is looked at later.
+start() {
+  local name=$run_id-$1 options=()
+  shift
+  while [ "$1" != -- ]; do options+=("$1") && shift; done
+  shift
+  containers+=("$name")
+  "$engine" run -d --name "$name" "${options[@]}" "$image" "$@" >/dev/null
+}
+
+# ends NAME LIMIT_S: wait for a container and leave its exit code in `code`.
+ends() {
+  code=$(timeout "$2" "$engine" wait "$run_id-$1") || fail "$1 did not end within $2 s"
+}
+
+finished_ns() {
+  local at
+  at=$("$engine" inspect --format '{{.State.FinishedAt}}' "$run_id-$1")
+  date -d "$(sed -E 's/ [+-][0-9]{4} .*//' <<<"$at")" +%s%N
+}
+
+says() { "$engine" logs "$run_id-$1" 2>&1 | grep -E -- "$2" || fail "the log of $1 lacks '$2'"; }
+
+forget() {
+  [ ${#containers[@]} = 0 ] || "$engine" rm -f "${containers[@]}" >/dev/null 2>&1
+  containers=()
+}
+
+the_image_is_built() {
+  container_build "$image" "$PACELINE_SOURCE" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "the image does not build"; }
+  start look --entrypoint sh -- -c '
+    for tool in cc gcc g++ clang make meson python3; do ! command -v $tool || exit 10; done
+    for tool in mpirun ssh paceline; do command -v $tool || exit 11; done
+    test "$(stat -c %a /etc/paceline/ssh/id_ed25519 /etc/paceline/ssh/host_ed25519 | sort -u)" = 600 || exit 12
+    ! ls /etc/ssh/ssh_host_* 2>/dev/null || exit 13
+    test -d /usr/local/share/paceline/examples/mnist || exit 14'
+  ends look 60
+  [ "$code" = 0 ] || fail "the image's content is not as promised ($code)"
+  forget
+}
+
+no_job_means_help_and_exit_2() {
+  start help -- 
+  ends help 30
+  [ "$code" = 2 ] || fail "without a job and without words: exit code $code, expected 2"
+  forget
+}
+
+one_host_trains() {
+  config "$work/one" algo-1 '["algo-1"]' eth0 '{"epochs": "1", "batch-size": "32"}'
+  mkdir -p "$work/one/model" && cp -r "$work/digits" "$work/one/input/data"
+  start one --network none -v "$work/one:/opt/ml" -- train
+  ends one 120
+  [ "$code" = 0 ] || fail "exit code $code"
+  says one 'epoch=1 .*test_accuracy=0\.[0-9]+'
+  [ -s "$work/one/model/model.safetensors" ] || fail "no model"
+  [ ! -e "$work/one/output/failure" ] || fail "a failure file although the job succeeded"
+  forget
+}
+
+mpi='"sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "1"'
+
+two_hosts_train_over_mpi() {
+  for host in algo-1 algo-2; do
+    config "$work/two/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"epochs\": \"1\", \"batch-size\": \"32\", $mpi}"
+    mkdir -p "$work/two/$host/model"
+    start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/two/$host:/opt/ml" -v "$work/digits:/opt/ml/input/data:ro" -- train
+  done
+  for host in algo-1 algo-2; do
+    ends "$host" 120
+    [ "$code" = 0 ] || fail "$host: exit code $code"
+  done
+  says algo-1 'epoch=1 .*test_accuracy=0\.[0-9]+'
+  [ -s "$work/two/algo-1/model/model.safetensors" ] || fail "no model on the master"
+  [ ! -e "$work/two/algo-2/model/model.safetensors" ] || fail "rank 0 is not the only one that saves"
+  forget
+}
+
+a_failing_rank_fails_both_hosts() {
+  mkdir -p "$work/code"
+  cat >"$work/code/program.sh" <<'S'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && echo "rank one gives up" >&2 && exit 3
+sleep 300
+S
+  for host in algo-1 algo-2; do
+    config "$work/fail/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"sagemaker_program\": \"program.sh\", $mpi}"
+    mkdir -p "$work/fail/$host/model"
+    start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/fail/$host:/opt/ml" -v "$work/code:/opt/ml/code" -- train
+  done
+  for host in algo-1 algo-2; do
+    ends "$host" 60
+    [ "$code" != 0 ] || fail "$host: exit code 0 although rank 1 failed"
+    for word in algo-2 'rank 1' 3; do
+      grep -q -- "$word" "$work/fail/$host/output/failure" || { cat "$work/fail/$host/output/failure" || true; fail "$host: the failure file lacks '$word'"; }
+    done
+  done
+  forget
+}
+
+# What `docker compose up --abort-on-container-exit` needs: a worker that ends before the master would end the master.
+master_ended_first() {
+  [ "$(finished_ns "$1")" -le "$(finished_ns "$2")" ] || fail "the worker $2 ended before the master $1"
+}
+
+local_mode_of_sdk_v2_runs() {
+  local root=$work/v2 hosts='["algo-1-abcde", "algo-2-abcde"]'
+  mkdir -p "$root/model" "$root/shared"
+  for host in algo-1-abcde algo-2-abcde; do
+    config "$root/$host" "$host" "$hosts" eth0 \
+      '{"epochs": "1", "batch-size": "32", "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "1", "sagemaker_job_name": "\"digits\"", "sagemaker_region": "\"eu-west-1\""}'
+    mkdir -p "$root/$host/input/data"
+    start "$host" -i -t --network "$network" --network-alias "$host" -e AWS_REGION=eu-west-1 -e TRAINING_JOB_NAME=digits -e AWS_ENDPOINT_URL_S3= \
+      -v "$root/$host/output:/opt/ml/output" -v "$root/$host/output/data:/opt/ml/output/data" -v "$root/$host/input:/opt/ml/input" -v "$root/model:/opt/ml/model" \
+      -v "$work/digits/training:/opt/ml/input/data/training" -v "$work/digits/testing:/opt/ml/input/data/testing" -- train
+  done
+  for host in algo-1-abcde algo-2-abcde; do
+    ends "$host" 120
+    [ "$code" = 0 ] || fail "$host: exit code $code"
+  done
+  [ -s "$root/model/model.safetensors" ] || fail "no model in the shared model directory"
+  says algo-1-abcde 'test_accuracy=0\.[0-9]+'
+  master_ended_first algo-1-abcde algo-2-abcde
+  forget
+}
+
+local_mode_of_sdk_v3_runs() {
+  local root=$work/v3
+  mkdir -p "$root/model"
+  for host in algo-1 algo-2; do
+    config "$root/$host" "$host" '["algo-1", "algo-2"]' ethwe "{\"epochs\": \"1\", \"batch-size\": \"32\", $mpi}"
+    mkdir -p "$root/$host/input/data"
+    start "$host" --network "$network" --network-alias "$host" -e TRAINING_JOB_NAME=digits -e AWS_REGION=eu-west-1 \
+      -v "$root/$host/output:/opt/ml/output" -v "$root/$host/output/data:/opt/ml/output/data" -v "$root/$host/input:/opt/ml/input" -v "$root/model:/opt/ml/model" \
+      -v "$work/digits/training:/opt/ml/input/data/training" -v "$work/digits/testing:/opt/ml/input/data/testing" --
+  done
+  for host in algo-1 algo-2; do
+    ends "$host" 120
+    [ "$code" = 0 ] || fail "$host: exit code $code"
+  done
+  [ -s "$root/model/model.safetensors" ] || fail "no model in the shared model directory"
+  master_ended_first algo-1 algo-2
+  forget
+}
+
+mkdir -p "$work/digits"
+"$PACELINE_BUILD/examples/mnist/make_digits" "$work/digits"
+step "engine $engine"
+the_image_is_built
+"$engine" network create "$network" >/dev/null
+for check in no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs; do
+  step "$check"
+  "$check"
+done
+step "all done"
