@@ -10,7 +10,7 @@
 # Stages:
 #   unit         plain build; Check tests, replay of the fuzz targets, layer check
 #   asan         unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan         tests of ranks as threads under ThreadSanitizer
+#   tsan         unit tests under ThreadSanitizer; ranks are threads there
 #   integration  plain build; real processes, hosts in namespaces, containers, servers
 #
 # The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
@@ -36,9 +36,10 @@ rm -rf "$results"
 # A sanitizer that finds something must fail the test, and says where.
 supp=$root/tests/support
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1"
+# Left off: detect_stack_use_after_return, whose frames GCC 12 aligns too little for AVX-512.
+export ASAN_OPTIONS="strict_string_checks=1:allocator_may_return_null=1"
 export LSAN_OPTIONS="suppressions=$supp/lsan.supp:print_suppressions=0"
-export TSAN_OPTIONS="suppressions=$supp/tsan.supp:print_suppressions=0:halt_on_error=1:second_deadlock_stack=1"
+export TSAN_OPTIONS="suppressions=$supp/tsan.supp:print_suppressions=0:halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1"
 
 stage=$root/tests/support/stage.sh
 trap 'kill "${child:-}" 2>/dev/null || true; exit 143' TERM INT
@@ -46,7 +47,7 @@ for name in "${stages[@]}"; do
   case $name in
     unit) arguments=(300 "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
     asan) arguments=(420 "$root" "$work/asan" "-Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false" "--suite unit --no-suite house --timeout-multiplier 3") ;;
-    tsan) arguments=(420 "$root" "$work/tsan" "-Dwerror=true -Db_sanitize=thread -Db_lundef=false" "--suite threads --timeout-multiplier 5 --num-processes 1") ;;
+    tsan) arguments=(420 "$root" "$work/tsan" "-Dwerror=true -Db_sanitize=thread -Db_lundef=false" "--suite unit --no-suite house --timeout-multiplier 5") ;;
     integration) arguments=(900 "$root" "$work/plain" "-Dwerror=true" "--suite integration --num-processes 1") ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
