@@ -42,8 +42,8 @@ enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *
         return PL_OK;
     }
     if (head[2] != PL_FRAME_VERSION) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: the other side speaks version %d, this one %d: use the same image on all hosts", head[2],
-                            PL_FRAME_VERSION);
+        return pl_error_set(reterr, PL_CORRUPT, "control link: the other side speaks version %d, this one %d: use the same image on all hosts",
+                            head[2], PL_FRAME_VERSION);
     }
     if (head[3] >= PL_FRAME_TYPES) {
         return pl_error_set(reterr, PL_CORRUPT, "control link: frame type %d is unknown", head[3]);
@@ -107,7 +107,8 @@ enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there", index, pl_frame_name(frame->type));
+    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there", index,
+                        pl_frame_name(frame->type));
 }
 
 enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reterr)

@@ -131,12 +131,16 @@ static enum pl_status raise_start_failure(const struct pl_process_setup *setup, 
         break;
     }
     if (failure->code == ENOENT && access(path, F_OK) == 0) {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its interpreter (first line, or "
-                              "the dynamic loader) is not", path);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "start '%.200s': the file is there, its interpreter (first line, or "
+                              "the dynamic loader) is not",
+                              path);
     }
     if (failure->code == ENOEXEC) {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': neither a program for this machine nor a script with a "
-                              "'#!' line", path);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "start '%.200s': neither a program for this machine nor a script with a "
+                              "'#!' line",
+                              path);
     }
     return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
 }

@@ -12,12 +12,12 @@
 struct pl_process_setup {
     const char *const *argv; /* NULL behind; argv[0] without '/' is looked up in the PATH of `environment` */
     char *const *environment;
-    const char *cwd;                  /* NULL: the caller's */
-    const struct pl_signals *signals; /* what to restore; NULL: nothing was changed */
+    const char *cwd;                    /* NULL: the caller's */
+    const struct pl_signals *signals;   /* what to restore; NULL: nothing was changed */
     int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's */
-    bool own_group;                   /* a process group of its own, led by the program */
-    bool foreground;                  /* make that group the terminal's foreground, when stdin is one */
-    int death_signal;                 /* 0, or what the program gets when the calling thread ends (an extra, no mechanism) */
+    bool own_group;                     /* a process group of its own, led by the program */
+    bool foreground;                    /* make that group the terminal's foreground, when stdin is one */
+    int death_signal;                   /* 0, or what the program gets when the calling thread ends (an extra, no mechanism) */
 };
 
 #define PL_PROCESS_SETUP_NONE ((struct pl_process_setup){.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1})

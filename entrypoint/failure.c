@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/failure.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)
+{
+    PL_TRY(pl_file_make_dirs(output, 0755, reterr));
+    failure->directory_fd = open(output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (failure->directory_fd < 0) {
+        return pl_error_errno(reterr, "open '%.300s'", output);
+    }
+    /* A program that fills the disk must not take the report's room with it. */
+    failure->reserve_fd = openat(failure->directory_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (failure->reserve_fd >= 0 && fallocate(failure->reserve_fd, 0, 0, PL_FAILURE_RESERVE_BYTES) != 0) {
+        pl_file_close_at(&failure->reserve_fd);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
+    PL_AUTO_FREE char *own = NULL;
+    size_t own_bytes = 0;
+
+    if (failure->directory_fd < 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory for the failure file");
+    }
+    if (pl_file_read_at(failure->directory_fd, "failure", PL_FAILURE_USER_MAX_BYTES, &own, &own_bytes, NULL) == PL_OK && own_bytes > 0) {
+        pl_text_append_n(&whole, own, own_bytes);
+        if (own[own_bytes - 1] != '\n') {
+            pl_text_append_char(&whole, '\n');
+        }
+        pl_text_append(&whole, "\n");
+    }
+    pl_text_append(&whole, text);
+    PL_TRY(pl_text_check(&whole, reterr));
+    pl_file_close_at(&failure->reserve_fd);
+    return pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr);
+}
+
+enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)
+{
+    pl_file_close_at(&failure->reserve_fd);
+    return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
+}
+
+void pl_failure_close(struct pl_failure *failure)
+{
+    pl_file_close_at(&failure->reserve_fd);
+    pl_file_close_at(&failure->directory_fd);
+}
+
+void pl_failure_full_disks(const char *const *paths, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; paths[i] != NULL; i++) {
+        struct statvfs info;
+        int length;
+
+        if (statvfs(paths[i], &info) != 0 || info.f_blocks == 0 || (info.f_flag & ST_RDONLY) != 0) {
+            continue;
+        }
+        /* Less than a page free is what a writer left behind that got "no space". */
+        if ((uint64_t)info.f_bavail * info.f_frsize >= 4096 && (info.f_files == 0 || info.f_favail > 0)) {
+            continue;
+        }
+        length = snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "the disk is full under " : ", ", paths[i]);
+        if (length < 0 || (size_t)length >= text_bytes - used) {
+            return;
+        }
+        used += (size_t)length;
+    }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The two files that tell SageMaker how a job ended: output/failure, whose first 1,024 characters people see, and
+ * output/success. The directory is held open from the start, and room on its disk is kept for the report.
+ *
+ * Source  design of the training contract, sections 7.1 and 7.2
+ * Test    tests/unit/entrypoint/test_failure.c
+ */
+#ifndef PL_ENTRYPOINT_FAILURE_H
+#define PL_ENTRYPOINT_FAILURE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+enum {
+    PL_FAILURE_SHOWN_BYTES = 1024,          /* what SageMaker shows */
+    PL_FAILURE_RESERVE_BYTES = 16 * 1024,   /* room kept for the report */
+    PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* of a program's own failure file */
+};
+
+struct pl_failure {
+    int directory_fd; /* of output; -1 when it could not be opened */
+    int reserve_fd;   /* an unnamed file that holds the room; -1 when the file system has no such thing */
+};
+
+#define PL_FAILURE_NONE ((struct pl_failure){.directory_fd = -1, .reserve_fd = -1})
+
+/** Open (and make) the directory `output`. */
+enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front; links
+ * are replaced, not followed.
+ */
+enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Make the empty file `success`. */
+enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_failure_close(struct pl_failure *failure);
+
+/** Write to `text` which of the NULL-terminated `paths` lie on a full disk, "" when none does. */
+void pl_failure_full_disks(const char *const *paths, char *text, size_t text_bytes);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Waiting until the names of all hosts resolve, as containers come up at different times. */
+#ifndef PL_ENTRYPOINT_PEERS_H
+#define PL_ENTRYPOINT_PEERS_H
+
+#include "entrypoint/supervise.h"
+
+/** Milliseconds to wait after attempt `attempt` (from 0): 100 x 2^attempt, at most 30,000. */
+int pl_peers_backoff_ms(int attempt);
+
+/**
+ * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's peer wait is over.
+ *
+ * Errors  PL_TIMEOUT names the host and the resolver's reason; PL_CANCELLED when the job is stopped meanwhile.
+ */
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline rank -- PROGRAM ARGUMENTS...
+ *
+ * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's environment;
+ * here the host's own values come back, the thread counts are set for the ranks that share the host, and the program
+ * runs under a watcher that reports to this host's process 1. It ends as the program ended.
+ */
+#include "entrypoint/verb.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/rundir.h"
+#include "entrypoint/watch.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* A whole number from the first variable that is set, else `fallback`. */
+static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
+{
+    for (size_t i = 0; names[i] != NULL; i++) {
+        const char *value = pl_environment_get(environment, names[i]);
+        char *end = NULL;
+        long number = value != NULL ? strtol(value, &end, 10) : -1;
+
+        if (value != NULL && end != value && *end == '\0' && number >= 0 && number <= INT32_MAX) {
+            return (int)number;
+        }
+    }
+    return fallback;
+}
+
+static int usable_cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
+    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    int local_size = number_of(environment, local_sizes, 1);
+    int threads = usable_cpus() / (local_size > 0 ? local_size : 1);
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", threads > 0 ? threads : 1);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
+        if (pl_environment_get(environment, variables[i]) == NULL) {
+            PL_TRY(pl_environment_set(environment, variables[i], text, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status run(const struct pl_call *call, struct pl_signals *signals, struct pl_ending *ret_ending, struct pl_error *reterr)
+{
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
+                                 pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"), "/tmp", "/dev/shm", NULL};
+    const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
+    struct pl_watch watch = {.of = PL_ENDING_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
+    struct pl_link link = PL_LINK_NONE;
+
+    PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
+    if (run_dir != NULL) {
+        PL_TRY(pl_rundir_load_environment(run_dir, environment, reterr));
+        PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
+    }
+    PL_TRY(set_thread_counts(environment, reterr));
+    watch.rank = number_of(environment, ranks, 0);
+    watch.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
+    watch.setup.argv = (const char *const *)(call->words.items + 1);
+    watch.setup.environment = pl_environment_strings(environment);
+    pl_watch_run(&watch, signals, &link, ret_ending);
+    pl_link_close(&link);
+    return PL_OK;
+}
+
+/* mpirun tells a killed rank from one that exits by how its child ends, so end the same way, without a core file. */
+static int end_like(const struct pl_ending *ending)
+{
+    const struct rlimit no_core = {0, 0};
+    sigset_t none;
+
+    if (!ending->signalled) {
+        return ending->code;
+    }
+    setrlimit(RLIMIT_CORE, &no_core);
+    prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+    signal(ending->code, SIG_DFL);
+    sigemptyset(&none);
+    kill(getpid(), ending->code);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    return 128 + ending->code;
+}
+
+int pl_rank_main(const struct pl_call *call)
+{
+    struct pl_signals signals = PL_SIGNALS_NONE;
+    struct pl_ending ending = PL_ENDING_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (call->words.count < 2 || strcmp(call->words.items[0], "--") != 0) {
+        fprintf(stderr, "usage: paceline rank -- PROGRAM [ARGUMENTS...]\n");
+        return 2;
+    }
+    if (pl_signals_open(&signals, &error) != PL_OK || run(call, &signals, &ending, &error) != PL_OK) {
+        pl_log_error(&error, "paceline rank");
+        return 1;
+    }
+    return end_like(&ending);
+}

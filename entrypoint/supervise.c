@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* For how long a better reason may replace the first. */
+#define BETTER_REASON_NS (PL_NS_PER_S / 2)
+/* The same stop signal again within this time is the platform and another host saying the same thing. */
+#define SAME_STOP_NS (5 * PL_NS_PER_S)
+#define SWEEP_NS (5 * PL_NS_PER_S)
+
+static enum pl_status seconds_option(const struct pl_job *job, const char *name, const char *fallback, int64_t low, int64_t high, int64_t *ret_ns,
+                                     struct pl_error *reterr)
+{
+    const char *text = pl_job_option(job, name, fallback);
+    char *end = NULL;
+    double seconds = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(seconds >= (double)low && seconds <= (double)high)) {
+        return pl_error_set(reterr, PL_INVALID, "%s: expected seconds from %lld to %lld, found '%.60s'", name, (long long)low, (long long)high, text);
+    }
+    *ret_ns = (int64_t)(seconds * (double)PL_NS_PER_S);
+    return PL_OK;
+}
+
+enum pl_status pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
+                                 struct pl_error *reterr)
+{
+    *supervisor = (struct pl_supervisor){.job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .ending = PL_ENDING_NONE};
+    PL_TRY(seconds_option(job, "PACELINE_SILENCE_S", "30", 1, 3600, &supervisor->silence_ns, reterr));
+    PL_TRY(seconds_option(job, "PACELINE_PEER_WAIT_S", "900", 1, 86400, &supervisor->peer_wait_ns, reterr));
+    PL_TRY(seconds_option(job, "PACELINE_STOP_S", "110", 3, 86400, &supervisor->stop_budget_ns, reterr));
+    return pl_process_adopt_orphans(reterr);
+}
+
+static void free_party(struct pl_party *party)
+{
+    pl_link_close(&party->link);
+    free(party);
+}
+
+void pl_supervise_close(struct pl_supervisor *supervisor)
+{
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        free_party(supervisor->parties[i]);
+    }
+    free(supervisor->parties);
+    supervisor->parties = NULL;
+    supervisor->parties_count = 0;
+    pl_rundir_close(&supervisor->rundir);
+    pl_environment_free(supervisor->environment);
+    supervisor->environment = NULL;
+}
+
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan, struct pl_error *reterr)
+{
+    supervisor->plan = plan;
+    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
+    if (!plan->spawns_ranks && !plan->needs_link) {
+        return PL_OK;
+    }
+    PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
+    PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->additions, reterr));
+    return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
+}
+
+enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd, struct pl_party **ret_party,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int owned_fd = fd;
+    struct pl_party *party;
+
+    PL_TRY(pl_memory_grow(&supervisor->parties, &supervisor->parties_capacity, supervisor->parties_count + 1, sizeof(*supervisor->parties), reterr));
+    party = pl_memory_new(1, sizeof(*party), reterr);
+    if (party == NULL) {
+        return PL_MEMORY;
+    }
+    *party = (struct pl_party){.link = PL_LINK_NONE, .kind = kind, .rank = -1, .index = -1};
+    if (pl_link_open(&party->link, fd, reterr) != PL_OK) {
+        free(party);
+        return PL_SYSTEM;
+    }
+    owned_fd = -1;
+    supervisor->parties[supervisor->parties_count++] = party;
+    if (ret_party != NULL) {
+        *ret_party = party;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
+                                  struct pl_party **ret_party, struct pl_error *reterr)
+{
+    const struct pl_job_paths *paths = &supervisor->job->paths;
+    const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code, "/tmp", "/dev/shm", NULL};
+    struct pl_watch watch = {.of = of, .rank = -1, .host = supervisor->job->current_host, .setup = *setup, .disks = disks};
+    struct pl_party *party;
+    pid_t pid;
+    int fd;
+
+    PL_TRY(pl_watch_fork(&watch, supervisor->signals, &pid, &fd, reterr));
+    if (pl_supervise_add(supervisor, PL_PARTY_WATCH, fd, &party, reterr) != PL_OK) {
+        kill(pid, SIGKILL);
+        return PL_MEMORY;
+    }
+    party->of = of;
+    party->pid = pid;
+    if (ret_party != NULL) {
+        *ret_party = party;
+    }
+    return PL_OK;
+}
+
+/* Ranks tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all. */
+static int weight(const struct pl_ending *ending)
+{
+    if (ending->of != PL_ENDING_RANK && ending->of != PL_ENDING_PROGRAM) {
+        return 0;
+    }
+    return ending->signalled && ending->code == SIGTERM ? 1 : 2;
+}
+
+void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending)
+{
+    if (supervisor->failed) {
+        bool late = pl_clock_now_ns() - supervisor->failed_ns > BETTER_REASON_NS;
+
+        if (!supervisor->ending_known || late || weight(ending) <= weight(&supervisor->ending)) {
+            return;
+        }
+    } else {
+        supervisor->failed_ns = pl_clock_now_ns();
+    }
+    supervisor->failed = true;
+    supervisor->ending_known = true;
+    supervisor->ending = *ending;
+    supervisor->exit_code = 1;
+    if (ending->of == PL_ENDING_PROGRAM) {
+        supervisor->exit_code = ending->signalled ? 128 + ending->code : ending->code;
+    }
+}
+
+void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const char *format, ...)
+{
+    va_list args;
+
+    if (supervisor->failed) {
+        return;
+    }
+    supervisor->failed = true;
+    supervisor->failed_ns = pl_clock_now_ns();
+    supervisor->exit_code = exit_code;
+    va_start(args, format);
+    vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
+    va_end(args);
+}
+
+void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
+{
+    char name[16];
+
+    if (supervisor->stop_number != 0 && supervisor->ending_known) {
+        pl_text_printf(text, "the job was stopped by %s; ", pl_signal_name(supervisor->stop_number, name));
+    }
+    if (supervisor->ending_known) {
+        pl_ending_report(&supervisor->ending, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
+    } else {
+        pl_text_append(text, supervisor->reason);
+        if (text->length > 0 && text->data[text->length - 1] != '\n') {
+            pl_text_append_char(text, '\n');
+        }
+    }
+}
+
+static bool is_live_watch(const struct pl_party *party)
+{
+    return party->kind == PL_PARTY_WATCH && !party->ended && !party->dropped;
+}
+
+void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", number);
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        struct pl_party *party = supervisor->parties[i];
+
+        if (is_live_watch(party) && party->of == of && PL_LINK_SEND(&party->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
+            party->dropped = true;
+        }
+    }
+}
+
+void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
+{
+    const enum pl_ending_of programs[] = {PL_ENDING_PROGRAM, PL_ENDING_RANK, PL_ENDING_SIDE, PL_ENDING_STEP};
+    char name[16];
+
+    if (supervisor->stop_number != 0) {
+        if (from_link || pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS) {
+            return;
+        }
+    } else {
+        supervisor->stop_number = number;
+        supervisor->stop_ns = pl_clock_now_ns();
+        pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signal_name(number, name),
+               (long long)((supervisor->stop_budget_ns - PL_SUPERVISE_TELL_LAUNCHER_NS) / PL_NS_PER_S));
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(programs); i++) {
+        pl_supervise_signal(supervisor, programs[i], number);
+    }
+}
+
+int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns)
+{
+    int64_t budget_ns = supervisor->stop_budget_ns;
+
+    if (supervisor->stop_number == 0) {
+        return PL_DEADLINE_NEVER;
+    }
+    /* A budget that was made short keeps the proportions. */
+    if (budget_ns < 55 * PL_NS_PER_S) {
+        early_ns = (int64_t)((double)early_ns / 110e9 * (double)budget_ns * 2);
+    }
+    return supervisor->stop_ns + budget_ns - early_ns;
+}
+
+static void take_signal(struct pl_supervisor *supervisor, int number)
+{
+    switch (number) {
+    case SIGINT:
+    case SIGTERM:
+        if (supervisor->role != NULL && supervisor->role->stop != NULL) {
+            supervisor->role->stop(supervisor, number, false);
+        } else {
+            pl_supervise_stop(supervisor, number, false);
+        }
+        break;
+    case SIGHUP:
+    case SIGQUIT:
+    case SIGUSR1:
+    case SIGUSR2:
+    case SIGWINCH:
+        pl_supervise_signal(supervisor, PL_ENDING_PROGRAM, number);
+        pl_supervise_signal(supervisor, PL_ENDING_RANK, number);
+        break;
+    default:
+        break;
+    }
+}
+
+static void reap(void)
+{
+    pid_t pid;
+
+    do {
+        pid = waitpid(-1, NULL, WNOHANG);
+    } while (pid > 0 || (pid < 0 && errno == EINTR));
+}
+
+static void take_ending(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+{
+    if (!party->ended) {
+        party->ended = true;
+        supervisor->role->ended(supervisor, party, ending);
+    }
+}
+
+/* A watcher that ends without a report was killed, and its program with it. */
+static void take_silent_end(struct pl_supervisor *supervisor, struct pl_party *party)
+{
+    struct pl_ending ending = PL_ENDING_NONE;
+
+    ending.of = party->of;
+    ending.rank = party->rank;
+    ending.signalled = true;
+    ending.code = SIGKILL;
+    snprintf(ending.host, sizeof(ending.host), "%s", supervisor->job->current_host);
+    take_ending(supervisor, party, &ending);
+}
+
+static void take_watch_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    struct pl_ending ending;
+    int64_t rank;
+
+    if (frame->type == PL_FRAME_BEGUN && frame->count >= 3 && pl_frame_number(frame, 1, -1, INT32_MAX, &rank, NULL) == PL_OK) {
+        party->begun = true;
+        party->rank = (int)rank;
+        if (supervisor->role->frame != NULL) {
+            supervisor->role->frame(supervisor, party, frame);
+        }
+        if (supervisor->stop_number != 0 && party->of == PL_ENDING_RANK) {
+            char text[16]; /* it came too late to hear it with the others */
+
+            snprintf(text, sizeof(text), "%d", supervisor->stop_number);
+            party->dropped = PL_LINK_SEND(&party->link, PL_FRAME_STOP, NULL, text) != PL_OK;
+        }
+    } else if (frame->type == PL_FRAME_ENDED && pl_ending_receive(frame, &ending, NULL) == PL_OK) {
+        take_ending(supervisor, party, &ending);
+    }
+}
+
+static void take_hello(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    const char *kind = frame->type == PL_FRAME_HELLO && frame->count >= 2 ? frame->fields[0] : "";
+
+    if (strcmp(kind, "watch") == 0) {
+        party->kind = PL_PARTY_WATCH;
+        party->of = PL_ENDING_RANK;
+    } else if (strcmp(kind, "agent") == 0) {
+        party->kind = PL_PARTY_AGENT;
+    } else if (strcmp(kind, "master") == 0) {
+        party->kind = PL_PARTY_MASTER;
+        supervisor->role->frame(supervisor, party, frame);
+    } else {
+        party->dropped = true;
+    }
+}
+
+static void take_frames(struct pl_supervisor *supervisor, struct pl_party *party)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame;
+    enum pl_status status = pl_link_read(&party->link, &error);
+
+    while (status == PL_OK && !party->dropped) {
+        status = pl_link_next(&party->link, &frame, &error);
+        if (status != PL_OK) {
+            break;
+        }
+        if (party->kind == PL_PARTY_NEW) {
+            take_hello(supervisor, party, &frame);
+        } else if (party->kind == PL_PARTY_WATCH) {
+            take_watch_frame(supervisor, party, &frame);
+        } else if (frame.type != PL_FRAME_HEARTBEAT) {
+            supervisor->role->frame(supervisor, party, &frame);
+        }
+    }
+    if (status == PL_OK || status == PL_END || party->dropped) {
+        return;
+    }
+    party->dropped = true;
+    if (party->kind == PL_PARTY_WATCH) {
+        take_silent_end(supervisor, party);
+    } else if (party->kind != PL_PARTY_NEW && supervisor->role->gone != NULL) {
+        supervisor->role->gone(supervisor, party, status == PL_PEER ? "its connection closed" : error.cause);
+    }
+}
+
+static void accept_party(struct pl_supervisor *supervisor)
+{
+    int fd = accept4(supervisor->rundir.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (fd >= 0 && pl_supervise_add(supervisor, PL_PARTY_NEW, fd, NULL, &error) != PL_OK) {
+        pl_log_error(&error, "take a connection");
+    }
+}
+
+static bool is_host_link(const struct pl_party *party)
+{
+    return (party->kind == PL_PARTY_WORKER || party->kind == PL_PARTY_MASTER) && !party->dropped && party->begun;
+}
+
+/* Say that we live, and find out who does not. */
+static void beat(struct pl_supervisor *supervisor)
+{
+    int64_t now_ns = pl_clock_now_ns();
+    bool due = now_ns >= supervisor->next_heartbeat_ns;
+    char why[64];
+
+    if (due) {
+        supervisor->next_heartbeat_ns = now_ns + supervisor->silence_ns / 6;
+    }
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        struct pl_party *party = supervisor->parties[i];
+
+        if (!is_host_link(party)) {
+            continue;
+        }
+        if (now_ns - party->link.heard_ns > supervisor->silence_ns) {
+            snprintf(why, sizeof(why), "nothing was heard from it for %lld s", (long long)(supervisor->silence_ns / PL_NS_PER_S));
+            party->dropped = true;
+            supervisor->role->gone(supervisor, party, why);
+        } else if (due && pl_link_send(&party->link, PL_FRAME_HEARTBEAT, NULL, 0, NULL) != PL_OK) {
+            party->dropped = true;
+            supervisor->role->gone(supervisor, party, "it takes no more messages");
+        }
+    }
+}
+
+static void forget_dropped(struct pl_supervisor *supervisor)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        if (supervisor->parties[i]->dropped) {
+            free_party(supervisor->parties[i]);
+        } else {
+            supervisor->parties[kept++] = supervisor->parties[i];
+        }
+    }
+    supervisor->parties_count = kept;
+}
+
+enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns, struct pl_error *reterr)
+{
+    size_t count = supervisor->parties_count;
+    PL_AUTO_FREE struct pollfd *waits = NULL;
+    bool linked = false;
+
+    waits = pl_memory_new(count + 2, sizeof(*waits), reterr);
+    if (waits == NULL) {
+        return PL_MEMORY;
+    }
+    waits[0] = (struct pollfd){.fd = supervisor->signals->fd, .events = POLLIN};
+    waits[1] = (struct pollfd){.fd = supervisor->rundir.listen_fd, .events = POLLIN};
+    for (size_t i = 0; i < count; i++) {
+        waits[2 + i] = (struct pollfd){.fd = supervisor->parties[i]->link.fd, .events = pl_link_events(&supervisor->parties[i]->link)};
+        linked = linked || is_host_link(supervisor->parties[i]);
+    }
+    if (linked && supervisor->next_heartbeat_ns < deadline_ns) {
+        deadline_ns = supervisor->next_heartbeat_ns;
+    }
+    if (poll(waits, (nfds_t)count + 2, pl_deadline_poll_ms(deadline_ns)) < 0) {
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
+    }
+    if (waits[0].revents != 0) {
+        for (int number = pl_signals_next(supervisor->signals); number != 0; number = pl_signals_next(supervisor->signals)) {
+            take_signal(supervisor, number);
+        }
+        reap();
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (waits[2 + i].revents != 0 && !supervisor->parties[i]->dropped) {
+            pl_link_flush(&supervisor->parties[i]->link);
+            take_frames(supervisor, supervisor->parties[i]);
+        }
+    }
+    if (waits[1].revents != 0) {
+        accept_party(supervisor);
+    }
+    if (linked) {
+        beat(supervisor);
+    }
+    forget_dropped(supervisor);
+    return PL_OK;
+}
+
+void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind)
+{
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        supervisor->parties[i]->dropped = supervisor->parties[i]->dropped || supervisor->parties[i]->kind == kind;
+    }
+    forget_dropped(supervisor);
+}
+
+void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, size_t keep_count)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(SWEEP_NS);
+
+    /* The children of a killed process become ours, so that every round reaches one generation further. */
+    while (pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
+        reap();
+        if (pl_deadline_passed(deadline_ns)) {
+            pl_log(PL_LOG_WARNING, "some processes do not end although they were killed");
+            break;
+        }
+        pl_clock_nap(2 * PL_NS_PER_MS, deadline_ns);
+    }
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        struct pl_party *party = supervisor->parties[i];
+        bool kept = false;
+
+        for (size_t k = 0; k < keep_count; k++) {
+            kept = kept || keep[k] == party->pid;
+        }
+        party->dropped = party->dropped || (party->kind == PL_PARTY_WATCH && !kept);
+    }
+    forget_dropped(supervisor);
+}
+
+static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+{
+    (void)party;
+    *(bool *)supervisor->state = true;
+    if (!pl_ending_ok(ending)) {
+        pl_supervise_fail_by(supervisor, ending);
+    }
+}
+
+enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment, struct pl_error *reterr)
+{
+    static const struct pl_role role = {.ended = step_ended};
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    const struct pl_role *outer_role = supervisor->role;
+    void *outer_state = supervisor->state;
+    enum pl_status status;
+    bool ended = false;
+
+    supervisor->role = &role;
+    supervisor->state = &ended;
+    setup.argv = (const char *const *)step->argv.items;
+    setup.environment = environment;
+    setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
+    pl_log(PL_LOG_INFO, "%s", step->what);
+    status = pl_supervise_start(supervisor, PL_ENDING_STEP, &setup, NULL, reterr);
+    while (status == PL_OK && !ended) {
+        int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
+
+        status = pl_supervise_turn(supervisor, deadline_ns, reterr);
+        if (pl_deadline_passed(deadline_ns)) {
+            break;
+        }
+    }
+    pl_supervise_sweep(supervisor, NULL, 0);
+    supervisor->role = outer_role;
+    supervisor->state = outer_state;
+    PL_TRY(status);
+    if (supervisor->stop_number != 0) {
+        return PL_CANCELLED;
+    }
+    if (supervisor->failed) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        pl_ending_report(&supervisor->ending, PL_FAILURE_SHOWN_BYTES - strlen(step->what) - 2, &text);
+        snprintf(supervisor->reason, sizeof(supervisor->reason), "%s: %s", step->what, pl_text_string(&text));
+        supervisor->ending_known = false;
+        return PL_FAILED;
+    }
+    return PL_OK;
+}
+
+int pl_supervise_conclude(struct pl_supervisor *supervisor)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!supervisor->failed) {
+        if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
+            pl_log_error(&error, "write the success file");
+        }
+        return 0;
+    }
+    pl_supervise_failure_text(supervisor, &text);
+    if (text.length > 0) {
+        pl_log(PL_LOG_ERROR, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
+    }
+    if (pl_failure_write(supervisor->failure, pl_text_string(&text), &error) != PL_OK) {
+        pl_log_error(&error, "write the failure file");
+    }
+    return supervisor->exit_code != 0 ? supervisor->exit_code : 1;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The supervisor: one thread and one poll(2) over signals, helpers on this host and links to other hosts. This file is
+ * the part that all roles share; master.c and worker.c tell the two stories.
+ */
+#ifndef PL_ENTRYPOINT_SUPERVISE_H
+#define PL_ENTRYPOINT_SUPERVISE_H
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "entrypoint/ending.h"
+#include "entrypoint/failure.h"
+#include "entrypoint/job.h"
+#include "entrypoint/link.h"
+#include "entrypoint/plan.h"
+#include "entrypoint/rundir.h"
+#include "entrypoint/signals.h"
+#include "entrypoint/watch.h"
+
+enum pl_party_kind {
+    PL_PARTY_NEW,      /* connected, has not said who it is */
+    PL_PARTY_WATCH,    /* watches a program on this host */
+    PL_PARTY_AGENT,    /* mpirun's request to start a daemon */
+    PL_PARTY_RESOLVER, /* looks names up */
+    PL_PARTY_WORKER,   /* the master's link to a worker */
+    PL_PARTY_MASTER,   /* a worker's link to the master */
+};
+
+/** Somebody on the other side of a link. */
+struct pl_party {
+    struct pl_link link;
+    enum pl_party_kind kind;
+    enum pl_ending_of of; /* of a watch */
+    int rank;             /* of a watch; -1 */
+    int index;            /* of a worker: its host; of an agent or daemon: the request */
+    pid_t pid;            /* the process at the other end when it is our child, else 0 */
+    bool begun;           /* a watch: its program runs; a link: the other host said READY */
+    bool ended;           /* a watch: its ending was taken */
+    bool dropped;         /* to be forgotten */
+};
+
+struct pl_supervisor;
+
+/** What a role does about events. All are called from pl_supervise_turn(). */
+struct pl_role {
+    void (*ended)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending);
+    void (*frame)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame);
+    void (*gone)(struct pl_supervisor *supervisor, struct pl_party *party, const char *why);
+    void (*stop)(struct pl_supervisor *supervisor, int number, bool from_link);
+};
+
+struct pl_supervisor {
+    const struct pl_job *job;
+    const struct pl_plan *plan; /* NULL while the code is brought into place */
+    struct pl_signals *signals;
+    struct pl_failure *failure;
+    struct pl_rundir rundir;
+    struct pl_environment *environment; /* for what is started from the plan; NULL without one */
+    const struct pl_role *role;
+    void *state; /* the role's */
+
+    struct pl_party **parties;
+    size_t parties_count, parties_capacity;
+
+    bool failed;
+    int64_t failed_ns;
+    int exit_code;           /* when failed */
+    struct pl_ending ending; /* the one that decided, when `ending_known` */
+    bool ending_known;
+    char reason[PL_FAILURE_SHOWN_BYTES]; /* the failure when it is no ending; also what a worker was told */
+
+    int stop_number; /* 0, or the signal that stops the job */
+    int64_t stop_ns; /* when it came */
+
+    int64_t silence_ns; /* a link that is quiet for longer is dead */
+    int64_t next_heartbeat_ns;
+    int64_t peer_wait_ns;   /* how long hosts wait for each other at the start */
+    int64_t stop_budget_ns; /* from the signal to our own end */
+};
+
+/** Parts of the stop budget, counted back from its end: when mpirun is told, when everything is killed. */
+#define PL_SUPERVISE_TELL_LAUNCHER_NS (10 * PL_NS_PER_S)
+#define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
+
+/** Read the options, become the parent of orphans. `failure` and `signals` stay the caller's. */
+enum pl_status pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+void pl_supervise_close(struct pl_supervisor *supervisor);
+
+/** Take the plan: its environment, and the run directory when ranks or other hosts will report. */
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Wait for events until `deadline_ns`, handle them once. */
+enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Add a party that owns `fd`. */
+enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd, struct pl_party **ret_party,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Start a program under a watcher. */
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
+                                  struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Run a step to its end: PL_FAILED when it fails (the report is kept), PL_CANCELLED when the job is stopped meanwhile. */
+enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). */
+void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const char *format, ...) PL_PRINTF(3, 4);
+
+/**
+ * The job failed because a program ended so. Shortly after a first ending a better one may still replace it: mpirun and
+ * its daemons end because a rank did, and ranks are sent SIGTERM because another one failed.
+ */
+void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending);
+
+/** Write how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
+void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
+
+/** Pass `number` to the program or the ranks of this host, and remember that the job is being stopped. */
+void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
+
+/** Send STOP with `number` to every live watch of `of`. */
+void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
+
+/** End every process below this one except `keep`; afterwards none of the others is left. */
+void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, size_t keep_count);
+
+/** Drop every party of `kind`. */
+void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind);
+
+/** The end of the stop budget less `early_ns`; never when the job is not being stopped. */
+int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
+
+/** The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. */
+int pl_master_run(struct pl_supervisor *supervisor);
+int pl_worker_run(struct pl_supervisor *supervisor);
+
+/** Write the failure or success file and return the exit code. */
+int pl_supervise_conclude(struct pl_supervisor *supervisor);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline train: read the job, bring the code into place, plan, carry the plan out, say how it ended.
+ */
+#include "entrypoint/verb.h"
+
+#include "base/log.h"
+#include "entrypoint/failure.h"
+#include "entrypoint/supervise.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_plan_steps *steps, const struct pl_environment *environment,
+                                struct pl_error *reterr)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        PL_TRY(pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(environment), reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, int *ret_exit_code, struct pl_error *reterr)
+{
+    PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
+    PL_AUTO_PLAN struct pl_plan *plan = NULL;
+
+    PL_TRY(pl_source_plan(job, &source, reterr));
+    PL_TRY(run_steps(supervisor, &source, job->process, reterr));
+    PL_TRY(pl_plan_new(job, &plan, reterr));
+    for (size_t i = 0; i < plan->warnings.count; i++) {
+        pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
+    }
+    PL_TRY(pl_plan_prepare(job, plan, reterr));
+    PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
+    PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
+    *ret_exit_code = plan->role == PL_PLAN_WORKER ? pl_worker_run(supervisor) : pl_master_run(supervisor);
+    supervisor->plan = NULL; /* it ends with this function */
+    return PL_OK;
+}
+
+/* The job is known: from here on signals and children are ours. */
+static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
+{
+    struct pl_supervisor supervisor;
+    struct pl_error error = PL_ERROR_NONE;
+    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    int exit_code = 1;
+    enum pl_status status = pl_supervise_open(&supervisor, job, signals, failure, &error);
+
+    if (status == PL_OK) {
+        status = carry_out(&supervisor, job, &exit_code, &error);
+    }
+    if (status != PL_OK) {
+        if (status == PL_CANCELLED && supervisor.stop_number != 0) {
+            pl_supervise_fail(&supervisor, 128 + supervisor.stop_number, "the job was stopped by %s before its program started",
+                              pl_signal_name(supervisor.stop_number, name));
+        }
+        pl_supervise_fail(&supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
+        exit_code = pl_supervise_conclude(&supervisor);
+    }
+    pl_supervise_close(&supervisor);
+    return exit_code;
+}
+
+/* The job cannot be read: the failure file is all that people will see. */
+static int refuse(const struct pl_error *error, struct pl_failure *failure)
+{
+    struct pl_error write_error = PL_ERROR_NONE;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 2];
+
+    pl_error_text(error, text, sizeof(text) - 1);
+    pl_log(PL_LOG_ERROR, "%s", text);
+    strcat(text, "\n");
+    if (pl_failure_write(failure, text, &write_error) != PL_OK) {
+        pl_log_error(&write_error, "write the failure file");
+    }
+    return 1;
+}
+
+static enum pl_status open_outputs(const struct pl_call *call, struct pl_failure *failure, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/output", pl_job_base_dir(call->environment));
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_failure_open(failure, pl_text_string(&path), reterr);
+}
+
+int pl_train_main(const struct pl_call *call)
+{
+    struct pl_signals signals = PL_SIGNALS_NONE;
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_JOB struct pl_job *job = NULL;
+    int exit_code;
+
+    if (open_outputs(call, &failure, &error) != PL_OK) {
+        pl_log_error(&error, "the output directory"); /* the job itself may still be worth running */
+    }
+    /* Before the first child: what comes from now on is an event, not an end. */
+    if (pl_signals_open(&signals, &error) != PL_OK || pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
+        exit_code = refuse(&error, &failure);
+    } else {
+        exit_code = run_job(job, &signals, &failure);
+    }
+    pl_failure_close(&failure);
+    pl_signals_close(&signals);
+    return exit_code;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A host whose ranks the master's mpirun starts: run sshd for the master's session, start mpirun's daemon when asked, pass
+ * on how its ranks end and who wants to stop, take the result, leave nobody behind, leave after the master.
+ */
+#include "entrypoint/supervise.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/command.h"
+#include "entrypoint/process.h"
+#include "entrypoint/sshd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* mpirun's daemon ends by itself when the job does. */
+#define DAEMON_GRACE_NS (PL_NS_PER_S)
+/* After the result: how long the master may take to end; compose stops everything when the first container ends. */
+#define MASTER_END_NS (10 * PL_NS_PER_S)
+#define AFTER_MASTER_NS (200 * PL_NS_PER_MS)
+#define PROGRESS_NS (30 * PL_NS_PER_S)
+
+struct worker_state {
+    struct pl_sshd sshd;
+    struct pl_party *master;
+    pid_t sshd_pid;
+    bool met, result_known;
+};
+
+static const char *master_host(const struct pl_supervisor *supervisor)
+{
+    return supervisor->plan->hosts.items[0];
+}
+
+static void send_ending(struct pl_supervisor *supervisor, const struct pl_ending *ending)
+{
+    struct worker_state *state = supervisor->state;
+
+    if (state->master != NULL && pl_ending_send(ending, &state->master->link, NULL) != PL_OK) {
+        state->master->dropped = true;
+        state->master = NULL;
+    }
+}
+
+static void answer_start(struct pl_supervisor *supervisor, int request, const char *text)
+{
+    struct worker_state *state = supervisor->state;
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", request);
+    if (state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_STARTED, NULL, number, text) != PL_OK) {
+        state->master->dropped = true;
+        state->master = NULL;
+    }
+}
+
+static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+{
+    struct worker_state *state = supervisor->state;
+
+    switch (party->of) {
+    case PL_ENDING_RANK:
+        send_ending(supervisor, ending);
+        break;
+    case PL_ENDING_DAEMON:
+        if (!party->begun) {
+            answer_start(supervisor, party->index, ending->note[0] != '\0' ? ending->note : "the daemon did not start");
+        }
+        send_ending(supervisor, ending);
+        break;
+    case PL_ENDING_SSHD:
+        state->sshd_pid = 0;
+        if (!state->result_known) {
+            pl_supervise_fail_by(supervisor, ending);
+        }
+        break;
+    case PL_ENDING_PROGRAM:
+    case PL_ENDING_LAUNCHER:
+    case PL_ENDING_SIDE:
+    case PL_ENDING_STEP:
+        break;
+    }
+}
+
+/* Where the daemon lies: beside this host's own mpirun, whatever the command says. */
+static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path, struct pl_error *reterr)
+{
+    const char *path = pl_environment_get(supervisor->environment, "PATH");
+    const char *name = strrchr(wanted, '/');
+    PL_AUTO_FREE char *mpirun = NULL;
+    PL_AUTO_FREE char *real_mpirun = NULL;
+    PL_AUTO_TEXT struct pl_text daemon = PL_TEXT_NONE;
+    char *slash;
+
+    name = name != NULL ? name + 1 : wanted;
+    PL_TRY(pl_process_find("mpirun", path, &mpirun, reterr));
+    for (int pass = 0; pass < 2; pass++) {
+        /* First beside the name that is in PATH, then beside the file it leads to. */
+        if (pass == 1) {
+            real_mpirun = realpath(mpirun, NULL);
+            if (real_mpirun == NULL) {
+                break;
+            }
+        }
+        pl_text_clear(&daemon);
+        pl_text_append(&daemon, pass == 0 ? mpirun : real_mpirun);
+        PL_TRY(pl_text_check(&daemon, reterr));
+        slash = strrchr(daemon.data, '/');
+        daemon.length = slash != NULL ? (size_t)(slash - daemon.data) + 1 : 0;
+        pl_text_append(&daemon, name);
+        PL_TRY(pl_text_check(&daemon, reterr));
+        if (access(pl_text_string(&daemon), X_OK) == 0) {
+            return pl_text_take(&daemon, ret_path, reterr);
+        }
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "there is no %s beside '%.200s'", name, mpirun);
+}
+
+static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request, const char *text, struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    struct pl_command command = PL_COMMAND_NONE;
+    struct pl_party *party;
+    enum pl_status status;
+    char *path;
+
+    PL_TRY(pl_command_split_daemon(text, &command, reterr));
+    status = find_daemon(supervisor, command.words[0], &path, reterr);
+    if (status == PL_OK) {
+        free(command.words[0]);
+        command.words[0] = path;
+        setup.argv = (const char *const *)command.words;
+        setup.environment = pl_environment_strings(supervisor->environment);
+        setup.cwd = supervisor->plan->cwd;
+        status = pl_supervise_start(supervisor, PL_ENDING_DAEMON, &setup, &party, reterr);
+    }
+    if (status == PL_OK) {
+        party->index = request;
+    }
+    pl_command_done(&command);
+    return status;
+}
+
+static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t request;
+
+    if (frame->count < 3 || pl_frame_number(frame, 0, 0, INT32_MAX, &request, NULL) != PL_OK) {
+        return;
+    }
+    if (start_daemon(supervisor, (int)request, frame->fields[2], &error) != PL_OK) {
+        answer_start(supervisor, (int)request, error.cause);
+    }
+}
+
+/* Somebody with the job's key says that it is the master: the first one is believed. */
+static void meet_master(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    struct worker_state *state = supervisor->state;
+
+    if (state->master != NULL || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
+        pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1], master_host(supervisor));
+        party->dropped = true;
+        return;
+    }
+    if (PL_LINK_SEND(&party->link, PL_FRAME_READY, NULL, supervisor->job->current_host) != PL_OK) {
+        party->dropped = true;
+        return;
+    }
+    state->master = party;
+    state->met = true;
+    party->begun = true;
+}
+
+static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    struct worker_state *state = supervisor->state;
+    int64_t number;
+
+    if (party->kind == PL_PARTY_WATCH) {
+        if (frame->type == PL_FRAME_BEGUN && party->of == PL_ENDING_DAEMON) {
+            answer_start(supervisor, party->index, "");
+        }
+        return;
+    }
+    if (party->kind != PL_PARTY_MASTER) {
+        party->dropped = true;
+        return;
+    }
+    switch (frame->type) {
+    case PL_FRAME_HELLO:
+        meet_master(supervisor, party, frame);
+        break;
+    case PL_FRAME_START:
+        take_start(supervisor, frame);
+        break;
+    case PL_FRAME_STOP:
+        if (pl_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
+            pl_supervise_stop(supervisor, (int)number, true);
+        }
+        break;
+    case PL_FRAME_RESULT:
+        state->result_known = true;
+        if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
+            pl_supervise_fail(supervisor, 1, "%s", frame->fields[1]);
+        }
+        break;
+    case PL_FRAME_READY:
+    case PL_FRAME_HEARTBEAT:
+    case PL_FRAME_STARTED:
+    case PL_FRAME_BEGUN:
+    case PL_FRAME_ENDED:
+    case PL_FRAME_DONE:
+    case PL_FRAME_TYPES:
+        break;
+    }
+}
+
+static void worker_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+{
+    struct worker_state *state = supervisor->state;
+
+    if (party != state->master) {
+        return;
+    }
+    state->master = NULL;
+    if (!state->result_known) {
+        pl_supervise_fail(supervisor, 1, "the master host %.200s went away: %.300s", master_host(supervisor), why);
+    }
+}
+
+static void worker_stop(struct pl_supervisor *supervisor, int number, bool from_link)
+{
+    struct worker_state *state = supervisor->state;
+    bool first = supervisor->stop_number == 0;
+    char text[16];
+
+    pl_supervise_stop(supervisor, number, from_link);
+    snprintf(text, sizeof(text), "%d", number);
+    if (first && state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
+        state->master->dropped = true;
+    }
+}
+
+static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct worker_state *state = supervisor->state;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
+    struct pl_party *party;
+
+    PL_TRY(pl_sshd_open(&state->sshd, supervisor->job, &supervisor->rundir, reterr));
+    PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
+    setup.argv = (const char *const *)argv.items;
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.cwd = "/";
+    PL_TRY(pl_supervise_start(supervisor, PL_ENDING_SSHD, &setup, &party, reterr));
+    state->sshd_pid = party->pid;
+    return PL_OK;
+}
+
+static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct worker_state *state = supervisor->state;
+    int64_t deadline_ns = pl_deadline_after_ns(supervisor->peer_wait_ns);
+    int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
+
+    while (!state->met && !supervisor->failed && supervisor->stop_number == 0) {
+        PL_TRY(pl_supervise_turn(supervisor, say_ns < deadline_ns ? say_ns : deadline_ns, reterr));
+        if (pl_deadline_passed(deadline_ns) && !state->met) {
+            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s", master_host(supervisor),
+                                (long long)(supervisor->peer_wait_ns / PL_NS_PER_S));
+        }
+        if (pl_deadline_passed(say_ns)) {
+            pl_log(PL_LOG_INFO, "waiting for the master host %s", master_host(supervisor));
+            say_ns = pl_deadline_after_ns(PROGRESS_NS);
+        }
+    }
+    return state->met || supervisor->failed ? PL_OK : PL_CANCELLED;
+}
+
+static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const struct worker_state *state = supervisor->state;
+
+    while (!state->result_known && !supervisor->failed) {
+        int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS / 2);
+
+        PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
+        if (pl_deadline_passed(deadline_ns)) {
+            pl_supervise_fail(supervisor, 1, "the job did not end within %lld s after it was asked to stop",
+                              (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
+        }
+    }
+    return PL_OK;
+}
+
+static bool daemon_runs(const struct pl_supervisor *supervisor)
+{
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        const struct pl_party *party = supervisor->parties[i];
+
+        if (party->kind == PL_PARTY_WATCH && party->of == PL_ENDING_DAEMON && !party->ended) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Our own failure is the job's: tell the master. Then clear this host, say so, and wait for the master to end first. */
+static void leave(struct pl_supervisor *supervisor)
+{
+    struct worker_state *state = supervisor->state;
+    int64_t deadline_ns = pl_deadline_after_ns(DAEMON_GRACE_NS);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (state->master != NULL && !state->result_known) {
+        pl_supervise_failure_text(supervisor, &text);
+        state->master->dropped = PL_LINK_SEND(&state->master->link, PL_FRAME_RESULT, NULL, "1", pl_text_string(&text)) != PL_OK;
+    }
+    while (state->result_known && daemon_runs(supervisor) && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+            break;
+        }
+    }
+    pl_supervise_sweep(supervisor, &state->sshd_pid, state->sshd_pid > 0 ? 1 : 0);
+    if (state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_DONE, NULL, "") != PL_OK) {
+        state->master->dropped = true;
+    }
+}
+
+static void outlive_master(struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+    int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS);
+    bool waited = state->master != NULL;
+
+    while (state->master != NULL && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+            break;
+        }
+    }
+    if (waited) {
+        pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
+    }
+    pl_supervise_sweep(supervisor, NULL, 0);
+}
+
+int pl_worker_run(struct pl_supervisor *supervisor)
+{
+    static const struct pl_role role = {.ended = worker_ended, .frame = worker_frame, .gone = worker_gone, .stop = worker_stop};
+    struct worker_state state = {.sshd = PL_SSHD_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    enum pl_status status;
+    int exit_code;
+
+    supervisor->role = &role;
+    supervisor->state = &state;
+    status = start_sshd(supervisor, &error);
+    if (status == PL_OK) {
+        status = wait_for_master(supervisor, &error);
+    }
+    if (status == PL_OK) {
+        status = wait_for_result(supervisor, &error);
+    }
+    if (status == PL_CANCELLED) {
+        pl_supervise_fail(supervisor, 128 + supervisor->stop_number, "the job was stopped by %s before its program started",
+                          pl_signal_name(supervisor->stop_number, name));
+    } else if (status != PL_OK) {
+        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
+    }
+    leave(supervisor);
+    exit_code = pl_supervise_conclude(supervisor);
+    outlive_master(supervisor);
+    pl_sshd_close(&state.sshd);
+    supervisor->role = NULL;
+    return exit_code;
+}
