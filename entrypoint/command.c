@@ -104,7 +104,7 @@ static enum pl_status collect(struct reader *reader, struct pl_command *command,
 {
     size_t capacity = 0;
     bool finished = false; /* a ';' came behind the command */
-    enum piece piece;
+    enum piece piece = PIECE_END;
 
     for (;;) {
         PL_TRY(read_piece(reader, &piece, reterr));
