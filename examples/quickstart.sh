@@ -49,7 +49,7 @@ if [ -n "$data" ]; then
   cp "$data"/t10k-*-ubyte* "$tree/input/data/testing/"
 else
   step "drawing synthetic digits"
-  build/examples/mnist/make_digits "$tree/input/data"
+  build/examples/mnist/make_digits "$tree/input/data" 8000 2000 1
 fi
 cat >"$tree/input/config/hyperparameters.json" <<J
 {"epochs": "$epochs", "batch-size": "32", "learning-rate": "0.02",

@@ -181,7 +181,7 @@ local_mode_of_sdk_v3_runs() {
 }
 
 mkdir -p "$work/digits"
-"$PACELINE_BUILD/examples/mnist/make_digits" "$work/digits"
+"$PACELINE_BUILD/examples/mnist/make_digits" "$work/digits" 2000 400 1
 step "engine $engine"
 the_image_is_built
 "$engine" network create "$network" >/dev/null
