@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layers on CBLAS. A convolution gathers the patches of a few samples at a time, so that they stay in the cache
+ * between the gathering and the matrix product. */
+#include "examples/nn/nn.h"
+
+#include "base/memory.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* Patches of so many bytes are gathered at a time: half of a usual second level cache. */
+    PATCH_BYTES = 1 << 20,
+    ALIGN_BYTES = 64,
+};
+
+struct blas_state {
+    float *patches;  /* [chunk positions][kernel * kernel * in channels] */
+    float *backward; /* the same for their gradients */
+};
+
+/* Sizes of a convolution's matrices. */
+struct conv_sizes {
+    size_t positions;   /* output pixels of one sample */
+    size_t patch_elems; /* kernel * kernel * in channels */
+    size_t chunk;       /* samples gathered at a time */
+};
+
+static struct conv_sizes conv_sizes(const struct nn_layer *layer)
+{
+    struct conv_sizes sizes = {
+        .positions = layer->out.height * layer->out.width,
+        .patch_elems = layer->spec.kernel * layer->spec.kernel * layer->in.channels,
+    };
+
+    sizes.chunk = PATCH_BYTES / (sizes.positions * sizes.patch_elems * sizeof(float));
+    if (sizes.chunk == 0) {
+        sizes.chunk = 1;
+    }
+    return sizes;
+}
+
+static void blas_close(void *state)
+{
+    struct blas_state *blas = state;
+
+    free(blas->patches);
+    free(blas->backward);
+    free(blas);
+}
+
+static enum pl_status blas_open(const struct nn_layer *layers, size_t layer_count, size_t max_samples, void **ret_state, struct pl_error *reterr)
+{
+    struct blas_state *blas = pl_memory_new(1, sizeof(*blas), reterr);
+    size_t elems = 1;
+
+    (void)max_samples;
+    if (!blas) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < layer_count; i++) {
+        if (layers[i].spec.kind == NN_CONV) {
+            struct conv_sizes sizes = conv_sizes(&layers[i]);
+            size_t want = sizes.chunk * sizes.positions * sizes.patch_elems;
+
+            elems = want > elems ? want : elems;
+        }
+    }
+    blas->patches = pl_memory_new_aligned(elems, sizeof(float), ALIGN_BYTES, reterr);
+    blas->backward = pl_memory_new_aligned(elems, sizeof(float), ALIGN_BYTES, reterr);
+    if (!blas->patches || !blas->backward) {
+        blas_close(blas);
+        return PL_MEMORY;
+    }
+    *ret_state = blas;
+    return PL_OK;
+}
+
+static void *blas_allocate(void *state, size_t count, size_t item_bytes, struct pl_error *reterr)
+{
+    (void)state;
+    return pl_memory_new_aligned(count, item_bytes, ALIGN_BYTES, reterr);
+}
+
+static void blas_release(void *state, void *memory)
+{
+    (void)state;
+    free(memory);
+}
+
+/* One output pixel after the other, the rows of its patch one behind the other. */
+static void gather_patches(const struct nn_layer *layer, const float *sample, float *patches)
+{
+    size_t row = layer->spec.kernel * layer->in.channels;
+    size_t line = layer->in.width * layer->in.channels;
+
+    for (size_t y = 0; y < layer->out.height; y++) {
+        for (size_t x = 0; x < layer->out.width; x++) {
+            const float *from = sample + y * line + x * layer->in.channels;
+
+            for (size_t k = 0; k < layer->spec.kernel; k++, from += line, patches += row) {
+                for (size_t e = 0; e < row; e++) {
+                    patches[e] = from[e];
+                }
+            }
+        }
+    }
+}
+
+/* The opposite of gather_patches(): each input pixel gets the sum over the patches it is in. */
+static void scatter_patches(const struct nn_layer *layer, const float *patches, float *sample)
+{
+    size_t row = layer->spec.kernel * layer->in.channels;
+    size_t line = layer->in.width * layer->in.channels;
+
+    memset(sample, 0, layer->in_elems * sizeof(float));
+    for (size_t y = 0; y < layer->out.height; y++) {
+        for (size_t x = 0; x < layer->out.width; x++) {
+            float *to = sample + y * line + x * layer->in.channels;
+
+            for (size_t k = 0; k < layer->spec.kernel; k++, to += line, patches += row) {
+                for (size_t e = 0; e < row; e++) {
+                    to[e] += patches[e];
+                }
+            }
+        }
+    }
+}
+
+/* values[rows][units] += bias, then max(0, x) where the layer says so. */
+static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, float *values)
+{
+    const float *bias = layer->bias;
+
+    for (size_t r = 0; r < rows; r++, values += units) {
+        if (layer->spec.relu) {
+            for (size_t u = 0; u < units; u++) {
+                float value = values[u] + bias[u];
+
+                values[u] = value > 0.0F ? value : 0.0F;
+            }
+        } else {
+            for (size_t u = 0; u < units; u++) {
+                values[u] += bias[u];
+            }
+        }
+    }
+}
+
+/* Turn the gradient of the output into that of the sums before max(0, x), and add its column sums to the bias' gradient. */
+static void reduce_bias(const struct nn_layer *layer, size_t rows, size_t units, const float *values, float *gradient)
+{
+    float *sums = layer->bias_gradient;
+
+    for (size_t r = 0; r < rows; r++, values += units, gradient += units) {
+        if (layer->spec.relu) {
+            for (size_t u = 0; u < units; u++) {
+                gradient[u] = values[u] > 0.0F ? gradient[u] : 0.0F;
+            }
+        }
+        for (size_t u = 0; u < units; u++) {
+            sums[u] += gradient[u];
+        }
+    }
+}
+
+static void conv_forward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input)
+{
+    struct conv_sizes sizes = conv_sizes(layer);
+    int units = (int)layer->out.channels;
+    int patch = (int)sizes.patch_elems;
+
+    for (size_t first = 0; first < samples; first += sizes.chunk) {
+        size_t count = samples - first < sizes.chunk ? samples - first : sizes.chunk;
+        size_t rows = count * sizes.positions;
+        float *output = layer->output + first * layer->out_elems;
+
+        for (size_t i = 0; i < count; i++) {
+            gather_patches(layer, input + (first + i) * layer->in_elems, blas->patches + i * sizes.positions * sizes.patch_elems);
+        }
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, units, patch, 1.0F, blas->patches, patch, layer->weight, patch, 0.0F, output,
+                    units);
+        add_bias(layer, rows, layer->out.channels, output);
+    }
+}
+
+static void conv_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
+                          float *input_gradient, bool accumulate)
+{
+    struct conv_sizes sizes = conv_sizes(layer);
+    int units = (int)layer->out.channels;
+    int patch = (int)sizes.patch_elems;
+
+    for (size_t first = 0; first < samples; first += sizes.chunk) {
+        size_t count = samples - first < sizes.chunk ? samples - first : sizes.chunk;
+        size_t rows = count * sizes.positions;
+        float *gradient = output_gradient + first * layer->out_elems;
+
+        reduce_bias(layer, rows, layer->out.channels, layer->output + first * layer->out_elems, gradient);
+        for (size_t i = 0; i < count; i++) {
+            gather_patches(layer, input + (first + i) * layer->in_elems, blas->patches + i * sizes.positions * sizes.patch_elems);
+        }
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, patch, (int)rows, 1.0F, gradient, units, blas->patches, patch,
+                    first > 0 || accumulate ? 1.0F : 0.0F, layer->weight_gradient, patch);
+        if (!input_gradient) {
+            continue;
+        }
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, patch, units, 1.0F, gradient, units, layer->weight, patch, 0.0F,
+                    blas->backward, patch);
+        for (size_t i = 0; i < count; i++) {
+            scatter_patches(layer, blas->backward + i * sizes.positions * sizes.patch_elems, input_gradient + (first + i) * layer->in_elems);
+        }
+    }
+}
+
+static void dense_forward(const struct nn_layer *layer, size_t samples, const float *input)
+{
+    int inputs = (int)layer->in_elems;
+    int units = (int)layer->out_elems;
+
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)samples, units, inputs, 1.0F, input, inputs, layer->weight, inputs, 0.0F, layer->output,
+                units);
+    add_bias(layer, samples, layer->out_elems, layer->output);
+}
+
+static void dense_backward(const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient, float *input_gradient,
+                           bool accumulate)
+{
+    int inputs = (int)layer->in_elems;
+    int units = (int)layer->out_elems;
+
+    reduce_bias(layer, samples, layer->out_elems, layer->output, output_gradient);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, inputs, (int)samples, 1.0F, output_gradient, units, input, inputs,
+                accumulate ? 1.0F : 0.0F, layer->weight_gradient, inputs);
+    if (input_gradient) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)samples, inputs, units, 1.0F, output_gradient, units, layer->weight, inputs, 0.0F,
+                    input_gradient, inputs);
+    }
+}
+
+static void pool_forward(const struct nn_layer *layer, size_t samples, const float *input)
+{
+    size_t channels = layer->in.channels;
+    size_t line = layer->in.width * channels;
+    float *output = layer->output;
+    uint8_t *where = layer->where;
+
+    for (size_t s = 0; s < samples; s++, input += layer->in_elems) {
+        for (size_t y = 0; y < layer->out.height; y++) {
+            for (size_t x = 0; x < layer->out.width; x++, output += channels, where += channels) {
+                const float *from = input + 2 * y * line + 2 * x * channels;
+
+                for (size_t c = 0; c < channels; c++) {
+                    float best = from[c];
+                    uint8_t at = 0;
+
+                    at = from[channels + c] > best ? 1 : at;
+                    best = from[channels + c] > best ? from[channels + c] : best;
+                    at = from[line + c] > best ? 2 : at;
+                    best = from[line + c] > best ? from[line + c] : best;
+                    at = from[line + channels + c] > best ? 3 : at;
+                    best = from[line + channels + c] > best ? from[line + channels + c] : best;
+                    output[c] = best;
+                    where[c] = at;
+                }
+            }
+        }
+    }
+}
+
+static void pool_backward(const struct nn_layer *layer, size_t samples, const float *output_gradient, float *input_gradient)
+{
+    size_t channels = layer->in.channels;
+    size_t line = layer->in.width * channels;
+    const uint8_t *where = layer->where;
+
+    if (layer->in.height % 2 != 0 || layer->in.width % 2 != 0) {
+        memset(input_gradient, 0, samples * layer->in_elems * sizeof(float)); /* the row or column left out gets nothing */
+    }
+    for (size_t s = 0; s < samples; s++, input_gradient += layer->in_elems) {
+        for (size_t y = 0; y < layer->out.height; y++) {
+            for (size_t x = 0; x < layer->out.width; x++, output_gradient += channels, where += channels) {
+                float *to = input_gradient + 2 * y * line + 2 * x * channels;
+
+                for (size_t c = 0; c < channels; c++) {
+                    float gradient = output_gradient[c];
+
+                    to[c] = where[c] == 0 ? gradient : 0.0F;
+                    to[channels + c] = where[c] == 1 ? gradient : 0.0F;
+                    to[line + c] = where[c] == 2 ? gradient : 0.0F;
+                    to[line + channels + c] = where[c] == 3 ? gradient : 0.0F;
+                }
+            }
+        }
+    }
+}
+
+/* Four elements share one random word, 16 bits each, so a rate is exact to 1/65536. Backward draws the same again. */
+static void dropout(const struct nn_layer *layer, size_t samples, const struct nn_pass *pass, float *values)
+{
+    uint64_t layer_key = nn_random(nn_random(pass->seed, pass->step), layer->index);
+    uint64_t limit = (uint64_t)(layer->spec.rate * 65536.0);
+    float scale = (float)(1.0 / (1.0 - layer->spec.rate));
+
+    for (size_t s = 0; s < samples; s++, values += layer->out_elems) {
+        uint64_t key = nn_random(layer_key, pass->first_sample + s * pass->sample_stride);
+
+        for (size_t e = 0; e < layer->out_elems; e += 4) {
+            uint64_t word = nn_random(key, e / 4);
+            size_t end = layer->out_elems - e < 4 ? layer->out_elems - e : 4;
+
+            for (size_t i = 0; i < end; i++, word >>= 16) {
+                values[e + i] = (word & 0xFFFFU) < limit ? 0.0F : values[e + i] * scale;
+            }
+        }
+    }
+}
+
+static enum pl_status blas_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input, const struct nn_pass *pass,
+                                   struct pl_error *reterr)
+{
+    (void)reterr;
+    switch (layer->spec.kind) {
+    case NN_CONV:
+        conv_forward(state, layer, samples, input);
+        break;
+    case NN_MAX_POOL:
+        pool_forward(layer, samples, input);
+        break;
+    case NN_DROPOUT:
+        if (pass->training && layer->spec.rate > 0.0) {
+            dropout(layer, samples, pass, layer->output);
+        }
+        break;
+    case NN_DENSE:
+        dense_forward(layer, samples, input);
+        break;
+    case NN_END:
+        break;
+    }
+    return PL_OK;
+}
+
+static enum pl_status blas_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
+                                    float *input_gradient, const struct nn_pass *pass, struct pl_error *reterr)
+{
+    (void)reterr;
+    if (layer->bias_gradient && !pass->accumulate) {
+        memset(layer->bias_gradient, 0, layer->out.channels * sizeof(float));
+    }
+    switch (layer->spec.kind) {
+    case NN_CONV:
+        conv_backward(state, layer, samples, input, output_gradient, input_gradient, pass->accumulate);
+        break;
+    case NN_MAX_POOL:
+        if (input_gradient) {
+            pool_backward(layer, samples, output_gradient, input_gradient);
+        }
+        break;
+    case NN_DROPOUT:
+        if (pass->training && layer->spec.rate > 0.0) {
+            dropout(layer, samples, pass, output_gradient);
+        }
+        break;
+    case NN_DENSE:
+        dense_backward(layer, samples, input, output_gradient, input_gradient, pass->accumulate);
+        break;
+    case NN_END:
+        break;
+    }
+    return PL_OK;
+}
+
+static enum pl_status blas_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale,
+                                float *gradient, struct nn_score *score, struct pl_error *reterr)
+{
+    (void)state;
+    for (size_t s = 0; s < samples; s++, logits += classes) {
+        size_t best = 0;
+        double sum = 0.0;
+
+        if (labels[s] >= classes) {
+            return pl_error_set(reterr, PL_INVALID, "sample %zu has label %u, but there are %zu classes", s, (unsigned)labels[s], classes);
+        }
+        for (size_t c = 1; c < classes; c++) {
+            best = logits[c] > logits[best] ? c : best;
+        }
+        for (size_t c = 0; c < classes; c++) {
+            sum += exp((double)logits[c] - (double)logits[best]);
+        }
+        score->loss_sum += log(sum) - ((double)logits[labels[s]] - (double)logits[best]);
+        score->correct += best == labels[s];
+        if (gradient) {
+            for (size_t c = 0; c < classes; c++) {
+                double share = exp((double)logits[c] - (double)logits[best]) / sum;
+
+                gradient[s * classes + c] = (float)((share - (c == labels[s] ? 1.0 : 0.0)) * gradient_scale);
+            }
+        }
+    }
+    score->samples += samples;
+    return PL_OK;
+}
+
+const struct nn_backend nn_backend_blas = {
+    .name = "blas",
+    .open = blas_open,
+    .close = blas_close,
+    .allocate = blas_allocate,
+    .release = blas_release,
+    .forward = blas_forward,
+    .backward = blas_backward,
+    .loss = blas_loss,
+};

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "examples/nn/nn.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct nn_model {
+    const struct nn_backend *backend;
+    void *state;
+    struct nn_layer *layers;
+    size_t layer_count;
+    struct nn_parameter *parameters;
+    size_t parameter_count;
+    size_t max_samples;
+    float *gradients[2]; /* of a layer's output and of its input, taking turns */
+
+    const float *input; /* of the last forward run */
+    size_t samples;
+};
+
+uint64_t nn_random(uint64_t key, uint64_t counter)
+{
+    uint64_t x = key + counter * UINT64_C(0x9E3779B97F4A7C15);
+
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+
+static bool has_parameters(const struct nn_layer *layer)
+{
+    return layer->spec.kind == NN_CONV || layer->spec.kind == NN_DENSE;
+}
+
+/* The output shape of `layer`, whose input shape is set. */
+static enum pl_status layer_shape(struct nn_layer *layer, struct pl_error *reterr)
+{
+    const struct nn_layer_spec *spec = &layer->spec;
+    const char *name = spec->name ? spec->name : "(no name)";
+
+    layer->out = layer->in;
+    switch (spec->kind) {
+    case NN_CONV:
+        if (spec->outputs == 0 || spec->kernel == 0 || spec->kernel > layer->in.height || spec->kernel > layer->in.width) {
+            return pl_error_set(reterr, PL_INVALID, "layer '%s': a kernel of %zu does not fit an input of %zux%zu", name, spec->kernel,
+                                layer->in.height, layer->in.width);
+        }
+        layer->out =
+            (struct nn_shape){.height = layer->in.height - spec->kernel + 1, .width = layer->in.width - spec->kernel + 1, .channels = spec->outputs};
+        break;
+    case NN_MAX_POOL:
+        layer->out.height = layer->in.height / 2;
+        layer->out.width = layer->in.width / 2;
+        break;
+    case NN_DROPOUT:
+        if (!(spec->rate >= 0.0 && spec->rate < 1.0)) {
+            return pl_error_set(reterr, PL_INVALID, "layer '%s': dropout rate %g is not in [0, 1)", name, spec->rate);
+        }
+        break;
+    case NN_DENSE:
+        layer->out = (struct nn_shape){.height = 1, .width = 1, .channels = spec->outputs};
+        break;
+    case NN_END:
+        break;
+    }
+    layer->in_elems = layer->in.height * layer->in.width * layer->in.channels;
+    layer->out_elems = layer->out.height * layer->out.width * layer->out.channels;
+    if (layer->out_elems == 0) {
+        return pl_error_set(reterr, PL_INVALID, "layer '%s' has no outputs", name);
+    }
+    return PL_OK;
+}
+
+static void add_parameters(struct nn_model *model, const struct nn_layer *layer)
+{
+    const struct nn_layer_spec *spec = &layer->spec;
+    struct nn_parameter *weight = &model->parameters[model->parameter_count++];
+    struct nn_parameter *bias = &model->parameters[model->parameter_count++];
+    size_t area = spec->kernel * spec->kernel;
+
+    if (spec->kind == NN_CONV) {
+        *weight = (struct nn_parameter){.dims = 4, .shape = {spec->outputs, spec->kernel, spec->kernel, layer->in.channels}};
+        weight->fan_in = area * layer->in.channels;
+        weight->fan_out = area * spec->outputs;
+    } else {
+        *weight = (struct nn_parameter){.dims = 2, .shape = {spec->outputs, layer->in_elems}};
+        weight->fan_in = layer->in_elems;
+        weight->fan_out = spec->outputs;
+    }
+    weight->count_elems = 1;
+    for (unsigned d = 0; d < weight->dims; d++) {
+        weight->count_elems *= weight->shape[d];
+    }
+    *bias = (struct nn_parameter){.dims = 1, .shape = {spec->outputs}, .count_elems = spec->outputs};
+    snprintf(weight->name, sizeof(weight->name), "%s.weight", spec->name);
+    snprintf(bias->name, sizeof(bias->name), "%s.bias", spec->name);
+}
+
+static enum pl_status allocate_outputs(struct nn_model *model, struct pl_error *reterr)
+{
+    size_t largest_elems = 0;
+
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct nn_layer *layer = &model->layers[i];
+
+        if (layer->out_elems > largest_elems) {
+            largest_elems = layer->out_elems;
+        }
+        if (layer->spec.kind == NN_DROPOUT && i > 0) {
+            layer->output = model->layers[i - 1].output;
+            continue;
+        }
+        layer->output = model->backend->allocate(model->state, model->max_samples, layer->out_elems * sizeof(float), reterr);
+        if (!layer->output) {
+            return PL_MEMORY;
+        }
+        if (layer->spec.kind == NN_MAX_POOL) {
+            layer->where = model->backend->allocate(model->state, model->max_samples, layer->out_elems, reterr);
+            if (!layer->where) {
+                return PL_MEMORY;
+            }
+        }
+    }
+    for (size_t i = 0; i < 2; i++) {
+        model->gradients[i] = model->backend->allocate(model->state, model->max_samples, largest_elems * sizeof(float), reterr);
+        if (!model->gradients[i]) {
+            return PL_MEMORY;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status build(struct nn_model *model, const struct nn_layer_spec *layers, struct nn_shape input, struct pl_error *reterr)
+{
+    struct nn_shape shape = input;
+
+    while (layers[model->layer_count].kind != NN_END) {
+        model->layer_count++;
+    }
+    if (model->layer_count == 0 || model->max_samples == 0) {
+        return pl_error_set(reterr, PL_INVALID, "a model needs at least one layer and room for one sample");
+    }
+    model->layers = pl_memory_new(model->layer_count, sizeof(*model->layers), reterr);
+    model->parameters = pl_memory_new(2 * model->layer_count, sizeof(*model->parameters), reterr);
+    if (!model->layers || !model->parameters) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct nn_layer *layer = &model->layers[i];
+
+        layer->spec = layers[i];
+        layer->index = (uint32_t)i;
+        layer->in = shape;
+        PL_TRY(layer_shape(layer, reterr));
+        shape = layer->out;
+        if (has_parameters(layer)) {
+            add_parameters(model, layer);
+        }
+    }
+    if (layers[0].kind == NN_DROPOUT) {
+        return pl_error_set(reterr, PL_INVALID, "dropout works on a layer before it and cannot be the first");
+    }
+    PL_TRY(model->backend->open(model->layers, model->layer_count, model->max_samples, &model->state, reterr));
+    return allocate_outputs(model, reterr);
+}
+
+enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples,
+                            struct nn_model **ret_model, struct pl_error *reterr)
+{
+    struct nn_model *model = pl_memory_new(1, sizeof(*model), reterr);
+    enum pl_status status;
+
+    if (!model) {
+        return PL_MEMORY;
+    }
+    model->backend = backend;
+    model->max_samples = max_samples;
+    status = build(model, layers, input, reterr);
+    if (status != PL_OK) {
+        nn_model_free(model);
+        return status;
+    }
+    *ret_model = model;
+    return PL_OK;
+}
+
+void nn_model_free(struct nn_model *model)
+{
+    if (!model) {
+        return;
+    }
+    if (model->state) {
+        for (size_t i = 0; i < model->layer_count; i++) {
+            if (model->layers[i].spec.kind != NN_DROPOUT) {
+                model->backend->release(model->state, model->layers[i].output);
+            }
+            model->backend->release(model->state, model->layers[i].where);
+        }
+        model->backend->release(model->state, model->gradients[0]);
+        model->backend->release(model->state, model->gradients[1]);
+        model->backend->close(model->state);
+    }
+    free(model->layers);
+    free(model->parameters);
+    free(model);
+}
+
+size_t nn_model_parameter_count(const struct nn_model *model)
+{
+    return model->parameter_count;
+}
+
+const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size_t index)
+{
+    PL_BUG_IF(index >= model->parameter_count);
+    return &model->parameters[index];
+}
+
+void nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient)
+{
+    size_t first = 0;
+
+    PL_BUG_IF(index >= model->parameter_count);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct nn_layer *layer = &model->layers[i];
+
+        if (!has_parameters(layer)) {
+            continue;
+        }
+        if (index == first) {
+            layer->weight = value;
+            layer->weight_gradient = gradient;
+        } else if (index == first + 1) {
+            layer->bias = value;
+            layer->bias_gradient = gradient;
+        }
+        first += 2;
+    }
+}
+
+void nn_model_initialize(struct nn_model *model, uint64_t seed)
+{
+    size_t index = 0;
+
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct nn_layer *layer = &model->layers[i];
+
+        if (!has_parameters(layer)) {
+            continue;
+        }
+        const struct nn_parameter *weight = &model->parameters[index];
+        uint64_t key = nn_random(seed, index);
+        double limit = sqrt(6.0 / (double)(weight->fan_in + weight->fan_out));
+
+        for (size_t e = 0; e < weight->count_elems; e++) {
+            double unit = (double)(nn_random(key, e) >> 11) * 0x1p-53;
+
+            layer->weight[e] = (float)((2.0 * unit - 1.0) * limit);
+        }
+        memset(layer->bias, 0, model->parameters[index + 1].count_elems * sizeof(float));
+        index += 2;
+    }
+}
+
+static const struct nn_layer *last_layer(const struct nn_model *model)
+{
+    return &model->layers[model->layer_count - 1];
+}
+
+size_t nn_model_outputs(const struct nn_model *model)
+{
+    return last_layer(model)->out_elems;
+}
+
+const float *nn_model_output(const struct nn_model *model)
+{
+    return last_layer(model)->output;
+}
+
+enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass, struct pl_error *reterr)
+{
+    const float *from = input;
+
+    PL_BUG_IF(samples > model->max_samples);
+    model->input = input;
+    model->samples = samples;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        PL_TRY(model->backend->forward(model->state, &model->layers[i], samples, from, pass, reterr));
+        from = model->layers[i].output;
+    }
+    return PL_OK;
+}
+
+enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, struct nn_score *score, struct pl_error *reterr)
+{
+    return model->backend->loss(model->state, model->samples, nn_model_outputs(model), nn_model_output(model), labels, 0.0, NULL, score, reterr);
+}
+
+enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass, struct nn_score *score, nn_ready *ready,
+                                 void *context, struct pl_error *reterr)
+{
+    size_t parameter = model->parameter_count;
+    float *output_gradient = model->gradients[0];
+    float *input_gradient = model->gradients[1];
+
+    PL_TRY(model->backend->loss(model->state, model->samples, nn_model_outputs(model), nn_model_output(model), labels, 1.0 / (double)model->samples,
+                                output_gradient, score, reterr));
+    for (size_t i = model->layer_count; i-- > 0;) {
+        const struct nn_layer *layer = &model->layers[i];
+        const float *input = i > 0 ? model->layers[i - 1].output : model->input;
+
+        PL_TRY(model->backend->backward(model->state, layer, model->samples, input, output_gradient, i > 0 ? input_gradient : NULL, pass, reterr));
+        if (layer->spec.kind != NN_DROPOUT) {
+            float *swap = output_gradient;
+
+            output_gradient = input_gradient;
+            input_gradient = swap;
+        }
+        if (has_parameters(layer)) {
+            parameter -= 2;
+            if (ready) {
+                PL_TRY(ready(context, parameter + 1, reterr));
+                PL_TRY(ready(context, parameter, reterr));
+            }
+        }
+    }
+    return PL_OK;
+}
