@@ -119,11 +119,12 @@ static int open_temporary(int dir_fd, const char *name, mode_t mode, char *tempo
     return -1;
 }
 
-enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const struct iovec *parts, size_t count, mode_t mode,
+                                            struct pl_error *reterr)
 {
     char temporary[NAME_MAX + 1];
     PL_AUTO_CLOSE int fd = -1;
-    enum pl_status status;
+    enum pl_status status = PL_OK;
 
     if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a file name", name);
@@ -132,7 +133,9 @@ enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void 
     if (fd < 0) {
         return pl_error_errno(reterr, "create a temporary file for '%s'", name);
     }
-    status = pl_fd_write(fd, data, bytes, name, reterr);
+    for (size_t i = 0; status == PL_OK && i < count; i++) {
+        status = pl_fd_write(fd, parts[i].iov_base, parts[i].iov_len, name, reterr);
+    }
     if (status == PL_OK && fsync(fd) != 0) {
         status = pl_error_errno(reterr, "fsync '%s'", name);
     }
@@ -150,7 +153,32 @@ enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void 
     return PL_OK;
 }
 
+/* What does not change the bytes it points to may point to constant ones; struct iovec has no such form. */
+static struct iovec part_of(const void *data, size_t bytes)
+{
+    union {
+        const void *constant;
+        void *plain;
+    } pointer = {.constant = data};
+
+    return (struct iovec){.iov_base = pointer.plain, .iov_len = bytes};
+}
+
+enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+{
+    struct iovec part = part_of(data, bytes);
+
+    return write_atomic_parts_at(dir_fd, name, &part, 1, mode, reterr);
+}
+
 enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+{
+    struct iovec part = part_of(data, bytes);
+
+    return pl_file_write_atomic_parts(path, &part, 1, mode, reterr);
+}
+
+enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode, struct pl_error *reterr)
 {
     const char *slash = strrchr(path, '/');
     PL_AUTO_FREE char *directory =
@@ -165,7 +193,7 @@ enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t b
     if (dir_fd < 0) {
         return open_error(directory, reterr);
     }
-    status = pl_file_write_atomic_at(dir_fd, slash ? slash + 1 : path, data, bytes, mode, reterr);
+    status = write_atomic_parts_at(dir_fd, slash ? slash + 1 : path, parts, count, mode, reterr);
     if (status != PL_OK) {
         pl_error_context(reterr, "in directory '%s'", directory);
     }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 void pl_file_close_at(int *fd);
 
@@ -32,6 +33,10 @@ enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t b
 /** As pl_file_write_atomic() relative to the directory descriptor `dir_fd`; `name` must be one path component. */
 enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode,
                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_file_write_atomic() for a content that lies in `count` parts, written one behind the other without being copied. */
+enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
 enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr) PL_MUST_CHECK;

@@ -31,7 +31,8 @@ enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_K
     X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
     X(WIRE_TYPE, "wire_type", TEXT, "", "", NULL,                                                                                                    \
       "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")                                            \
-    X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")
+    X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
+    X(BUCKET_BYTES, "bucket_bytes", SIZE, "bytes", "4MiB", NULL, "gradients of a plan that are reduced as one")
 
 enum pl_knob {
 #define PL_KNOB_ENUM(id, name, type, unit, fallback, horovod, help) PL_KNOB_##id,

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * From the platform's public variables SM_CHANNEL_<NAME> and SM_INPUT_DATA_CONFIG to the plain struct that s3io reads.
+ *
+ * Source  the SageMaker developer guide on input modes; SM_CHANNEL_<NAME> names the same path in Pipe Mode, where only
+ *         the FIFOs PATH_0, PATH_1, ... exist.
+ * Test    tests/unit/runtime/test_channel.c
+ */
+#ifndef PL_RUNTIME_CHANNEL_H
+#define PL_RUNTIME_CHANNEL_H
+
+#include "base/environment.h"
+#include "s3io/channel.h"
+
+/** A channel with the strings that `facts` points to. Zero-initialise. */
+struct pl_channel_setup {
+    struct pl_channel facts;
+    char *name;
+    char *path;
+};
+
+/** Look `name` up. A channel that the environment does not have is PL_NOT_FOUND, listing those it has. */
+enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name, struct pl_channel_setup *ret_setup,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** A File channel `name` at the directory `path`, for programs that run outside the platform. */
+enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_channel_setup_done(struct pl_channel_setup *setup);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Metric lines for people and for SageMaker's regular expressions ("epoch=3 train_loss=0.0712"), the same as JSON lines in a
+ * file, and a progress line that shows on a terminal only.
+ *
+ * Test  tests/unit/runtime/test_metrics.c
+ */
+#ifndef PL_RUNTIME_METRICS_H
+#define PL_RUNTIME_METRICS_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdio.h>
+
+/** One line under construction; zero-initialise with PL_METRICS_NONE. */
+struct pl_metrics {
+    struct pl_text line;
+    struct pl_text json;
+};
+
+#define PL_METRICS_NONE ((struct pl_metrics){.line = PL_TEXT_NONE})
+
+void pl_metrics_whole(struct pl_metrics *metrics, const char *name, int64_t value);
+
+/** `decimals` digits behind the point in the line; in JSON as many as the value has. */
+void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals, double value);
+
+/**
+ * Write the line to `stream` with one write, append the JSON object to the file `jsonl_path` unless that is NULL, and
+ * empty `metrics`.
+ */
+enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_metrics_done(struct pl_metrics *metrics);
+
+/** Show `format` in place of the last progress line when stderr is a terminal; otherwise nothing. */
+void pl_progress_show(const char *format, ...) PL_PRINTF(1, 2);
+
+/** Take the progress line away, before another line is printed. */
+void pl_progress_clear(void);
+
+#endif

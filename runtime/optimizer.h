@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Optimizers as one loop over the buckets of a plan, each as soon as its allreduce has ended. All ranks have the same gradients
+ * and so take the same step, bit for bit.
+ *
+ * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of v);
+ *         Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
+ * Test    tests/unit/runtime/test_optimizer.c
+ */
+#ifndef PL_RUNTIME_OPTIMIZER_H
+#define PL_RUNTIME_OPTIMIZER_H
+
+#include "runtime/plan.h"
+
+enum pl_optimizer_kind {
+    PL_SGD,
+    PL_ADAM,  /* weight decay is part of the gradient */
+    PL_ADAMW, /* weight decay shrinks the weights directly */
+};
+
+/** Zero-initialise; zero means what is said. */
+struct pl_optimizer_options {
+    enum pl_optimizer_kind kind;
+    double momentum; /* SGD; 0: none */
+    bool nesterov;
+    double weight_decay;
+    double beta1;          /* Adam; 0: 0.9 */
+    double beta2;          /* 0: 0.999 */
+    double epsilon;        /* 0: 1e-8 */
+    double clip_norm;      /* longest global gradient norm; 0: no limit */
+    double loss_scale;     /* first factor of a scaled loss; 0: not scaled */
+    unsigned growth_steps; /* double that factor after so many good steps in a row; 0: 2000 */
+};
+
+struct pl_optimizer;
+
+/** `plan` must be sealed and outlive the optimizer. */
+enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+void pl_optimizer_free(struct pl_optimizer *optimizer);
+
+/**
+ * Wait for the step's gradients and apply them. With a scaled loss, gradients that are not finite skip the step on all
+ * ranks and halve the factor.
+ */
+enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The factor by which the program multiplies its loss (or its gradients); 1 when not scaled. */
+double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer);
+
+/** Of the last step, before clipping; 0 unless clip_norm is set. */
+double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer);
+
+/** What has to be kept to go on later: counters and up to two arrays of pl_plan_elems() elements. */
+struct pl_optimizer_state {
+    uint64_t steps; /* applied */
+    uint64_t skipped;
+    uint64_t good_steps; /* since the loss scale last changed */
+    double loss_scale;
+};
+
+struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimizer);
+void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state);
+
+/** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance"). */
+unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer);
+const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigned slot);
+float *pl_optimizer_slot(const struct pl_optimizer *optimizer, unsigned slot);
+
+/** Give every rank `root`'s state. Collective. */
+enum pl_status pl_optimizer_broadcast(struct pl_optimizer *optimizer, int root, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

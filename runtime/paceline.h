@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Everything a training program needs, in one header:
+ *
+ *   start.h                    who am I; the world of all ranks
+ *   collective.h, world.h      allreduce and its family, sub-worlds
+ *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
+ *   schedule.h                 learning rates
+ *   channel.h                  where the platform put the data
+ *   safetensors.h, metrics.h   what comes out
+ */
+#ifndef PACELINE_H
+#define PACELINE_H
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "collectives/arena.h"
+#include "collectives/collective.h"
+#include "collectives/dtype.h"
+#include "collectives/world.h"
+#include "runtime/channel.h"
+#include "runtime/metrics.h"
+#include "runtime/optimizer.h"
+#include "runtime/plan.h"
+#include "runtime/safetensors.h"
+#include "runtime/schedule.h"
+#include "runtime/start.h"
+
+#endif

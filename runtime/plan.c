@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/plan.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "runtime/agree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN_ELEMS = 16 }; /* tensors begin at multiples of 64 bytes */
+
+struct tensor {
+    struct pl_plan_tensor facts;
+    char *name;
+    size_t first_bucket;
+    size_t last_bucket;
+    unsigned passes; /* how often it was ready in this step */
+};
+
+struct bucket {
+    uint64_t first_elem;
+    uint64_t count_elems;
+    size_t tensors; /* that lie in it, whole or in part */
+    size_t pending; /* of which so many are not ready yet */
+    struct pl_request *request;
+};
+
+struct pl_plan {
+    struct pl_world *world;
+    struct pl_plan_options options;
+    char *name;
+
+    struct tensor *tensors;
+    size_t tensor_count;
+    size_t tensor_capacity;
+
+    bool sealed;
+    struct pl_span gradients;
+    float *values;
+    uint64_t elems;
+    struct bucket *buckets;
+    size_t bucket_count;
+    size_t bucket_capacity;
+    size_t *order; /* order[i]: the tensor that lies at place i */
+
+    size_t started; /* buckets of this step */
+    size_t ended;
+    struct pl_plan_counts counts;
+};
+
+enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan, struct pl_error *reterr)
+{
+    struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+
+    if (!plan) {
+        return PL_MEMORY;
+    }
+    plan->world = world;
+    plan->options = options ? *options : (struct pl_plan_options){0};
+    plan->name = pl_memory_string(plan->options.name ? plan->options.name : "gradients", reterr);
+    if (!plan->name) {
+        free(plan);
+        return PL_MEMORY;
+    }
+    plan->options.name = plan->name;
+    if (plan->options.passes_per_step == 0) {
+        plan->options.passes_per_step = 1;
+    }
+    if (plan->options.bucket_bytes == 0) {
+        plan->options.bucket_bytes = (uint64_t)pl_knob_int(pl_world_knobs(world), PL_KNOB_BUCKET_BYTES);
+    }
+    *ret_plan = plan;
+    return PL_OK;
+}
+
+void pl_plan_free(struct pl_plan *plan)
+{
+    if (!plan) {
+        return;
+    }
+    for (size_t b = plan->ended; b < plan->started; b++) {
+        pl_request_cancel(plan->buckets[b].request);
+    }
+    if (plan->gradients.data) {
+        pl_arena_free(plan->world, &plan->gradients);
+    }
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        free(plan->tensors[i].name);
+    }
+    free(plan->tensors);
+    free(plan->values);
+    free(plan->buckets);
+    free(plan->order);
+    free(plan->name);
+    free(plan);
+}
+
+size_t pl_plan_find(const struct pl_plan *plan, const char *name)
+{
+    size_t index = 0;
+
+    while (index < plan->tensor_count && strcmp(plan->tensors[index].name, name) != 0) {
+        index++;
+    }
+    return index;
+}
+
+enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape, size_t *ret_index, struct pl_error *reterr)
+{
+    struct tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
+
+    if (plan->sealed) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' comes behind the seal", plan->name, name);
+    }
+    if (pl_plan_find(plan, name) < plan->tensor_count) {
+        return pl_error_set(reterr, PL_INVALID, "%s: two tensors are called '%s'", plan->name, name);
+    }
+    if (dims > PL_PLAN_MAX_DIMS) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' has %u dimensions, at most %d are possible", plan->name, name, dims, PL_PLAN_MAX_DIMS);
+    }
+    for (unsigned d = 0; d < dims; d++) {
+        tensor.facts.shape[d] = shape[d];
+        if (__builtin_mul_overflow(tensor.facts.count_elems, shape[d], &tensor.facts.count_elems)) {
+            tensor.facts.count_elems = 0;
+        }
+    }
+    if (tensor.facts.count_elems == 0 || tensor.facts.count_elems > UINT64_MAX / 16) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' has no elements or too many", plan->name, name);
+    }
+    PL_TRY(pl_memory_grow(&plan->tensors, &plan->tensor_capacity, plan->tensor_count + 1, sizeof(tensor), reterr));
+    tensor.name = pl_memory_string(name, reterr);
+    if (!tensor.name) {
+        return PL_MEMORY;
+    }
+    tensor.facts.name = tensor.name;
+    *ret_index = plan->tensor_count;
+    plan->tensors[plan->tensor_count++] = tensor;
+    return PL_OK;
+}
+
+/* Options and tensors as lines that pl_agree() can compare and show. */
+static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
+{
+    const struct pl_plan_options *options = &plan->options;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE size_t *starts = pl_memory_new(plan->tensor_count + 1, sizeof(*starts), reterr);
+    PL_AUTO_FREE const char **lines = pl_memory_new(plan->tensor_count + 1, sizeof(*lines), reterr);
+
+    if (!starts || !lines) {
+        return PL_MEMORY;
+    }
+    pl_text_printf(&text, "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u average_passes=%d wire=%u",
+                   (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order, (int)options->sum, options->predivide,
+                   options->passes_per_step, (int)options->average_passes, options->wire_flags);
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const struct pl_plan_tensor *facts = &plan->tensors[i].facts;
+
+        pl_text_append_char(&text, '\0');
+        starts[i + 1] = text.length;
+        pl_text_printf(&text, "'%s' [", facts->name);
+        for (unsigned d = 0; d < facts->dims; d++) {
+            pl_text_printf(&text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)facts->shape[d]);
+        }
+        pl_text_append(&text, "]");
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    for (size_t i = 0; i <= plan->tensor_count; i++) {
+        lines[i] = text.data + starts[i];
+    }
+    return pl_agree(plan->world, plan->name, lines, plan->tensor_count + 1, reterr);
+}
+
+static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_grow(&plan->buckets, &plan->bucket_capacity, plan->bucket_count + 1, sizeof(*plan->buckets), reterr));
+    plan->buckets[plan->bucket_count++] = (struct bucket){.first_elem = first, .count_elems = end - first};
+    return PL_OK;
+}
+
+/* Cut [first, end) into buckets of the wanted size; a rest below half of that goes to the one before it. */
+static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
+{
+    uint64_t want = plan->options.bucket_bytes / sizeof(float) / ALIGN_ELEMS * ALIGN_ELEMS;
+
+    want = want < ALIGN_ELEMS ? ALIGN_ELEMS : want;
+    while (end - first > want + want / 2) {
+        PL_TRY(add_bucket(plan, first, first + want, reterr));
+        first += want;
+    }
+    return add_bucket(plan, first, end, reterr);
+}
+
+static enum pl_status lay_out(struct pl_plan *plan, struct pl_error *reterr)
+{
+    unsigned merge = plan->options.merge_tensors;
+    uint64_t cut_at = 0;
+
+    plan->order = pl_memory_new(plan->tensor_count, sizeof(*plan->order), reterr);
+    if (!plan->order) {
+        return PL_MEMORY;
+    }
+    for (size_t place = 0; place < plan->tensor_count; place++) {
+        size_t index = plan->options.order == PL_PLAN_FORWARD ? place : plan->tensor_count - 1 - place;
+        struct pl_plan_tensor *facts = &plan->tensors[index].facts;
+
+        plan->order[place] = index;
+        facts->offset_elems = plan->elems;
+        plan->elems += (facts->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+        if (place + 1 == plan->tensor_count || (merge > 0 && (place + 1) % merge == 0)) {
+            PL_TRY(cut(plan, cut_at, plan->elems, reterr));
+            cut_at = plan->elems;
+        }
+    }
+    for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
+        struct tensor *tensor = &plan->tensors[plan->order[place]];
+        uint64_t end = tensor->facts.offset_elems + tensor->facts.count_elems;
+
+        while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->facts.offset_elems) {
+            b++;
+        }
+        tensor->first_bucket = b;
+        while (plan->buckets[b].first_elem + plan->buckets[b].count_elems < end) {
+            b++;
+        }
+        tensor->last_bucket = b;
+        for (size_t i = tensor->first_bucket; i <= b; i++) {
+            plan->buckets[i].tensors++;
+        }
+        b = tensor->last_bucket;
+    }
+    return PL_OK;
+}
+
+static void begin_step(struct pl_plan *plan)
+{
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        plan->tensors[i].passes = 0;
+    }
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        plan->buckets[b].pending = plan->buckets[b].tensors;
+    }
+    plan->started = 0;
+    plan->ended = 0;
+}
+
+enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
+{
+    if (plan->sealed || plan->tensor_count == 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s: sealed already or without tensors", plan->name);
+    }
+    PL_TRY(agree(plan, reterr));
+    PL_TRY(lay_out(plan, reterr));
+    plan->values = pl_memory_new_aligned(plan->elems, sizeof(float), 4096, reterr);
+    if (!plan->values) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_arena_alloc(plan->world, plan->elems * sizeof(float), PL_MEMORY_HOST, &plan->gradients, reterr));
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        struct pl_plan_tensor *facts = &plan->tensors[i].facts;
+
+        facts->value = plan->values + facts->offset_elems;
+        facts->gradient = (float *)plan->gradients.data + facts->offset_elems;
+    }
+    plan->sealed = true;
+    begin_step(plan);
+    return PL_OK;
+}
+
+size_t pl_plan_tensor_count(const struct pl_plan *plan)
+{
+    return plan->tensor_count;
+}
+
+const struct pl_plan_tensor *pl_plan_tensor(const struct pl_plan *plan, size_t index)
+{
+    PL_BUG_IF(index >= plan->tensor_count);
+    return &plan->tensors[index].facts;
+}
+
+size_t pl_plan_bucket_count(const struct pl_plan *plan)
+{
+    return plan->bucket_count;
+}
+
+float *pl_plan_values(const struct pl_plan *plan)
+{
+    return plan->values;
+}
+
+float *pl_plan_gradients(const struct pl_plan *plan)
+{
+    return plan->gradients.data;
+}
+
+uint64_t pl_plan_elems(const struct pl_plan *plan)
+{
+    return plan->elems;
+}
+
+void pl_plan_bucket(const struct pl_plan *plan, size_t bucket, uint64_t *ret_first, uint64_t *ret_count)
+{
+    PL_BUG_IF(bucket >= plan->bucket_count);
+    *ret_first = plan->buckets[bucket].first_elem;
+    *ret_count = plan->buckets[bucket].count_elems;
+}
+
+struct pl_world *pl_plan_world(const struct pl_plan *plan)
+{
+    return plan->world;
+}
+
+struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan)
+{
+    return plan->counts;
+}
+
+static enum pl_status start_bucket(struct pl_plan *plan, struct bucket *bucket, struct pl_error *reterr)
+{
+    const struct pl_plan_options *options = &plan->options;
+    float *data = (float *)plan->gradients.data + bucket->first_elem;
+    double passes = options->average_passes ? (double)options->passes_per_step : 1.0;
+    struct pl_collective collective = {
+        .kind = PL_ALLREDUCE,
+        .dtype = PL_FLOAT32,
+        .op = options->sum || options->predivide > 0.0 ? PL_SUM : PL_AVERAGE,
+        .flags = options->wire_flags,
+        .prescale = 1.0,
+        .postscale = 1.0 / passes,
+        .count = bucket->count_elems,
+        .send = data,
+        .recv = data,
+        .name = plan->name,
+    };
+
+    if (options->predivide > 0.0) {
+        collective.prescale = 1.0 / options->predivide;
+        collective.postscale = options->predivide / passes / (options->sum ? 1.0 : (double)pl_world_size(plan->world));
+    }
+    collective.scaled = options->predivide > 0.0 || options->average_passes;
+    return pl_collective_post(plan->world, &collective, &bucket->request, reterr);
+}
+
+static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)
+{
+    while (plan->started < plan->bucket_count && plan->buckets[plan->started].pending == 0) {
+        PL_TRY(start_bucket(plan, &plan->buckets[plan->started], reterr));
+        plan->started++;
+    }
+    return PL_OK;
+}
+
+static void complete_tensor(struct pl_plan *plan, struct tensor *tensor)
+{
+    for (size_t b = tensor->first_bucket; b <= tensor->last_bucket; b++) {
+        plan->buckets[b].pending--;
+    }
+}
+
+enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr)
+{
+    struct tensor *tensor;
+
+    PL_BUG_IF(!plan->sealed || index >= plan->tensor_count);
+    tensor = &plan->tensors[index];
+    if (tensor->passes >= plan->options.passes_per_step) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
+                            plan->name, tensor->name, tensor->passes + 1, plan->options.passes_per_step);
+    }
+    tensor->passes++;
+    if (tensor->passes < plan->options.passes_per_step) {
+        return PL_OK;
+    }
+    complete_tensor(plan, tensor);
+    PL_TRY(start_complete(plan, reterr));
+    return pl_plan_progress(plan, reterr);
+}
+
+bool pl_plan_accumulates(const struct pl_plan *plan, size_t index)
+{
+    PL_BUG_IF(index >= plan->tensor_count);
+    return plan->tensors[index].passes > 0;
+}
+
+enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool done;
+
+    return plan->ended < plan->started ? pl_request_test(plan->buckets[plan->ended].request, &done, reterr) : PL_OK;
+}
+
+/* Whatever of buckets 0..bucket is missing counts as zero from now on. */
+static void complete_missing(struct pl_plan *plan, size_t bucket)
+{
+    for (size_t place = 0; place < plan->tensor_count; place++) {
+        struct tensor *tensor = &plan->tensors[plan->order[place]];
+
+        if (tensor->first_bucket > bucket) {
+            break;
+        }
+        if (tensor->passes == plan->options.passes_per_step) {
+            continue;
+        }
+        if (tensor->passes == 0) {
+            memset(tensor->facts.gradient, 0, tensor->facts.count_elems * sizeof(float));
+            plan->counts.zeroed++;
+        }
+        tensor->passes = plan->options.passes_per_step;
+        complete_tensor(plan, tensor);
+    }
+}
+
+enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
+{
+    int64_t began_ns = pl_clock_now_ns();
+
+    PL_BUG_IF(!plan->sealed || bucket >= plan->bucket_count);
+    if (plan->started <= bucket) {
+        complete_missing(plan, bucket);
+        PL_TRY(start_complete(plan, reterr));
+    }
+    while (plan->ended <= bucket) {
+        struct pl_request *request = plan->buckets[plan->ended].request;
+        enum pl_status status;
+
+        plan->buckets[plan->ended].request = NULL;
+        plan->ended++;
+        status = pl_request_wait(request, reterr);
+        if (status != PL_OK) {
+            pl_error_context(reterr, "bucket %zu of %zu of %s, step %llu", plan->ended, plan->bucket_count, plan->name,
+                             (unsigned long long)plan->counts.steps);
+            return status;
+        }
+    }
+    plan->counts.waited_ns += pl_clock_now_ns() - began_ns;
+    return PL_OK;
+}
+
+enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_wait_bucket(plan, plan->bucket_count - 1, reterr));
+    plan->counts.steps++;
+    begin_step(plan);
+    return PL_OK;
+}
+
+enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)
+{
+    PL_BUG_IF(!plan->sealed);
+    return pl_broadcast(plan->world, plan->values, plan->elems, PL_FLOAT32, root, reterr);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A gradient plan: the parameters of a model are registered once, and from then on their gradients lie side by side in
+ * memory that the ranks of a host share, in the order in which the backward pass finishes them, cut into buckets. A
+ * bucket's allreduce starts as soon as all its gradients are ready, in place: in the steady state nothing is packed,
+ * copied or negotiated.
+ *
+ *   registered   conv1.w  conv1.b  dense.w  dense.b          forward order
+ *   laid out    |dense.b  dense.w ...|... dense.w  conv1.b|  backward order, buckets of about bucket_bytes;
+ *                   bucket 0           bucket 1              a tensor may span several
+ *
+ * Values have the same layout in ordinary memory, so that an optimizer is one loop over a bucket.
+ *
+ * Threads  one thread a plan, which is also the world's.
+ * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that follow the
+ *          backward pass are described in Li et al., "PyTorch Distributed", VLDB 2020.
+ * Test     tests/unit/runtime/test_plan.c
+ */
+#ifndef PL_RUNTIME_PLAN_H
+#define PL_RUNTIME_PLAN_H
+
+#include "collectives/arena.h"
+#include "collectives/collective.h"
+#include "collectives/world.h"
+
+struct pl_plan;
+
+enum pl_plan_order {
+    PL_PLAN_BACKWARD, /* last registered first */
+    PL_PLAN_FORWARD,  /* as registered */
+};
+
+enum { PL_PLAN_MAX_DIMS = 8 };
+
+/** Zero-initialise; zero means the default everywhere. */
+struct pl_plan_options {
+    uint64_t bucket_bytes;  /* 0: the knob bucket_bytes */
+    unsigned merge_tensors; /* so many tensors a bucket instead, longer buckets still being split (allreduce_merge_scope); 0: by bytes */
+    enum pl_plan_order order;
+    bool sum;                 /* add gradients over ranks; default: average */
+    double predivide;         /* f: divide by f before and by size / f after the sum; 0: average in one go */
+    unsigned passes_per_step; /* each gradient becomes ready so many times before its bucket starts; 0: 1 */
+    bool average_passes;      /* divide by that number, too */
+    unsigned wire_flags;      /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
+    const char *name;         /* in messages; "gradients" */
+};
+
+/** What is known of one registered tensor. */
+struct pl_plan_tensor {
+    const char *name;
+    uint64_t count_elems;
+    unsigned dims;
+    uint64_t shape[PL_PLAN_MAX_DIMS];
+    uint64_t offset_elems; /* in values and gradients, set by seal */
+    float *value;
+    float *gradient;
+};
+
+enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan,
+                           struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Collective in order like pl_arena_free(), but does not wait. NULL is fine. */
+void pl_plan_free(struct pl_plan *plan);
+
+/** Register a float32 tensor; copies name and shape. PL_INVALID: a name twice, no elements, or sealed already. */
+enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape, size_t *ret_index,
+                           struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Agree and lay out. Values and gradients are zero behind it.
+ *
+ * Collective  yes.
+ * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; those of
+ *             pl_arena_alloc().
+ */
+enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+size_t pl_plan_tensor_count(const struct pl_plan *plan);
+const struct pl_plan_tensor *pl_plan_tensor(const struct pl_plan *plan, size_t index);
+
+/** The index of the tensor called `name`, or the count when there is none. */
+size_t pl_plan_find(const struct pl_plan *plan, const char *name);
+
+size_t pl_plan_bucket_count(const struct pl_plan *plan);
+
+/** All values as one array with the gradients' layout; gaps between tensors are zero. */
+float *pl_plan_values(const struct pl_plan *plan);
+float *pl_plan_gradients(const struct pl_plan *plan);
+uint64_t pl_plan_elems(const struct pl_plan *plan);
+
+/** Elements [*ret_first, *ret_first + *ret_count) are bucket `bucket`. */
+void pl_plan_bucket(const struct pl_plan *plan, size_t bucket, uint64_t *ret_first, uint64_t *ret_count);
+
+struct pl_world *pl_plan_world(const struct pl_plan *plan);
+
+/**
+ * The gradient of tensor `index` is complete in this pass; its buckets start when nothing of them is missing. Buckets
+ * start in order, on every rank the same one.
+ *
+ * Errors  PL_INVALID naming the tensor when it was ready more often than passes_per_step says; those of a post.
+ */
+enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** True while gradients of tensor `index` have to be added to what an earlier pass of this step left. */
+bool pl_plan_accumulates(const struct pl_plan *plan, size_t index);
+
+/** Advance what was started, without waiting. */
+enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Wait for bucket `bucket` and all before it. What was not ready by now counts as zero on this rank: a parameter that
+ * some rank did not use does not stop the others.
+ */
+enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Wait for all buckets and end the step: gradients may be written again. */
+enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Give every rank `root`'s values. Collective. */
+enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Of the whole run. */
+struct pl_plan_counts {
+    uint64_t steps;
+    uint64_t zeroed;   /* tensors that were not ready when waited for */
+    int64_t waited_ns; /* in pl_plan_wait() and pl_plan_wait_bucket() */
+};
+
+struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The safetensors file format: an 8-byte length, a JSON header with names, types, shapes and places, then the tensors' bytes.
+ * What is written here opens in Python with the safetensors package.
+ *
+ * Source  the format description of huggingface/safetensors.
+ * Test    tests/unit/runtime/test_safetensors.c
+ */
+#ifndef PL_RUNTIME_SAFETENSORS_H
+#define PL_RUNTIME_SAFETENSORS_H
+
+#include "base/status.h"
+#include "collectives/dtype.h"
+
+enum { PL_TENSOR_MAX_DIMS = 8 };
+
+/** A tensor in memory; strings and data stay their owner's. */
+struct pl_tensor {
+    const char *name;
+    enum pl_dtype dtype;
+    unsigned dims;
+    uint64_t shape[PL_TENSOR_MAX_DIMS];
+    const void *data;
+    uint64_t bytes;
+};
+
+struct pl_metadata {
+    const char *name;
+    const char *value;
+};
+
+/** Write all atomically (pl_file_write_atomic()). Names must differ. */
+enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count, const struct pl_metadata *metadata,
+                                    size_t metadata_count, struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_safetensors;
+
+/**
+ * Open `path` for reading; its bytes are mapped, not copied.
+ *
+ * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says.
+ */
+enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_safetensors_close(struct pl_safetensors *file);
+
+size_t pl_safetensors_count(const struct pl_safetensors *file);
+const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file, size_t index);
+
+/** NULL when there is none of that name. */
+const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name);
+const char *pl_safetensors_metadata(const struct pl_safetensors *file, const char *name);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The learning rate of a step, as a function without state: what a run resumed at step 1000 gets is what the
+ * uninterrupted one got.
+ *
+ * Source  linear scaling with gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017; cosine: Loshchilov and
+ *         Hutter, "SGDR", ICLR 2017 (without restarts).
+ * Test    tests/unit/runtime/test_schedule.c
+ */
+#ifndef PL_RUNTIME_SCHEDULE_H
+#define PL_RUNTIME_SCHEDULE_H
+
+#include <stdint.h>
+
+enum pl_schedule_kind {
+    PL_SCHEDULE_CONSTANT,
+    PL_SCHEDULE_STEP,       /* times `gamma` each `every_steps` behind the warm-up */
+    PL_SCHEDULE_COSINE,     /* half a cosine from the full rate to `end_rate` at `total_steps` */
+    PL_SCHEDULE_POLYNOMIAL, /* end_rate + (rate - end_rate) (1 - share of the way) ^ power */
+};
+
+/** Zero-initialise; unused fields stay zero. */
+struct pl_schedule {
+    enum pl_schedule_kind kind;
+    double base_rate;      /* what one rank would use */
+    double scale;          /* the full rate is base_rate * scale; usually the number of ranks; 0: 1 */
+    uint64_t warmup_steps; /* from base_rate to the full rate on a straight line */
+    uint64_t total_steps;
+    uint64_t every_steps;
+    double gamma;
+    double power; /* 0: 1 */
+    double end_rate;
+};
+
+/** The rate for step `step`, counted from 0. */
+double pl_schedule_rate(const struct pl_schedule *schedule, uint64_t step);
+
+#endif
