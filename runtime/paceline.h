@@ -7,6 +7,7 @@
  *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
+ *   sampler.h, loader.h, ...   reading it
  *   safetensors.h, metrics.h   what comes out
  */
 #ifndef PACELINE_H
@@ -28,5 +29,12 @@
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"
 #include "runtime/start.h"
+#include "s3io/channel.h"
+#include "s3io/idx.h"
+#include "s3io/loader.h"
+#include "s3io/record.h"
+#include "s3io/sampler.h"
+#include "s3io/source.h"
+#include "s3io/store.h"
 
 #endif

@@ -69,13 +69,9 @@ const struct pl_environment *pl_runtime_environment(const struct pl_runtime *run
     return runtime->environment;
 }
 
-void pl_runtime_stop(struct pl_runtime *runtime, enum pl_status status)
+void pl_runtime_stop(struct pl_runtime *runtime)
 {
-    if (!runtime) {
-        return;
+    if (runtime) {
+        free_runtime(runtime);
     }
-    if (status != PL_OK) {
-        return; /* MPI_Finalize would wait for ranks that may never come; the operating system cleans up */
-    }
-    free_runtime(runtime);
 }

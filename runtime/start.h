@@ -29,9 +29,11 @@ struct pl_world *pl_runtime_world(const struct pl_runtime *runtime);
 const struct pl_environment *pl_runtime_environment(const struct pl_runtime *runtime);
 
 /**
- * Leave. With `status` PL_OK every rank calls and MPI is finalised if pl_runtime_start() initialised it; with anything
- * else nothing is waited for, and the program should end with exit status 1 at once: mpirun then ends the others.
+ * Leave; MPI is finalised if pl_runtime_start() initialised it. A program that failed does not call this: it ends at
+ * once with a status other than 0, and mpirun ends the other ranks. NULL is fine.
+ *
+ * Collective  yes.
  */
-void pl_runtime_stop(struct pl_runtime *runtime, enum pl_status status);
+void pl_runtime_stop(struct pl_runtime *runtime);
 
 #endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "examples/mnist/data.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+
+enum { LOAD_TIMEOUT_S = 600 };
+
+enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory, struct mnist_data *ret_data,
+                               struct pl_error *reterr)
+{
+    struct pl_world *world = pl_runtime_world(runtime);
+    struct pl_deal all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
+    struct pl_deal local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
+    struct mnist_data data = {.host = NULL};
+
+    if (*directory) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        pl_text_printf(&path, "%s/%s", directory, name);
+        PL_TRY(pl_text_check(&path, reterr));
+        PL_TRY(pl_channel_setup_directory(name, pl_text_string(&path), &data.channel, reterr));
+    } else {
+        PL_TRY(pl_channel_setup_find(pl_runtime_environment(runtime), name, &data.channel, reterr));
+    }
+    data.deal = pl_channel_deal(&data.channel.facts, all, local);
+    if (data.channel.facts.mode == PL_CHANNEL_PIPE && local.size > 1) {
+        PL_AUTO_FREE int *ranks = pl_memory_new(local.size, sizeof(*ranks), reterr);
+        int count = 0;
+        enum pl_status status = ranks ? PL_OK : PL_MEMORY;
+
+        for (int r = 0; status == PL_OK && r < (int)all.size; r++) {
+            if (pl_world_host_of(world, r) == pl_world_cross_rank(world)) {
+                ranks[count++] = r;
+            }
+        }
+        if (status == PL_OK) {
+            status = pl_world_new_sub(world, ranks, count, &data.host, reterr);
+        }
+        if (status != PL_OK) {
+            pl_channel_setup_done(&data.channel);
+            return status;
+        }
+    }
+    *ret_data = data;
+    return PL_OK;
+}
+
+static enum pl_status share_idx(struct pl_world *host, struct pl_idx *idx, size_t count, struct pl_error *reterr)
+{
+    unsigned char *own = idx->data;
+
+    PL_TRY(pl_broadcast(host, idx, sizeof(*idx), PL_UINT8, 0, reterr));
+    idx->data = own;
+    if (pl_world_rank(host) != 0) {
+        idx->data = pl_memory_new(count, idx->item_bytes, reterr);
+        if (!idx->data) {
+            return PL_MEMORY;
+        }
+    }
+    return pl_broadcast(host, idx->data, count * idx->item_bytes, PL_UINT8, 0, reterr);
+}
+
+/* Rank 0 of the host has read `pairs`; give them to the others, whose own are empty. */
+static enum pl_status share(struct pl_world *host, struct pl_idx_pairs *pairs, struct pl_error *reterr)
+{
+    uint64_t count = pairs->count;
+
+    PL_TRY(pl_broadcast(host, &count, sizeof(count), PL_UINT8, 0, reterr));
+    pairs->count = count;
+    PL_TRY(share_idx(host, &pairs->images, count, reterr));
+    return share_idx(host, &pairs->labels, count, reterr);
+}
+
+enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr)
+{
+    const struct pl_channel *channel = &data->channel.facts;
+    bool reader = !data->host || pl_world_rank(data->host) == 0;
+
+    if (data->pairs.count > 0 && channel->mode != PL_CHANNEL_PIPE) {
+        return PL_OK;
+    }
+    pl_idx_pairs_done(&data->pairs);
+    data->pairs = (struct pl_idx_pairs){.count = 0};
+    if (reader) {
+        PL_TRY(pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr));
+    }
+    return data->host ? share(data->host, &data->pairs, reterr) : PL_OK;
+}
+
+void mnist_data_done(struct mnist_data *data)
+{
+    pl_idx_pairs_done(&data->pairs);
+    pl_channel_setup_done(&data->channel);
+    pl_world_free(data->host);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The digit classifier of many tutorials, trained on any number of ranks: two convolutions, pooling, two dense layers. */
+#include "examples/mnist/data.h"
+#include "examples/mnist/options.h"
+#include "examples/nn/nn.h"
+#include "runtime/paceline.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
+
+static const struct nn_layer_spec layers[] = {
+    {.kind = NN_CONV, .name = "conv1", .outputs = 32, .kernel = 3, .relu = true},
+    {.kind = NN_CONV, .name = "conv2", .outputs = 64, .kernel = 3, .relu = true},
+    {.kind = NN_MAX_POOL, .name = "pool"},
+    {.kind = NN_DROPOUT, .name = "dropout1", .rate = 0.25},
+    {.kind = NN_DENSE, .name = "dense1", .outputs = 128, .relu = true},
+    {.kind = NN_DROPOUT, .name = "dropout2", .rate = 0.5},
+    {.kind = NN_DENSE, .name = "dense2", .outputs = CLASSES},
+    {.kind = NN_END},
+};
+
+struct trainer {
+    struct mnist_options options;
+    struct pl_runtime *runtime;
+    struct pl_world *world;
+    struct mnist_data training;
+    struct mnist_data testing;
+    bool has_testing;
+    struct nn_model *model;
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    struct pl_schedule schedule;
+    size_t max_samples;
+    float *inputs;   /* [max_samples][pixels] */
+    uint8_t *labels; /* [max_samples] */
+    uint64_t step;
+    uint64_t epoch_samples; /* of this rank; equal on all ranks */
+};
+
+/* Put samples from `sampler` behind each other, pixels as 0 to 1. */
+static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struct pl_sampler *sampler, size_t want)
+{
+    size_t pixels = data->pairs.images.item_bytes;
+    size_t filled = 0;
+    uint64_t index;
+
+    while (filled < want && pl_sampler_next(sampler, &index)) {
+        const unsigned char *image = data->pairs.images.data + index * pixels;
+        float *input = t->inputs + filled * pixels;
+
+        for (size_t p = 0; p < pixels; p++) {
+            input[p] = (float)image[p] * (1.0F / 255.0F);
+        }
+        t->labels[filled] = data->pairs.labels.data[index];
+        filled++;
+    }
+    return filled;
+}
+
+/* Register the model's parameters, let their values and gradients live in the plan, and start from rank 0's weights. */
+static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
+{
+    struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
+
+    PL_TRY(pl_plan_new(t->world, NULL, &t->plan, reterr));
+    for (size_t i = 0; i < nn_model_parameter_count(t->model); i++) {
+        const struct nn_parameter *parameter = nn_model_parameter(t->model, i);
+        uint64_t shape[NN_PARAMETER_MAX_DIMS];
+        size_t index;
+
+        for (unsigned d = 0; d < parameter->dims; d++) {
+            shape[d] = parameter->shape[d];
+        }
+        PL_TRY(pl_plan_add(t->plan, parameter->name, parameter->dims, shape, &index, reterr));
+    }
+    PL_TRY(pl_plan_seal(t->plan, reterr));
+    for (size_t i = 0; i < pl_plan_tensor_count(t->plan); i++) {
+        nn_model_bind(t->model, i, pl_plan_tensor(t->plan, i)->value, pl_plan_tensor(t->plan, i)->gradient);
+    }
+    if (pl_world_rank(t->world) == 0) {
+        nn_model_initialize(t->model, t->options.seed);
+    }
+    PL_TRY(pl_plan_broadcast(t->plan, 0, reterr));
+    return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
+}
+
+static enum pl_status load_data(struct trainer *t, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    PL_TRY(mnist_data_open(t->runtime, "training", t->options.data, &t->training, reterr));
+    PL_TRY(mnist_data_load(&t->training, 0, reterr));
+    status = mnist_data_open(t->runtime, "testing", t->options.data, &t->testing, reterr);
+    if (status == PL_OK) {
+        status = mnist_data_load(&t->testing, 0, reterr);
+        t->has_testing = status == PL_OK;
+    }
+    if (status == PL_NOT_FOUND) {
+        return PL_OK; /* training alone is fine */
+    }
+    PL_TRY(status);
+    if (t->testing.pairs.images.item_bytes != t->training.pairs.images.item_bytes) {
+        return pl_error_set(reterr, PL_INVALID, "images of the channels training and testing differ in size");
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
+{
+    const struct pl_idx *images = &t->training.pairs.images;
+    struct nn_layer_spec chain[PL_ARRAY_ITEMS(layers)];
+    struct nn_shape shape;
+
+    if (images->dims != 3) {
+        return pl_error_set(reterr, PL_INVALID, "the channel training holds arrays of %u dimensions, expected images of 3", images->dims);
+    }
+    memcpy(chain, layers, sizeof(layers));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(chain); i++) {
+        if (chain[i].kind == NN_DROPOUT && t->options.dropout == 0) {
+            chain[i].rate = 0.0;
+        }
+    }
+    shape = (struct nn_shape){.height = images->shape[1], .width = images->shape[2], .channels = 1};
+    t->max_samples = t->options.batch_size > EVALUATE_SAMPLES ? t->options.batch_size : EVALUATE_SAMPLES;
+    t->inputs = pl_memory_new_aligned(t->max_samples, images->item_bytes * sizeof(float), 64, reterr);
+    t->labels = pl_memory_new(t->max_samples, 1, reterr);
+    if (!t->inputs || !t->labels) {
+        return PL_MEMORY;
+    }
+    return nn_model_new(&nn_backend_blas, chain, shape, t->max_samples, &t->model, reterr);
+}
+
+/* Ranks may have different numbers of samples (a channel sharded by key); all do as many steps as the one with the fewest. */
+static enum pl_status count_steps(struct trainer *t, const struct pl_sampler *sampler, struct pl_error *reterr)
+{
+    int64_t samples = (int64_t)pl_sampler_length(sampler);
+
+    PL_TRY(pl_allreduce(t->world, &samples, &samples, 1, PL_INT64, PL_MIN, reterr));
+    if (samples == 0) {
+        return pl_error_set(reterr, PL_INVALID, "there are fewer training images than ranks");
+    }
+    t->epoch_samples = (uint64_t)samples;
+    return PL_OK;
+}
+
+static void make_schedule(struct trainer *t)
+{
+    uint64_t steps_per_epoch = (t->epoch_samples + t->options.batch_size - 1) / t->options.batch_size;
+
+    t->schedule = (struct pl_schedule){
+        .base_rate = t->options.learning_rate,
+        .scale = t->options.scale_rate ? (double)pl_world_size(t->world) : 1.0,
+        .warmup_steps = (uint64_t)(t->options.warmup_epochs * (double)steps_per_epoch),
+    };
+}
+
+static enum pl_status gradient_ready(void *context, size_t index, struct pl_error *reterr)
+{
+    return pl_plan_ready(context, index, reterr);
+}
+
+static enum pl_status train_step(struct trainer *t, uint64_t taken, size_t samples, struct nn_score *score, struct pl_error *reterr)
+{
+    uint64_t size = (uint64_t)pl_world_size(t->world);
+    struct nn_pass pass = {
+        .training = true,
+        .seed = t->options.seed,
+        .step = t->step,
+        .first_sample = taken * size + (uint64_t)pl_world_rank(t->world),
+        .sample_stride = size,
+    };
+
+    PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
+    PL_TRY(nn_model_backward(t->model, t->labels, &pass, score, gradient_ready, t->plan, reterr));
+    PL_TRY(pl_optimizer_step(t->optimizer, pl_schedule_rate(&t->schedule, t->step), reterr));
+    t->step++;
+    return PL_OK;
+}
+
+/* Add up over all ranks. */
+static enum pl_status sum_score(struct trainer *t, struct nn_score *score, struct pl_error *reterr)
+{
+    double sums[3] = {score->loss_sum, (double)score->correct, (double)score->samples};
+
+    PL_TRY(pl_allreduce(t->world, sums, sums, 3, PL_FLOAT64, PL_SUM, reterr));
+    *score = (struct nn_score){.loss_sum = sums[0], .correct = (uint64_t)sums[1], .samples = (uint64_t)sums[2]};
+    return PL_OK;
+}
+
+/* Every rank takes its share of the held-out images; the result is the same on all. */
+static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct pl_error *reterr)
+{
+    struct nn_pass pass = {.training = false};
+    struct nn_score score = {0};
+    struct pl_sampler sampler;
+    size_t samples;
+
+    PL_TRY(pl_sampler_init(&sampler, t->testing.pairs.count, 0, false, PL_SAMPLER_JOIN, t->testing.deal, reterr));
+    while ((samples = fill_batch(t, &t->testing, &sampler, EVALUATE_SAMPLES)) > 0) {
+        PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
+        PL_TRY(nn_model_loss(t->model, t->labels, &score, reterr));
+    }
+    PL_TRY(sum_score(t, &score, reterr));
+    *ret_accuracy = score.samples > 0 ? (double)score.correct / (double)score.samples : 0.0;
+    return PL_OK;
+}
+
+static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const struct nn_score *score, int64_t elapsed_ns, double accuracy,
+                                   struct pl_error *reterr)
+{
+    const char *directory = pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_OUTPUT_DATA_DIR", NULL);
+    struct pl_metrics metrics = PL_METRICS_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    enum pl_status status = PL_OK;
+
+    if (pl_world_rank(t->world) != 0) {
+        return PL_OK;
+    }
+    if (directory) {
+        pl_text_printf(&path, "%s/metrics.jsonl", directory);
+        PL_TRY(pl_text_check(&path, reterr));
+        PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
+    }
+    pl_metrics_whole(&metrics, "epoch", (int64_t)epoch);
+    pl_metrics_whole(&metrics, "step", (int64_t)t->step);
+    pl_metrics_real(&metrics, "train_loss", 4, score->loss_sum / (double)score->samples);
+    if (t->has_testing) {
+        pl_metrics_real(&metrics, "test_accuracy", 4, accuracy);
+    }
+    pl_metrics_real(&metrics, "images_per_second", 1, (double)score->samples / ((double)elapsed_ns / (double)PL_NS_PER_S));
+    status = pl_metrics_write(&metrics, stdout, directory ? pl_text_string(&path) : NULL, reterr);
+    pl_metrics_done(&metrics);
+    return status;
+}
+
+static bool steps_used_up(const struct trainer *t)
+{
+    return t->options.max_steps > 0 && t->step >= t->options.max_steps;
+}
+
+static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler, uint64_t epoch, double *ret_accuracy, struct pl_error *reterr)
+{
+    struct nn_score score = {0};
+    int64_t began_ns = pl_clock_now_ns();
+    int64_t shown_ns = 0;
+    int64_t elapsed_ns;
+    uint64_t taken = 0;
+
+    while (taken < t->epoch_samples && !steps_used_up(t)) {
+        uint64_t left = t->epoch_samples - taken;
+        size_t samples = fill_batch(t, &t->training, sampler, left < t->options.batch_size ? left : t->options.batch_size);
+
+        PL_TRY(train_step(t, taken, samples, &score, reterr));
+        taken += samples;
+        if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
+            shown_ns = pl_clock_now_ns();
+            pl_progress_show("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
+                             (unsigned long long)(100 * taken / t->epoch_samples), (unsigned long long)t->training.pairs.count,
+                             score.loss_sum / (double)score.samples);
+        }
+    }
+    elapsed_ns = pl_clock_now_ns() - began_ns;
+    PL_TRY(sum_score(t, &score, reterr));
+    if (t->has_testing) {
+        PL_TRY(evaluate(t, ret_accuracy, reterr));
+    }
+    return report_epoch(t, epoch, &score, elapsed_ns, *ret_accuracy, reterr);
+}
+
+static enum pl_status save_model(struct trainer *t, double accuracy, struct pl_error *reterr)
+{
+    const char *directory =
+        *t->options.model_dir ? t->options.model_dir : pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_MODEL_DIR", NULL);
+    size_t count = pl_plan_tensor_count(t->plan);
+    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(count, sizeof(*tensors), reterr);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char accuracy_text[32];
+    struct pl_metadata metadata[] = {
+        {"format", "paceline"}, {"layout", "conv: out,height,width,in; dense: out,in"}, {"test_accuracy", accuracy_text}};
+
+    if (pl_world_rank(t->world) != 0) {
+        return PL_OK;
+    }
+    if (!directory) {
+        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
+        return PL_OK;
+    }
+    if (!tensors) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(t->plan, i);
+
+        tensors[i] = (struct pl_tensor){.name = tensor->name, .dtype = PL_FLOAT32, .dims = tensor->dims, .data = tensor->value};
+        tensors[i].bytes = tensor->count_elems * sizeof(float);
+        memcpy(tensors[i].shape, tensor->shape, sizeof(tensors[i].shape));
+    }
+    snprintf(accuracy_text, sizeof(accuracy_text), "%.4f", accuracy);
+    pl_text_printf(&path, "%s/model.safetensors", directory);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
+    return pl_safetensors_write(pl_text_string(&path), tensors, count, metadata, PL_ARRAY_ITEMS(metadata), reterr);
+}
+
+static enum pl_status train(struct trainer *t, struct pl_error *reterr)
+{
+    struct pl_sampler sampler;
+    double accuracy = 0.0;
+
+    PL_TRY(pl_runtime_start(&t->runtime, reterr));
+    t->world = pl_runtime_world(t->runtime);
+    PL_TRY(load_data(t, reterr));
+    PL_TRY(make_model(t, reterr));
+    PL_TRY(make_plan(t, reterr));
+    for (uint64_t epoch = 0; epoch < t->options.epochs && !steps_used_up(t); epoch++) {
+        PL_TRY(mnist_data_load(&t->training, epoch, reterr));
+        PL_TRY(pl_sampler_init(&sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal, reterr));
+        pl_sampler_start(&sampler, epoch);
+        PL_TRY(count_steps(t, &sampler, reterr));
+        if (epoch == 0) {
+            make_schedule(t);
+        }
+        PL_TRY(train_epoch(t, &sampler, epoch + 1, &accuracy, reterr));
+        if (t->options.target_accuracy > 0.0 && accuracy >= t->options.target_accuracy) {
+            break;
+        }
+    }
+    return save_model(t, accuracy, reterr);
+}
+
+static void done(struct trainer *t)
+{
+    pl_optimizer_free(t->optimizer);
+    pl_plan_free(t->plan);
+    nn_model_free(t->model);
+    free(t->inputs);
+    free(t->labels);
+    mnist_data_done(&t->training);
+    mnist_data_done(&t->testing);
+    pl_runtime_stop(t->runtime);
+}
+
+int main(int argc, char **argv)
+{
+    struct trainer trainer = {.step = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    pl_log_set_prefix("mnist");
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        mnist_options_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    status = mnist_options_parse(argc, argv, &trainer.options, &error);
+    if (status == PL_OK) {
+        status = train(&trainer, &error);
+    }
+    if (status != PL_OK) {
+        pl_progress_clear();
+        pl_log_error(&error, "training failed");
+        return EXIT_FAILURE; /* at once: the other ranks may be waiting for this one, and mpirun ends them */
+    }
+    done(&trainer);
+    return EXIT_SUCCESS;
+}

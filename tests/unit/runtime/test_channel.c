@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/channel.h"
+
+#include "tests/support/unit.h"
+
+static struct pl_environment *environment;
+static struct pl_error error;
+
+static void set(const char *name, const char *value)
+{
+    ck_assert_ok(pl_environment_set(environment, name, value, &error), &error);
+}
+
+static void start(void)
+{
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    set("SM_CHANNEL_TRAINING", "/opt/ml/input/data/training");
+}
+
+START_TEST(a_channel_without_configuration_is_a_replicated_directory)
+{
+    struct pl_channel_setup setup = {0};
+
+    start();
+    ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
+    ck_assert_str_eq(setup.facts.name, "training");
+    ck_assert_str_eq(setup.facts.path, "/opt/ml/input/data/training");
+    ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_FILE);
+    ck_assert_int_eq(setup.facts.distribution, PL_CHANNEL_FULLY_REPLICATED);
+    ck_assert_int_eq(setup.facts.wrapper, PL_CHANNEL_WRAPPER_NONE);
+    pl_channel_setup_done(&setup);
+    pl_environment_free(environment);
+}
+END_TEST
+
+START_TEST(mode_distribution_and_wrapper_come_from_the_configuration)
+{
+    struct pl_channel_setup setup = {0};
+
+    start();
+    set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": \"Pipe\", \"S3DistributionType\": \"ShardedByS3Key\", "
+                                "\"RecordWrapperType\": \"RecordIO\"}}");
+    ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
+    ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_PIPE);
+    ck_assert_int_eq(setup.facts.distribution, PL_CHANNEL_SHARDED_BY_KEY);
+    ck_assert_int_eq(setup.facts.wrapper, PL_CHANNEL_WRAPPER_RECORDIO);
+    pl_channel_setup_done(&setup);
+    pl_environment_free(environment);
+}
+END_TEST
+
+START_TEST(an_absent_channel_names_those_that_are_there)
+{
+    struct pl_channel_setup setup = {0};
+    char text[1200];
+
+    start();
+    set("SM_CHANNELS", "[\"training\"]");
+    ck_assert_int_eq(pl_channel_setup_find(environment, "testing", &setup, &error), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(pl_error_text(&error, text, sizeof(text)), "[\"training\"]"));
+    pl_environment_free(environment);
+}
+END_TEST
+
+START_TEST(unknown_words_are_refused)
+{
+    struct pl_channel_setup setup = {0};
+
+    start();
+    set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": \"Tube\"}}");
+    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"S3DistributionType\": \"Some\"}}");
+    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"RecordWrapperType\": \"Tape\"}}");
+    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    set("SM_INPUT_DATA_CONFIG", "{\"training\": ");
+    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    ck_assert_ptr_null(setup.name);
+    pl_environment_free(environment);
+}
+END_TEST
+
+UNIT_MAIN("runtime/channel", a_channel_without_configuration_is_a_replicated_directory, mode_distribution_and_wrapper_come_from_the_configuration,
+          an_absent_channel_names_those_that_are_there, unknown_words_are_refused)
