@@ -69,6 +69,11 @@ static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_
         size_t now;
 
         PL_TRY(pl_window_need(&reader->window, 1, deadline_ns, reterr));
+        if (reader->window.available == 0 && reader->options.skip_corrupt) {
+            reader->counts.skipped++;
+            reader->discard_bytes = 0;
+            return PL_OK;
+        }
         if (reader->window.available == 0) {
             return pl_record_corrupt(reader, reterr, "the record before ends %llu bytes too early", (unsigned long long)reader->discard_bytes);
         }

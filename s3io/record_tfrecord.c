@@ -78,6 +78,8 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         PL_TRY(pl_window_need(window, (size_t)*ret_framed_bytes, deadline_ns, reterr));
         if (window->available < *ret_framed_bytes) {
+            /* It has a number, so that records of further objects are dealt the same by ranks that only step over this one. */
+            reader->next_index += reader->options.skip_corrupt;
             return cut(reader, "a record", reterr);
         }
         ret_record->data = window->data + HEAD_BYTES;

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * tf.Example messages, read where they lie: a feature is a view into the record, numbers are decoded straight into the
+ * caller's memory.
+ *
+ * Source  TensorFlow's example.proto and feature.proto.
+ * Test    tests/unit/s3io/test_example.c, tests/fuzz/fuzz_example.c
+ */
+#ifndef PL_S3IO_EXAMPLE_H
+#define PL_S3IO_EXAMPLE_H
+
+#include "base/status.h"
+#include "s3io/protobuf.h"
+
+enum pl_example_kind { PL_EXAMPLE_EMPTY, PL_EXAMPLE_BYTES, PL_EXAMPLE_FLOAT32, PL_EXAMPLE_INT64 };
+
+/** A feature of a message; valid as long as the message. */
+struct pl_example_feature {
+    struct pl_view name;
+    enum pl_example_kind kind;
+    struct pl_view list; /* the BytesList, FloatList or Int64List */
+};
+
+/**
+ * The feature called `name` of the message `data`; of several the last counts, as protocol buffers have it.
+ *
+ * Errors  PL_NOT_FOUND; PL_CORRUPT when the message is not a tf.Example.
+ */
+enum pl_status pl_example_find(const void *data, size_t bytes, const char *name, struct pl_example_feature *ret_feature,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Step through the features of `message` as they stand; start with a zeroed `walk`. PL_END behind the last. */
+struct pl_example_walk {
+    bool started;
+    struct pl_protobuf example;
+    struct pl_protobuf features;
+};
+
+enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes, struct pl_example_feature *ret_feature,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The only value of a bytes feature. PL_INVALID when it has another kind or number of values. */
+enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The values of a bytes feature, at most `room`; `*ret_count` is their number, PL_LIMIT when there are more. */
+enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room, size_t *ret_count,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_example_bytes_list() for a feature of floats, packed or not. */
+enum pl_status pl_example_float32(const struct pl_example_feature *feature, float *values, size_t room, size_t *ret_count,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_example_bytes_list() for a feature of integers, packed or not. */
+enum pl_status pl_example_int64(const struct pl_example_feature *feature, int64_t *values, size_t room, size_t *ret_count,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/checksum.h"
+#include "s3io/record.h"
+#include "tests/support/unit.h"
+#include "tests/unit/s3io/build.h"
+#include "tests/unit/s3io/drip.h"
+
+enum { COUNT = 40 };
+
+static const size_t pieces[] = {1, 2, 3, 5, 13, 64, 1000, 1 << 20};
+
+/* Record i: i * i % 211 bytes, some empty, with magic words where they are aligned and where they are not. */
+static size_t make_record(unsigned i, unsigned char *data)
+{
+    static const unsigned char magic[4] = {0x0a, 0x23, 0xd7, 0xce};
+    size_t bytes = i * i % 211;
+
+    for (size_t at = 0; at < bytes; at++) {
+        data[at] = (unsigned char)(at * 3 + i);
+    }
+    for (size_t at = i % 7; at + 4 <= bytes; at += 4 * (1 + i % 3)) {
+        if (i % 4 == 0) {
+            memcpy(data + at, magic, 4);
+        }
+    }
+    return bytes;
+}
+
+static struct build make_stream(enum pl_record_format format)
+{
+    struct build build = {.data = NULL};
+    unsigned char data[256];
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t bytes = make_record(i, data);
+
+        if (format == PL_RECORD_TFRECORD) {
+            build_tfrecord(&build, data, bytes);
+        } else {
+            build_recordio(&build, data, bytes);
+        }
+    }
+    return build;
+}
+
+static struct pl_record_reader *open_reader(struct pl_source *source, const struct pl_record_options *options)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+
+    ck_assert_ok(pl_record_reader_open(source, options, &reader, &error), &error);
+    return reader;
+}
+
+START_TEST(crc32c_is_the_published_one)
+{
+    unsigned char zeros[32] = {0};
+
+    ck_assert_uint_eq(pl_checksum_crc32c(0, "123456789", 9), 0xe3069283);
+    ck_assert_uint_eq(pl_checksum_crc32c(0, zeros, sizeof(zeros)), 0x8a9136aa);
+    ck_assert_uint_eq(pl_checksum_crc32c(pl_checksum_crc32c(0, "1234", 4), "56789", 5), 0xe3069283);
+    ck_assert_uint_eq(pl_checksum_crc32c(7, "", 0), 7);
+}
+END_TEST
+
+static void check_all(enum pl_record_format format, struct pl_source *source, bool timeouts)
+{
+    struct pl_record_options options = {.format = format, .window_bytes = 64};
+    struct pl_record_reader *reader = open_reader(source, &options);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    unsigned char data[256];
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t bytes = make_record(i, data);
+        enum pl_status status;
+
+        do {
+            status = pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error);
+        } while (timeouts && status == PL_TIMEOUT);
+        ck_assert_ok(status, &error);
+        ck_assert_uint_eq(record.index, i);
+        ck_assert_uint_eq(record.bytes, bytes);
+        if (bytes) {
+            ck_assert_mem_eq(record.data, data, bytes);
+        }
+        total += bytes;
+    }
+    while (timeouts && pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error) == PL_TIMEOUT) {
+    }
+    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_assert_uint_eq(pl_record_reader_counts(reader).records, COUNT);
+    ck_assert_uint_eq(pl_record_reader_counts(reader).record_bytes, total);
+    ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 0);
+    pl_record_reader_close(reader);
+}
+
+START_TEST(binary_records_come_back_whatever_the_read_sizes)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = make_stream((enum pl_record_format)format);
+        struct pl_source *memory;
+
+        for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+            struct pl_source *drip = drip_new(stream.data, stream.bytes, pieces[i]);
+
+            check_all((enum pl_record_format)format, drip, false);
+            drip = drip_new(stream.data, stream.bytes, pieces[i]);
+            ((struct drip *)drip)->timeouts = 1;
+            check_all((enum pl_record_format)format, drip, true);
+        }
+        ck_assert_int_eq(pl_source_open_memory("memory", stream.data, stream.bytes, &memory, NULL), PL_OK);
+        check_all((enum pl_record_format)format, memory, false);
+        build_done(&stream);
+    }
+}
+END_TEST
+
+START_TEST(skipped_records_keep_their_numbers)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = make_stream((enum pl_record_format)format);
+        struct pl_record_options options = {.format = (enum pl_record_format)format, .window_bytes = 64};
+        struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes, 50), &options);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record record;
+        unsigned char data[256];
+
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (i % 3) {
+                ck_assert_ok(pl_record_reader_skip(reader, PL_DEADLINE_NEVER, &error), &error);
+                continue;
+            }
+            ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+            ck_assert_uint_eq(record.index, i);
+            ck_assert_uint_eq(record.bytes, make_record(i, data));
+        }
+        ck_assert_int_eq(pl_record_reader_skip(reader, PL_DEADLINE_NEVER, &error), PL_END);
+        pl_record_reader_close(reader);
+        build_done(&stream);
+    }
+}
+END_TEST
+
+/* Where records end, so where a stream may. */
+static bool is_boundary(enum pl_record_format format, size_t cut)
+{
+    struct build build = {.data = NULL};
+    unsigned char data[256];
+    bool boundary = false;
+
+    for (unsigned i = 0; i < COUNT && build.bytes < cut; i++) {
+        size_t bytes = make_record(i, data);
+
+        if (format == PL_RECORD_TFRECORD) {
+            build_tfrecord(&build, data, bytes);
+        } else {
+            build_recordio(&build, data, bytes);
+        }
+        boundary = build.bytes == cut;
+    }
+    build_done(&build);
+    return boundary || cut == 0;
+}
+
+static enum pl_status drain(struct pl_record_reader *reader, bool skip, struct pl_error *error)
+{
+    struct pl_record record;
+    enum pl_status status = PL_OK;
+
+    for (unsigned i = 0; status == PL_OK; i++) {
+        status = skip && i % 2 ? pl_record_reader_skip(reader, PL_DEADLINE_NEVER, error)
+                               : pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, error);
+    }
+    return status;
+}
+
+START_TEST(stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = make_stream((enum pl_record_format)format);
+
+        for (size_t cut = 0; cut < 700; cut++) {
+            for (int skip = 0; skip < 2; skip++) {
+                struct pl_record_options options = {.format = (enum pl_record_format)format, .window_bytes = 64};
+                struct pl_record_reader *reader = open_reader(drip_new(stream.data, cut, 4096), &options);
+                struct pl_error error = PL_ERROR_NONE;
+                enum pl_status status = drain(reader, skip, &error);
+
+                ck_assert_int_eq(status, is_boundary((enum pl_record_format)format, cut) ? PL_END : PL_CORRUPT);
+                if (status == PL_CORRUPT) {
+                    ck_assert_ptr_nonnull(strstr(error.cause, "'drip': record "));
+                    ck_assert_ptr_nonnull(strstr(error.cause, " at byte "));
+                    ck_assert_int_ne(drain(reader, skip, &error), PL_END);
+                }
+                pl_record_reader_close(reader);
+            }
+        }
+        build_done(&stream);
+    }
+}
+END_TEST
+
+START_TEST(tfrecord_with_any_flipped_bit_is_found)
+{
+    struct build stream = {.data = NULL};
+
+    build_tfrecord(&stream, "first", 5);
+    build_tfrecord(&stream, "second record", 13);
+    for (size_t bit = 0; bit < stream.bytes * 8; bit++) {
+        struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record_reader *reader;
+
+        stream.data[bit / 8] ^= (unsigned char)(1U << bit % 8);
+        reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+        ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+        pl_record_reader_close(reader);
+        stream.data[bit / 8] ^= (unsigned char)(1U << bit % 8);
+    }
+    build_done(&stream);
+}
+END_TEST
+
+/* With one byte damaged anywhere, skipping loses that record (RecordIO: and neighbours that a damaged length covers) and counts it. */
+START_TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = {.data = NULL};
+        unsigned char data[20];
+
+        for (unsigned i = 0; i < 12; i++) {
+            memset(data, (int)i, sizeof(data));
+            if (format == PL_RECORD_TFRECORD) {
+                build_tfrecord(&stream, data, sizeof(data));
+            } else {
+                build_recordio(&stream, data, sizeof(data));
+            }
+        }
+        for (size_t at = 0; at < stream.bytes; at++) {
+            struct pl_record_options options = {.format = (enum pl_record_format)format, .skip_corrupt = true, .max_record_bytes = 1000};
+            struct pl_record_reader *reader;
+            struct pl_error error = PL_ERROR_NONE;
+            struct pl_record record;
+            enum pl_status status;
+            unsigned whole = 0;
+
+            stream.data[at] ^= 0x55;
+            reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+            while ((status = pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
+                whole += record.bytes == sizeof(data) && record.data[0] == record.data[sizeof(data) - 1];
+            }
+            if (status == PL_LIMIT) {
+                ck_assert_int_eq(format, PL_RECORD_RECORDIO); /* an unprotected length */
+            } else {
+                ck_assert_int_eq(status, PL_END);
+                ck_assert_uint_ge(whole, 8); /* RecordIO: a longer length swallows up to three neighbours */
+                if (format == PL_RECORD_TFRECORD) {
+                    ck_assert_uint_eq(whole, 11);
+                    ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 1);
+                    ck_assert_uint_ge(pl_record_reader_counts(reader).skipped_bytes, 30);
+                }
+            }
+            pl_record_reader_close(reader);
+            stream.data[at] ^= 0x55;
+        }
+        build_done(&stream);
+    }
+}
+END_TEST
+
+START_TEST(cut_end_is_counted_when_skipping)
+{
+    struct build stream = {.data = NULL};
+
+    build_tfrecord(&stream, "first", 5);
+    build_tfrecord(&stream, "second", 6);
+    for (int skip = 0; skip < 2; skip++) {
+        struct pl_record_options options = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true};
+        struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes - 3, 4096), &options);
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(drain(reader, skip, &error), PL_END);
+        ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 1);
+        pl_record_reader_close(reader);
+    }
+    build_done(&stream);
+}
+END_TEST
+
+START_TEST(length_beyond_the_limit_is_refused_without_memory_for_it)
+{
+    struct build stream = {.data = NULL};
+    struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+
+    build_le(&stream, UINT64_C(1) << 60, 8);
+    build_le(&stream, build_masked(stream.data, 8), 4);
+    reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+    ck_assert_int_eq(drain(reader, false, &error), PL_LIMIT);
+    pl_record_reader_close(reader);
+    build_done(&stream);
+
+    build_recordio(&stream, "0123456789", 10);
+    options = (struct pl_record_options){.format = PL_RECORD_RECORDIO, .max_record_bytes = 9};
+    reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+    ck_assert_int_eq(drain(reader, false, &error), PL_LIMIT);
+    pl_record_reader_close(reader);
+    build_done(&stream);
+}
+END_TEST
+
+START_TEST(parts_are_joined_by_either_rule)
+{
+    static const unsigned char with_magic[] = {'a', 'b', 'c', 'd', 0x0a, 0x23, 0xd7, 0xce, 'e', 'f'};
+    struct build stream = {.data = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    build_recordio_part(&stream, 1, "abcd", 4);
+    build_recordio_part(&stream, 3, "ef", 2);
+    for (int join = PL_RECORD_JOIN_DMLC; join <= PL_RECORD_JOIN_CONCAT; join++) {
+        struct pl_record_options options = {.format = PL_RECORD_RECORDIO, .join = (enum pl_record_join)join};
+        struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes, 3), &options);
+        struct pl_record record;
+
+        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        if (join == PL_RECORD_JOIN_DMLC) {
+            ck_assert_uint_eq(record.bytes, sizeof(with_magic));
+            ck_assert_mem_eq(record.data, with_magic, sizeof(with_magic));
+        } else {
+            ck_assert_uint_eq(record.bytes, 6);
+            ck_assert_mem_eq(record.data, "abcdef", 6);
+        }
+        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+        pl_record_reader_close(reader);
+    }
+    build_done(&stream);
+}
+END_TEST
+
+static void check_text(enum pl_record_format format, bool keep_empty, const char *text, const char *const *expected)
+{
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        struct pl_record_options options = {.format = format, .window_bytes = 64, .keep_empty_lines = keep_empty};
+        struct pl_record_reader *reader = open_reader(drip_new(text, strlen(text), pieces[i]), &options);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record record;
+
+        for (const char *const *line = expected; *line; line++) {
+            ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+            ck_assert_uint_eq(record.bytes, strlen(*line));
+            if (record.bytes) {
+                ck_assert_mem_eq(record.data, *line, record.bytes);
+            }
+        }
+        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+        pl_record_reader_close(reader);
+    }
+}
+
+START_TEST(lines_end_with_or_without_carriage_return_and_the_last_needs_none)
+{
+    char text[600] = "one\ntwo\r\n\n\r\nthr\ree\n", longest[501];
+    const char *lines[] = {"one", "two", "thr\ree", longest, NULL};
+    const char *all[] = {"one", "two", "", "", "thr\ree", longest, NULL};
+    const char *nothing[] = {NULL};
+
+    memset(longest, 'x', 500);
+    longest[500] = '\0';
+    strcat(text, longest);
+    check_text(PL_RECORD_LINES, false, text, lines);
+    check_text(PL_RECORD_LINES, true, text, all);
+    strcat(text, "\n");
+    check_text(PL_RECORD_LINES, true, text, all);
+    check_text(PL_RECORD_LINES, true, "", nothing);
+}
+END_TEST
+
+START_TEST(csv_records_keep_line_ends_inside_quotes)
+{
+    const char *records[] = {"a,\"b\nc\",d", "\"say \"\"\n\"\"\",2", "3,4", NULL};
+    struct pl_record_options options = {.format = PL_RECORD_CSV};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+
+    check_text(PL_RECORD_CSV, false, "a,\"b\nc\",d\r\n\"say \"\"\n\"\"\",2\n3,4", records);
+    reader = open_reader(drip_new("a,\"b\nc", 6, 2), &options);
+    ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(whole_source_is_one_record_even_when_empty)
+{
+    const char *text[] = {"all of\nit", NULL}, *empty[] = {"", NULL};
+
+    check_text(PL_RECORD_WHOLE, false, "all of\nit", text);
+    check_text(PL_RECORD_WHOLE, false, "", empty);
+}
+END_TEST
+
+START_TEST(cancelled_reader_says_so)
+{
+    struct pl_record_options options = {.format = PL_RECORD_LINES};
+    struct pl_record_reader *reader = open_reader(drip_new("a\n", 2, 1), &options);
+    struct pl_error error = PL_ERROR_NONE;
+
+    pl_record_reader_cancel(reader);
+    ck_assert_int_eq(drain(reader, false, &error), PL_CANCELLED);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+UNIT_MAIN("s3io/record", crc32c_is_the_published_one, binary_records_come_back_whatever_the_read_sizes, skipped_records_keep_their_numbers,
+          stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch, tfrecord_with_any_flipped_bit_is_found,
+          skipping_leaves_out_what_is_damaged_counts_it_and_goes_on, cut_end_is_counted_when_skipping,
+          length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule,
+          lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
+          whole_source_is_one_record_even_when_empty, cancelled_reader_says_so)
