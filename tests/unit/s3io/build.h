@@ -4,6 +4,7 @@
 #define PL_TESTS_S3IO_BUILD_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
