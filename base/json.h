@@ -91,6 +91,9 @@ const char *pl_json_name(const struct pl_json *node);
 /** The member `name` of an object, compared byte by byte; NULL when absent or when `node` is no object. */
 const struct pl_json *pl_json_member(const struct pl_json *node, const char *name);
 
+/** The members of an object by code point of their names, NULL behind the last; free() the list. NULL when memory is out. */
+const struct pl_json **pl_json_sorted(const struct pl_json *node);
+
 /** The bytes of a string node: U+0000 as one zero byte, lone surrogates as U+FFFD each. */
 void pl_json_string_bytes(const struct pl_json *node, struct pl_text *text);
 
@@ -120,5 +123,14 @@ void pl_json_print_double(double value, struct pl_text *text);
 
 /** Append `string` as a JSON string with its quotes. */
 void pl_json_print_string(const char *string, struct pl_text *text);
+
+/**
+ * Decode one character of the inner form at `text`: returns its code point (U+0000 for C0 80, D800..DFFF for a lone
+ * surrogate) and sets `*ret_bytes`. A byte that begins no character is U+DC00 plus the byte, as Python's surrogateescape has it.
+ */
+uint32_t pl_json_decode(const char *text, unsigned *ret_bytes);
+
+/** Append the inner form of `code`. */
+void pl_json_encode(struct pl_text *text, uint32_t code);
 
 #endif

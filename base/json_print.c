@@ -203,10 +203,23 @@ static void print_member(const struct pl_json *child, unsigned style, bool first
     pl_json_print(child, style, text);
 }
 
+const struct pl_json **pl_json_sorted(const struct pl_json *node)
+{
+    const struct pl_json **sorted = pl_memory_new(node->count + 1, sizeof(struct pl_json *), NULL);
+    size_t at = 0;
+
+    if (sorted != NULL) {
+        for (const struct pl_json *child = node->first; child != NULL; child = child->next) {
+            sorted[at++] = child;
+        }
+        qsort(sorted, at, sizeof(struct pl_json *), compare_names);
+    }
+    return sorted;
+}
+
 static void print_children(const struct pl_json *node, unsigned style, struct pl_text *text)
 {
     const struct pl_json **sorted;
-    size_t at = 0;
 
     if ((style & PL_JSON_SORTED) == 0 || node->kind == PL_JSON_ARRAY || node->count < 2) {
         for (const struct pl_json *child = node->first; child != NULL; child = child->next) {
@@ -214,16 +227,12 @@ static void print_children(const struct pl_json *node, unsigned style, struct pl
         }
         return;
     }
-    sorted = pl_memory_new(node->count, sizeof(struct pl_json *), NULL);
+    sorted = pl_json_sorted(node);
     if (sorted == NULL) {
         text->failed = true;
         return;
     }
-    for (const struct pl_json *child = node->first; child != NULL; child = child->next) {
-        sorted[at++] = child;
-    }
-    qsort(sorted, at, sizeof(struct pl_json *), compare_names);
-    for (size_t i = 0; i < at; i++) {
+    for (size_t i = 0; i < node->count; i++) {
         print_member(sorted[i], style, i == 0, text);
     }
     free(sorted);

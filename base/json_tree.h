@@ -34,13 +34,4 @@ enum pl_status pl_json_node_put(struct pl_json *object, char *name, struct pl_js
 /** Add `item` behind the others of an array; taken over. */
 void pl_json_node_append(struct pl_json *array, struct pl_json *item);
 
-/**
- * Decode one character of the inner form at `text`: returns its code point (U+0000 for C0 80, D800..DFFF for a lone
- * surrogate) and sets `*ret_bytes`. A byte that begins no character is U+DC00 plus the byte, as Python's surrogateescape has it.
- */
-uint32_t pl_json_decode(const char *text, unsigned *ret_bytes);
-
-/** Append the inner form of `code`. */
-void pl_json_encode(struct pl_text *text, uint32_t code);
-
 #endif

@@ -84,9 +84,10 @@ struct pl_job {
     const char *module_dir;  /* submit_uri or the code directory */
     const char *job_name;    /* TRAINING_JOB_NAME, NULL when unset */
     const char *sagemaker_job_name;
-    char *region;              /* SAGEMAKER_REGION's value, "" when unknown */
-    struct pl_json *log_level; /* an integer unless the hyperparameter says otherwise */
-    struct pl_words user_args; /* --name value ..., in the order and form of the Python toolkit */
+    char *region;                 /* SAGEMAKER_REGION's value, "" when unknown */
+    struct pl_json *log_level;    /* an integer unless the hyperparameter says otherwise */
+    const char *framework_module; /* SAGEMAKER_TRAINING_MODULE, NULL when unset or empty */
+    struct pl_words user_args;    /* --name value ..., in the order and form of the Python toolkit */
     struct pl_job_switches switches;
     struct pl_words distribution_groups;
     struct pl_words distribution_hosts; /* may be empty; the first is the master */
@@ -124,5 +125,15 @@ const char *pl_job_base_dir(const struct pl_environment *process);
  * paceline_ps, else `fallback`.
  */
 const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback);
+
+/**
+ * Replace by "***" every text under a name that looks like a secret, so that what is made from `job` afterwards may be shown.
+ * For `paceline plan`; a job that is to run is never masked.
+ */
+enum pl_status pl_job_mask_secrets(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** True when a variable or hyperparameter of this name probably holds a secret: PASSWORD, SECRET, CREDENTIALS, or a word KEY, TOKEN, PRIVATE, CREDS.
+ */
+bool pl_job_is_secret(const char *name);
 
 #endif

@@ -15,7 +15,7 @@
 enum pl_plan_role {
     PL_PLAN_SINGLE, /* runs its program, depends on no other host for its result */
     PL_PLAN_MASTER, /* runs the job's first process and tells the others the result */
-    PL_PLAN_WORKER, /* takes the job's result from the master */
+    PL_PLAN_WORKER, /* with needs_link takes the job's result from the master and stays until it is known; else as SINGLE */
 };
 
 /** A program that has to end with 0 before the next thing starts (unpack, pip). Its last stderr lines belong in the failure file. */
@@ -48,6 +48,7 @@ struct pl_plan {
 
     char *cwd;
     struct pl_words argv; /* empty for an MPI worker. With `spawns_ranks` it holds the words SELF rank -- itself */
+    int mpi_major;        /* 4 or 5 when argv is mpirun, else 0: the names of Open MPI's own settings differ */
     bool spawns_ranks;    /* argv is mpirun: ranks are its children and the remote daemons', each through `paceline rank` */
 
     struct pl_environment *additions;   /* what train adds to the container's environment; `paceline plan` prints this */
@@ -85,8 +86,12 @@ enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *p
 /** "single", "master", "worker". */
 const char *pl_plan_role_text(enum pl_plan_role role);
 
-/** Append the plan as one JSON object (role, launcher, hosts, cwd, argv, env, ...); values with secret names are "***". */
-enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Append the plan, with the source steps before it, as one line of JSON: role, launcher, hosts, host, cwd, argv (null where
+ * nothing is started), env, processes, source, steps, side, sshd, warnings. Mask the job first: pl_job_mask_secrets().
+ */
+enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A launcher: one file each, one table in plan.c. `plan` fills role, launcher, hosts, argv, side and adds to plan->additions. */
 struct pl_launcher {

@@ -22,7 +22,10 @@
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_words *warnings,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** True when a variable or hyperparameter of this name probably holds a secret (SECRET, PASSWORD, KEY, TOKEN, PRIVATE, CREDS, CREDENTIALS). */
-bool pl_variables_is_secret(const char *name);
+/**
+ * Append the bytes that a program sees for a text in the inner form of base/json.h: lone surrogates DC80..DCFF are the bytes
+ * they stand for, others U+FFFD. PL_INVALID for U+0000, which neither arguments nor variables can hold.
+ */
+enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text) PL_MUST_CHECK;
 
 #endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How many processors of each kind this container has, read from the kernel's files: no tool is run. */
+#ifndef PL_ENTRYPOINT_DEVICES_H
+#define PL_ENTRYPOINT_DEVICES_H
+
+/** Online logical CPUs, as os.cpu_count() has it. */
+int pl_devices_cpus(void);
+
+/** NVIDIA devices below `root` ("" for this machine): /dev/nvidiaN, else the driver's list. */
+int pl_devices_gpus(const char *root);
+
+/** Neuron cores below `root`: 64 for a trn2.48xlarge, else the sum over the devices that /dev/neuronN names. */
+int pl_devices_neuron_cores(const char *root, const char *instance_type);
+
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job.h"
+
+#include "base/memory.h"
+#include "entrypoint/config.h"
+#include "entrypoint/devices.h"
+#include "entrypoint/hyperparameters.h"
+#include "entrypoint/pyrepr.h"
+#include "entrypoint/region.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char default_base[] = "/opt/ml";
+
+const char *pl_job_base_dir(const struct pl_environment *process)
+{
+    return pl_environment_get_or(process, "SAGEMAKER_BASE_DIR", default_base);
+}
+
+/* *ret_path = "BASE/TAIL"; slashes at the end of the base go. */
+static enum pl_status join(const char *base, const char *tail, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    size_t length = strlen(base);
+
+    while (length > 1 && base[length - 1] == '/') {
+        length--;
+    }
+    pl_text_append_n(&path, base, length);
+    if (*tail != '\0') {
+        pl_text_printf(&path, "%s%s", length == 1 && base[0] == '/' ? "" : "/", tail);
+    }
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+static enum pl_status make_paths(struct pl_job *job, struct pl_error *reterr)
+{
+    struct pl_job_paths *paths = &job->paths;
+    const char *base = pl_job_base_dir(job->process);
+    const struct {
+        const char *tail;
+        char **path;
+    } list[] = {
+        {"", &paths->base},
+        {"code", &paths->code},
+        {"input", &paths->input},
+        {"input/config", &paths->input_config},
+        {"input/data", &paths->input_data},
+        {"model", &paths->model},
+        {"output", &paths->output},
+        {"output/data", &paths->output_data},
+        {"output/intermediate", &paths->output_intermediate},
+        {"output/failure", &paths->failure},
+        {"output/success", &paths->success},
+    };
+
+    if (base[0] != '/') {
+        return pl_error_set(reterr, PL_INVALID, "SAGEMAKER_BASE_DIR: expected an absolute path, found '%s'", base);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(list); i++) {
+        PL_TRY(join(base, list[i].tail, list[i].path, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status config_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    return join(job->paths.input_config, name, ret_path, reterr);
+}
+
+/* instance_groups and topology, with the types that later code counts on. */
+static enum pl_status check_groups(const char *path, struct pl_job *job, struct pl_error *reterr)
+{
+    PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_JSON_ARRAY, false, &job->groups, reterr));
+    for (const struct pl_json *group = job->groups != NULL ? pl_json_first(job->groups) : NULL; group != NULL; group = pl_json_next(group)) {
+        const struct pl_json *hosts = NULL;
+        const char *name = NULL;
+
+        if (pl_json_kind(group) != PL_JSON_OBJECT) {
+            return pl_config_wrong(path, group, "an object", reterr);
+        }
+        PL_TRY(pl_config_string(path, group, "instance_group_name", NULL, &name, reterr));
+        PL_TRY(pl_config_member(path, group, "hosts", PL_JSON_ARRAY, true, &hosts, reterr));
+        PL_TRY(pl_config_check_names(path, hosts, "a host name", reterr));
+    }
+    job->topology = pl_json_member(job->resource, "topology");
+    if (job->topology != NULL && !pl_hyperparameters_is_true(job->topology)) {
+        job->topology = NULL;
+    }
+    return PL_OK;
+}
+
+static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    const struct pl_json *hosts = NULL;
+    const struct pl_json *current;
+
+    PL_TRY(config_path(job, "resourceconfig.json", &path, reterr));
+    PL_TRY(pl_config_read(path, true, &job->resource, reterr));
+    PL_TRY(pl_config_string(path, job->resource, "current_host", NULL, &job->current_host, reterr));
+    PL_TRY(pl_config_member(path, job->resource, "hosts", PL_JSON_ARRAY, true, &hosts, reterr));
+    PL_TRY(pl_config_check_names(path, hosts, "a host name", reterr));
+    if (pl_json_count(hosts) == 0 || pl_json_count(hosts) > PL_JOB_HOSTS_MAX) {
+        return pl_config_wrong(path, hosts, "1 to 4096 host names", reterr);
+    }
+    for (const struct pl_json *host = pl_json_first(hosts); host != NULL; host = pl_json_next(host)) {
+        PL_TRY(pl_words_add(&job->hosts, pl_json_text(host), reterr));
+    }
+    job->host_index = pl_words_find(&job->hosts, job->current_host);
+    current = pl_json_member(job->resource, "current_host");
+    if (job->host_index < 0) {
+        return pl_config_wrong(path, current, "one of the names in \"hosts\"", reterr);
+    }
+    PL_TRY(pl_config_string(path, job->resource, "network_interface_name", "eth0", &job->network_interface, reterr));
+    PL_TRY(pl_config_string(path, job->resource, "current_instance_type", "local", &job->instance_type, reterr));
+    PL_TRY(pl_config_string(path, job->resource, "current_group_name", "homogeneousCluster", &job->group_name, reterr));
+    return check_groups(path, job, reterr);
+}
+
+static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    PL_TRY(config_path(job, "inputdataconfig.json", &path, reterr));
+    PL_TRY(pl_config_read(path, false, &job->input_data, reterr));
+    job->channels = pl_memory_new(pl_json_count(job->input_data) + 1, sizeof(*job->channels), reterr);
+    if (job->channels == NULL) {
+        return PL_MEMORY;
+    }
+    for (const struct pl_json *member = pl_json_first(job->input_data); member != NULL; member = pl_json_next(member)) {
+        struct pl_job_channel *channel = &job->channels[job->channels_count++];
+
+        channel->name = pl_json_name(member);
+        if (*channel->name == '\0' || strstr(channel->name, "\xC0\x80") != NULL) {
+            return pl_config_wrong(path, member, "a channel under a name that is not empty", reterr);
+        }
+        PL_TRY(join(job->paths.input_data, channel->name, &channel->path, reterr));
+        channel->mode = "File";
+        if (pl_json_kind(member) == PL_JSON_OBJECT) {
+            PL_TRY(pl_config_string(path, member, "TrainingInputMode", "File", &channel->mode, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* The text of a reserved hyperparameter; NULL when absent, null or empty. */
+static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text, struct pl_error *reterr)
+{
+    const struct pl_json *node = pl_json_member(job->platform, name);
+
+    *ret_text = NULL;
+    if (node == NULL || pl_json_kind(node) == PL_JSON_NULL) {
+        return PL_OK;
+    }
+    if (pl_json_kind(node) != PL_JSON_STRING && pl_json_kind(node) != PL_JSON_INT && pl_json_kind(node) != PL_JSON_FLOAT) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string, found %s", name, pl_json_kind_text(pl_json_kind(node)));
+    }
+    if (strstr(pl_json_text(node), "\xC0\x80") != NULL) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string without U+0000", name);
+    }
+    *ret_text = *pl_json_text(node) != '\0' ? pl_json_text(node) : NULL;
+    return PL_OK;
+}
+
+static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_JSON struct pl_json *raw = NULL;
+    struct pl_hyperparameters sorted;
+    enum pl_status status;
+    const char *program = NULL;
+    const char *region = NULL;
+    const struct pl_json *level;
+
+    PL_TRY(config_path(job, "hyperparameters.json", &path, reterr));
+    PL_TRY(pl_config_read(path, false, &raw, reterr));
+    status = pl_hyperparameters_sort(raw, &sorted, reterr);
+    job->hyperparameters = sorted.user;
+    job->framework = sorted.framework;
+    job->platform = sorted.platform;
+    job->knobs = sorted.knobs;
+    PL_TRY(status);
+    PL_TRY(platform_text(job, "sagemaker_program", &program, reterr));
+    job->program = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", program);
+    PL_TRY(platform_text(job, "sagemaker_submit_directory", &job->submit_uri, reterr));
+    job->module_dir = job->submit_uri != NULL ? job->submit_uri : job->paths.code;
+    job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
+    PL_TRY(platform_text(job, "sagemaker_job_name", &job->sagemaker_job_name, reterr));
+    PL_TRY(platform_text(job, "sagemaker_region", &region, reterr));
+    if (region != NULL) {
+        job->region = pl_memory_string(region, reterr);
+        PL_TRY(job->region != NULL ? PL_OK : PL_MEMORY);
+    } else {
+        PL_TRY(pl_region_default(job->process, &job->region, reterr));
+    }
+    level = pl_json_member(job->platform, "sagemaker_container_log_level");
+    job->log_level = level != NULL && pl_json_kind(level) != PL_JSON_NULL ? pl_json_copy(level) : pl_json_new_int64(20);
+    if (job->log_level == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
+    }
+    job->framework_module = pl_environment_get_or(job->process, "SAGEMAKER_TRAINING_MODULE", NULL);
+    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
+}
+
+static bool switched_on(const struct pl_job *job, const char *name)
+{
+    return pl_hyperparameters_is_true(pl_json_member(job->framework, name));
+}
+
+/* A count given as a number or as text; `*ret_value` stays when it is absent or null. */
+static enum pl_status read_count(const struct pl_job *job, const char *name, int *ret_value, struct pl_error *reterr)
+{
+    const struct pl_json *node = pl_json_member(job->framework, name);
+    const char *text;
+    char *end = NULL;
+    long value;
+
+    if (node == NULL || pl_json_kind(node) == PL_JSON_NULL || (pl_json_kind(node) == PL_JSON_STRING && *pl_json_text(node) == '\0')) {
+        return PL_OK;
+    }
+    text = pl_json_text(node);
+    value = strtol(text, &end, 10);
+    if ((pl_json_kind(node) != PL_JSON_INT && pl_json_kind(node) != PL_JSON_STRING) || *end != '\0' || value < 1 || value > PL_JOB_PROCESSES_MAX) {
+        PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
+
+        pl_json_print(node, PL_JSON_SPACED, &found);
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a whole number from 1 to %d, found %.60s", name, PL_JOB_PROCESSES_MAX,
+                            pl_text_string(&found));
+    }
+    *ret_value = (int)value;
+    return PL_OK;
+}
+
+static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
+{
+    const struct pl_json *named = pl_json_member(job->framework, "sagemaker_distribution_instance_groups");
+    const struct pl_job_switches *on = &job->switches;
+
+    if (named != NULL && pl_hyperparameters_is_true(named)) {
+        if (pl_json_kind(named) != PL_JSON_ARRAY) {
+            return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_distribution_instance_groups: expected a list of group names, found %s",
+                                pl_json_kind_text(pl_json_kind(named)));
+        }
+        for (const struct pl_json *item = pl_json_first(named); item != NULL; item = pl_json_next(item)) {
+            if (pl_json_kind(item) != PL_JSON_STRING) {
+                return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_distribution_instance_groups: expected group names, found %s",
+                                    pl_json_kind_text(pl_json_kind(item)));
+            }
+            PL_TRY(pl_words_add(&job->distribution_groups, pl_json_text(item), reterr));
+        }
+        return PL_OK;
+    }
+    if (on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp || on->xla) {
+        return pl_words_add(&job->distribution_groups, job->group_name, reterr);
+    }
+    return PL_OK;
+}
+
+/* Hosts of the distribution groups in file order; all hosts where the file knows no groups. */
+static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_TRY(choose_groups(job, reterr));
+    if (job->groups == NULL) {
+        PL_TRY(pl_words_add_all(&job->distribution_hosts, &job->hosts, reterr));
+    } else {
+        for (const struct pl_json *group = pl_json_first(job->groups); group != NULL; group = pl_json_next(group)) {
+            const struct pl_json *host = pl_json_first(pl_json_member(group, "hosts"));
+
+            if (pl_words_find(&job->distribution_groups, pl_json_text(pl_json_member(group, "instance_group_name"))) < 0) {
+                continue;
+            }
+            for (; host != NULL; host = pl_json_next(host)) {
+                PL_TRY(pl_words_add(&job->distribution_hosts, pl_json_text(host), reterr));
+            }
+        }
+    }
+    job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
+    job->distribution_index = pl_words_find(&job->distribution_hosts, job->current_host);
+    return PL_OK;
+}
+
+static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
+{
+    int hosts;
+
+    job->switches = (struct pl_job_switches){
+        .mpi = switched_on(job, "sagemaker_mpi_enabled"),
+        .parameter_server = switched_on(job, "sagemaker_parameter_server_enabled"),
+        .multi_worker_mirrored = switched_on(job, "sagemaker_multi_worker_mirrored_strategy_enabled"),
+        .torch_distributed = switched_on(job, "sagemaker_torch_distributed_enabled"),
+        .smddp = switched_on(job, "sagemaker_distributed_dataparallel_enabled") || switched_on(job, "sagemaker_pytorch_ddp_enabled"),
+        .xla = switched_on(job, "sagemaker_pytorch_xla_multi_worker_enabled"),
+    };
+    job->cpus = pl_devices_cpus();
+    job->gpus = pl_devices_gpus("");
+    job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    PL_TRY(choose_hosts(job, reterr));
+    job->processes_per_host = job->gpus > 0 ? job->gpus : job->neuron_cores > 0 ? job->neuron_cores : 1;
+    PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &job->processes_per_host, reterr));
+    hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
+    job->processes = job->processes_per_host * hosts;
+    if (job->processes > PL_JOB_PROCESSES_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts, job->processes_per_host,
+                            PL_JOB_PROCESSES_MAX);
+    }
+    return read_count(job, "sagemaker_mpi_num_processes", &job->processes, reterr);
+}
+
+static enum pl_status fill(struct pl_job *job, const struct pl_words *command, struct pl_error *reterr)
+{
+    PL_TRY(make_paths(job, reterr));
+    PL_TRY(read_resource(job, reterr));
+    PL_TRY(read_channels(job, reterr));
+    PL_TRY(read_hyperparameters(job, reterr));
+    if (command != NULL) {
+        PL_TRY(pl_words_add_all(&job->command, command, reterr));
+    }
+    return derive(job, reterr);
+}
+
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command, struct pl_job **ret_job,
+                          struct pl_error *reterr)
+{
+    struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
+    enum pl_status status;
+
+    if (job == NULL) {
+        return PL_MEMORY;
+    }
+    job->process = process;
+    job->self_path = self_path;
+    status = fill(job, command, reterr);
+    if (status != PL_OK) {
+        pl_job_free(job);
+        return status;
+    }
+    *ret_job = job;
+    return PL_OK;
+}
+
+void pl_job_free(struct pl_job *job)
+{
+    if (job == NULL) {
+        return;
+    }
+    free(job->paths.base);
+    free(job->paths.code);
+    free(job->paths.input);
+    free(job->paths.input_config);
+    free(job->paths.input_data);
+    free(job->paths.model);
+    free(job->paths.output);
+    free(job->paths.output_data);
+    free(job->paths.output_intermediate);
+    free(job->paths.failure);
+    free(job->paths.success);
+    for (size_t i = 0; i < job->channels_count; i++) {
+        free(job->channels[i].path);
+    }
+    free(job->channels);
+    free(job->region);
+    pl_json_free(job->resource);
+    pl_json_free(job->input_data);
+    pl_json_free(job->hyperparameters);
+    pl_json_free(job->framework);
+    pl_json_free(job->platform);
+    pl_json_free(job->log_level);
+    pl_words_done(&job->hosts);
+    pl_words_done(&job->knobs);
+    pl_words_done(&job->command);
+    pl_words_done(&job->user_args);
+    pl_words_done(&job->distribution_groups);
+    pl_words_done(&job->distribution_hosts);
+    free(job);
+}
+
+void pl_job_free_at(struct pl_job **job_at)
+{
+    pl_job_free(*job_at);
+    *job_at = NULL;
+}
+
+const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback)
+{
+    const char *value = pl_environment_get_or(job->process, name, NULL);
+    size_t length = strlen(name);
+
+    for (size_t i = 0; value == NULL && i < job->knobs.count; i++) {
+        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=') {
+            value = job->knobs.items[i] + length + 1;
+        }
+    }
+    return value != NULL ? value : fallback;
+}
+
+/* True when `word` stands in `name` in any case and, with `whole`, no letter or digit touches it. */
+static bool has_word(const char *name, const char *word, bool whole)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = strcasestr(name, word); at != NULL; at = strcasestr(at + 1, word)) {
+        bool open_left = at == name || !isalnum((unsigned char)at[-1]);
+
+        if (!whole || (open_left && !isalnum((unsigned char)at[length]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool pl_job_is_secret(const char *name)
+{
+    static const struct {
+        const char *word;
+        bool whole;
+    } words[] = {
+        {"password", false}, {"passwd", false}, {"secret", false}, {"credential", false}, {"apikey", false}, {"accesskey", false},
+        {"key", true},       {"keys", true},    {"token", true},   {"private", true},     {"creds", true},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(words); i++) {
+        if (has_word(name, words[i].word, words[i].whole)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pl_status pl_job_mask_secrets(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *masked = pl_json_copy(job->hyperparameters);
+
+    if (masked == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory masking secrets");
+    }
+    for (const struct pl_json *member = pl_json_first(job->hyperparameters); member != NULL; member = pl_json_next(member)) {
+        if (pl_json_kind(member) == PL_JSON_STRING && *pl_json_text(member) != '\0' && pl_job_is_secret(pl_json_name(member))) {
+            PL_TRY(pl_json_set(masked, pl_json_name(member), pl_json_new_string("***"), reterr));
+        }
+    }
+    pl_json_free(job->hyperparameters);
+    job->hyperparameters = PL_TAKE(masked);
+    for (size_t i = 0; i < job->knobs.count; i++) {
+        char *value = strchr(job->knobs.items[i], '=');
+
+        *value = '\0';
+        if (pl_job_is_secret(job->knobs.items[i]) && strlen(value + 1) >= 3) {
+            (void)strcpy(value + 1, "***");
+        }
+        *value = '=';
+    }
+    pl_words_done(&job->user_args);
+    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`. */
+#include "base/memory.h"
+#include "entrypoint/launcher.h"
+#include "entrypoint/mpi_options.h"
+#include "entrypoint/verb.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool matches(const struct pl_job *job)
+{
+    return job->switches.mpi && pl_launcher_includes(job);
+}
+
+/* algo-1:2,algo-2:2, or plain names where each host has one slot. */
+static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", job->distribution_hosts.items[i]);
+        if (job->processes_per_host > 1) {
+            pl_text_printf(&list, ":%d", job->processes_per_host);
+        }
+    }
+    PL_TRY(pl_text_check(&list, reterr));
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
+    return pl_words_printf(argv, reterr, "%d", job->processes);
+}
+
+static enum pl_status add_export(struct pl_words *argv, const char *text, struct pl_error *reterr)
+{
+    return pl_words_add_list(argv, (const char *const[]){"-x", text, NULL}, reterr);
+}
+
+static enum pl_status add_nccl(const char *interface, const char *level, struct pl_words *argv, struct pl_error *reterr)
+{
+    PL_TRY(add_export(argv, "NCCL_MIN_NRINGS=4", reterr));
+    PL_TRY(pl_words_add(argv, "-x", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "NCCL_SOCKET_IFNAME=%s", interface));
+    PL_TRY(pl_words_add(argv, "-x", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "NCCL_DEBUG=%s", level));
+    PL_TRY(add_export(argv, "LD_LIBRARY_PATH", reterr));
+    return add_export(argv, "PATH", reterr);
+}
+
+/* The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. */
+static enum pl_status add_preload(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+{
+    const char *before = pl_environment_get_or(job->process, "LD_PRELOAD", NULL);
+    PL_AUTO_FREE char *library = NULL;
+
+    PL_TRY(pl_verb_find_companion(job->self_path, "libpaceline-hostname.so", &library, reterr));
+    PL_TRY(pl_words_add(argv, "-x", reterr));
+    return pl_words_printf(argv, reterr, "LD_PRELOAD=%s%s%s", library, before != NULL ? ":" : "", before != NULL ? before : "");
+}
+
+static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+{
+    static const char *const credentials[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
+
+    if (pl_launcher_has_efa(job->instance_type)) {
+        PL_TRY(add_export(argv, "FI_PROVIDER=efa", reterr));
+        PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
+    }
+    if (pl_launcher_has_efa_rdma(job->instance_type)) {
+        PL_TRY(add_export(argv, "FI_EFA_USE_DEVICE_RDMA=1", reterr));
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(credentials); i++) {
+        if (pl_environment_get(job->process, credentials[i]) != NULL) {
+            PL_TRY(add_export(argv, credentials[i], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* -x NAME for each SM_* in the order in which the toolkit builds them, PYTHONPATH last. */
+static enum pl_status add_names(const struct pl_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+{
+    for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
+        PL_AUTO_FREE char *name = NULL;
+
+        if (strncmp(*at, "SM_", 3) != 0) {
+            continue;
+        }
+        name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(add_export(argv, name, reterr));
+    }
+    return add_export(argv, "PYTHONPATH", reterr);
+}
+
+/* SageMaker's model parallel library reads its settings from one hyperparameter. */
+static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+{
+    const char *parameters = pl_environment_get(plan->additions, "SM_HP_MP_PARAMETERS");
+    const char *torch = pl_environment_get(job->process, "SM_DLC_TORCH_VERSION");
+    const struct pl_json *backend = pl_json_member(pl_json_member(job->hyperparameters, "mp_parameters"), "ddp_dist_backend");
+    PL_AUTO_FREE char *smddpmprun = NULL;
+
+    if (parameters == NULL || strcmp(parameters, "{}") == 0) {
+        return PL_OK;
+    }
+    if (torch != NULL) {
+        PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
+        if (atoi(torch) > 1) {
+            PL_TRY(add_export(argv, "NCCL_ALGO=ring", reterr));
+        }
+    }
+    if ((backend == NULL || strcmp(pl_json_text(backend), "auto") == 0) && pl_program_search(job, "smddpmprun", &smddpmprun, NULL) == PL_OK) {
+        return pl_words_add_list(argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
+    }
+    return PL_OK;
+}
+
+/* More ranks than the host list has room for would make mpirun fail much later, in its own words. */
+static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_custom *custom, struct pl_error *reterr)
+{
+    int slots = job->processes_per_host * (int)job->distribution_hosts.count;
+
+    if (job->processes > slots && !custom->oversubscribe) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "%d processes do not fit: %zu hosts with %d each make %d; raise sagemaker_mpi_num_of_processes_per_host, or put "
+                            "--oversubscribe into sagemaker_mpi_custom_mpi_options",
+                            job->processes, job->distribution_hosts.count, job->processes_per_host, slots);
+    }
+    return PL_OK;
+}
+
+static void count_ranks(const struct pl_job *job, struct pl_plan *plan)
+{
+    int before = job->processes_per_host * plan->host_index;
+    int left = job->processes - before;
+
+    plan->processes = job->processes;
+    plan->local_processes = left < 0 ? 0 : left < job->processes_per_host ? left : job->processes_per_host;
+}
+
+static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program, const struct pl_mpi_custom *custom, struct pl_plan *plan,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *interface = NULL;
+
+    PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
+    PL_TRY(add_hosts(job, &plan->argv, reterr));
+    PL_TRY(pl_mpi_options_add_fixed(plan->mpi_major, interface, &plan->argv, reterr));
+    PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
+    PL_TRY(add_preload(job, &plan->argv, reterr));
+    PL_TRY(pl_words_add_all(&plan->argv, &custom->words, reterr));
+    PL_TRY(add_fabric(job, &plan->argv, reterr));
+    PL_TRY(add_names(plan, &plan->argv, reterr));
+    PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
+    PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", "--", NULL}, reterr));
+    return pl_program_add_words(job, program, "mpi4py", &plan->argv, reterr);
+}
+
+static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    struct pl_mpi_custom custom = {.nccl_debug = NULL};
+    const struct pl_json *options = pl_json_member(job->framework, "sagemaker_mpi_custom_mpi_options");
+    enum pl_status status;
+
+    PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    plan->mpi_major = pl_mpi_options_major(job);
+    plan->spawns_ranks = true;
+    count_ranks(job, plan);
+    if (options != NULL && pl_json_kind(options) != PL_JSON_STRING && pl_json_kind(options) != PL_JSON_NULL) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
+                            pl_json_kind_text(pl_json_kind(options)));
+    }
+    status = pl_mpi_options_split(options != NULL ? pl_json_text(options) : "", &custom, reterr);
+    if (status == PL_OK) {
+        status = check_slots(job, &custom, reterr);
+    }
+    if (status == PL_OK && plan->role == PL_PLAN_MASTER) {
+        status = make_argv(job, &program, &custom, plan, reterr);
+    }
+    pl_mpi_custom_done(&custom);
+    return status;
+}
+
+const struct pl_launcher pl_launcher_mpi = {.name = "mpi", .matches = matches, .plan = make_plan};

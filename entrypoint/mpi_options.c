@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/mpi_options.h"
+
+#include "base/memory.h"
+#include "entrypoint/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* "%IF" stands for the interface. NULL: that version has no such setting, or does it by itself. */
+static const struct {
+    const char *const v4[3];
+    const char *const v5[3];
+} fixed[] = {
+    {{"--allow-run-as-root"}, {"--allow-run-as-root"}},
+    {{"--display-map"}, {"--display", "map"}},
+    {{"--tag-output"}, {"--output", "tag"}},
+    {{"-mca", "btl_tcp_if_include", "%IF"}, {"--mca", "btl_tcp_if_include", "%IF"}},
+    {{"-mca", "oob_tcp_if_include", "%IF"}, {"--prtemca", "prte_if_include", "%IF"}},
+    {{"-mca", "plm_rsh_no_tree_spawn", "1"}, {"--prtemca", "plm_ssh_no_tree_spawn", "1"}},
+    {{"-bind-to", "none"}, {"--bind-to", "none"}},
+    {{"-map-by", "slot"}, {"--map-by", "slot"}},
+    {{"-mca", "pml", "ob1"}, {"--mca", "pml", "ob1"}},
+    {{"-mca", "btl", "^openib"}, {NULL}},                     /* the component is gone */
+    {{"-mca", "orte_abort_on_non_zero_status", "1"}, {NULL}}, /* the default */
+    {{"-mca", "btl_vader_single_copy_mechanism", "none"}, {"--mca", "smsc", "^cma"}},
+};
+
+/* True when the directory of `file` holds `name`. */
+static bool stands_beside(const char *file, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const char *slash = strrchr(file, '/');
+
+    pl_text_append_n(&path, file, slash != NULL ? (size_t)(slash - file + 1) : 0);
+    pl_text_append(&path, name);
+    return access(pl_text_string(&path), X_OK) == 0;
+}
+
+int pl_mpi_options_major(const struct pl_job *job)
+{
+    const char *forced = pl_job_option(job, "PACELINE_MPI_VERSION", NULL);
+    PL_AUTO_FREE char *mpirun = NULL;
+    PL_AUTO_FREE char *real = NULL;
+
+    if (forced != NULL && (forced[0] == '4' || forced[0] == '5')) {
+        return forced[0] - '0';
+    }
+    if (pl_program_search(job, "mpirun", &mpirun, NULL) != PL_OK) {
+        return 4;
+    }
+    real = realpath(mpirun, NULL);
+    if (stands_beside(mpirun, "orted") || (real != NULL && stands_beside(real, "orted"))) {
+        return 4;
+    }
+    return stands_beside(mpirun, "prted") || (real != NULL && stands_beside(real, "prted")) ? 5 : 4;
+}
+
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(fixed); i++) {
+        const char *const *option = major >= 5 ? fixed[i].v5 : fixed[i].v4;
+
+        for (size_t word = 0; word < 3 && option[word] != NULL; word++) {
+            PL_TRY(pl_words_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* The level in "--NCCL_DEBUG=LEVEL", "" for "--NCCL_DEBUG", NULL when `word` is another option. */
+static const char *nccl_debug_level(const char *word)
+{
+    static const char name[] = "NCCL_DEBUG";
+    size_t length;
+
+    if (strncmp(word, "--", 2) != 0) {
+        return NULL;
+    }
+    word += 2;
+    length = strcspn(word, "=");
+    if (length == 0 || length > sizeof(name) - 1 || strncmp(word, name, length) != 0) {
+        return NULL;
+    }
+    return word[length] == '=' ? word + length + 1 : "";
+}
+
+/* Words such as --oversubscribe, slot:OVERSUBSCRIBE and rmaps_base_oversubscribe. */
+static bool is_oversubscribe(const char *word)
+{
+    const char *at = strcasestr(word, "oversubscribe");
+
+    return at != NULL && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
+}
+
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr)
+{
+    PL_AUTO_WORDS struct pl_words all = PL_WORDS_NONE;
+
+    custom->nccl_debug = "INFO";
+    PL_TRY(pl_words_split(text, "sagemaker_mpi_custom_mpi_options", &all, reterr));
+    for (size_t i = 0; i < all.count; i++) {
+        const char *word = all.items[i];
+        const char *level = nccl_debug_level(word);
+
+        if (level == NULL) {
+            custom->oversubscribe = custom->oversubscribe || is_oversubscribe(word);
+            PL_TRY(pl_words_add(&custom->words, word, reterr));
+            continue;
+        }
+        if (*level == '\0' && strchr(word, '=') == NULL) {
+            if (i + 1 >= all.count || all.items[i + 1][0] == '-') {
+                return pl_error_set(reterr, PL_INVALID, "sagemaker_mpi_custom_mpi_options: expected a level behind %s, such as INFO or WARN", word);
+            }
+            level = all.items[++i];
+        }
+        PL_TRY(pl_words_add(&custom->taken, level, reterr));
+        custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
+    }
+    return PL_OK;
+}
+
+void pl_mpi_custom_done(struct pl_mpi_custom *custom)
+{
+    pl_words_done(&custom->words);
+    pl_words_done(&custom->taken);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** mpirun's options: the names that Open MPI 4 and 5 have for them, and what the user adds. */
+#ifndef PL_ENTRYPOINT_MPI_OPTIONS_H
+#define PL_ENTRYPOINT_MPI_OPTIONS_H
+
+#include "entrypoint/job.h"
+#include "entrypoint/words.h"
+
+/**
+ * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that stands
+ * beside mpirun (orted or prted), else 4. Starts nothing.
+ */
+int pl_mpi_options_major(const struct pl_job *job);
+
+/** Add the fixed options of the contract (4.3, groups 1 and 2 behind the host list), by their names in version `major`. */
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_mpi_custom {
+    const char *nccl_debug; /* one of `words`' texts, or "INFO" */
+    bool oversubscribe;     /* some option allows more processes than slots */
+    struct pl_words words;  /* as the user gave them, without --NCCL_DEBUG */
+    struct pl_words taken;  /* owns nccl_debug */
+};
+
+/**
+ * Split sagemaker_mpi_custom_mpi_options as a shell would and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a prefix of the
+ * name) out. Errors: PL_INVALID for quotes that are not closed or a --NCCL_DEBUG without its level.
+ */
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_mpi_custom_done(struct pl_mpi_custom *custom);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/plan.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/launcher.h"
+#include "entrypoint/variables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* The first that matches; the last matches every job. */
+static const struct pl_launcher *const launchers[] = {
+    &pl_launcher_mpi, &pl_launcher_smddp,  &pl_launcher_torchrun, &pl_launcher_parameter_server, &pl_launcher_multi_worker_mirrored,
+    &pl_launcher_xla, &pl_launcher_direct,
+};
+
+static const struct pl_launcher *choose(const struct pl_job *job)
+{
+    size_t at = 0;
+
+    while (!launchers[at]->matches(job)) {
+        at++;
+    }
+    return launchers[at];
+}
+
+/* The container's environment with the additions on top. */
+static enum pl_status merge(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
+        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
+
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(pl_environment_set(plan->environment, name, *at + strlen(name) + 1, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const struct pl_launcher *launcher = choose(job);
+
+    plan->launcher = launcher->name;
+    plan->cwd = pl_memory_string(job->paths.code, reterr);
+    PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
+    PL_TRY(pl_variables_add(job, plan->additions, &plan->warnings, reterr));
+    plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
+    PL_TRY(launcher->plan(job, plan, reterr));
+    return merge(job, plan, reterr);
+}
+
+enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr)
+{
+    struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+    enum pl_status status;
+
+    if (plan == NULL) {
+        return PL_MEMORY;
+    }
+    status = fill(job, plan, reterr);
+    if (status != PL_OK) {
+        pl_plan_free(plan);
+        return status;
+    }
+    *ret_plan = plan;
+    return PL_OK;
+}
+
+void pl_plan_free(struct pl_plan *plan)
+{
+    if (plan == NULL) {
+        return;
+    }
+    pl_words_done(&plan->hosts);
+    pl_words_done(&plan->argv);
+    pl_words_done(&plan->warnings);
+    pl_plan_steps_done(&plan->steps);
+    pl_environment_free(plan->additions);
+    pl_environment_free(plan->environment);
+    if (plan->side != NULL) {
+        pl_words_done(&plan->side->argv);
+        pl_environment_free(plan->side->environment);
+        free(plan->side);
+    }
+    free(plan->cwd);
+    free(plan->chmod_path);
+    free(plan);
+}
+
+void pl_plan_free_at(struct pl_plan **plan_at)
+{
+    pl_plan_free(*plan_at);
+    *plan_at = NULL;
+}
+
+enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *const always[] = {job->paths.code, job->paths.model, job->paths.output_data};
+    const struct pl_json *s3_output = pl_json_member(job->platform, "sagemaker_s3_output");
+    struct stat info;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(always); i++) {
+        /* A read-only mount may already hold the directory; then nothing is to be made. */
+        if (stat(always[i], &info) != 0) {
+            PL_TRY(pl_file_make_dirs(always[i], 0755, reterr));
+        }
+    }
+    if (s3_output != NULL && *pl_json_text(s3_output) != '\0' && stat(job->paths.output_intermediate, &info) != 0) {
+        PL_TRY(pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr));
+    }
+    if (plan->chmod_path != NULL && chmod(plan->chmod_path, 0777) != 0) {
+        return pl_error_errno(reterr, "making the program '%s' executable", plan->chmod_path);
+    }
+    return PL_OK;
+}
+
+const char *pl_plan_role_text(enum pl_plan_role role)
+{
+    switch (role) {
+    case PL_PLAN_SINGLE:
+        return "single";
+    case PL_PLAN_MASTER:
+        return "master";
+    case PL_PLAN_WORKER:
+        return "worker";
+    }
+    return "?";
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan as JSON, for people and for tests that compare it. */
+#include "base/json.h"
+#include "base/memory.h"
+#include "entrypoint/plan.h"
+
+#include <string.h>
+
+/* A list of strings; NULL when memory is out. */
+static struct pl_json *list_of(const struct pl_words *words)
+{
+    struct pl_json *list = pl_json_new_array();
+
+    for (size_t i = 0; i < words->count && list != NULL; i++) {
+        if (pl_json_append(list, pl_json_new_string(words->items[i]), NULL) != PL_OK) {
+            pl_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static struct pl_json *object_of(const struct pl_environment *environment)
+{
+    struct pl_json *object = pl_json_new_object();
+
+    for (char *const *at = pl_environment_strings(environment); *at != NULL && object != NULL; at++) {
+        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), NULL);
+
+        if (name == NULL || pl_json_set(object, name, pl_json_new_string(*at + strlen(name) + 1), NULL) != PL_OK) {
+            pl_json_free(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static struct pl_json *steps_of(const struct pl_plan_steps *steps)
+{
+    struct pl_json *list = pl_json_new_array();
+
+    for (size_t i = 0; i < steps->count && list != NULL; i++) {
+        struct pl_json *step = pl_json_new_object();
+        enum pl_status what = pl_json_set(step, "what", pl_json_new_string(steps->items[i].what), NULL);
+        enum pl_status argv = pl_json_set(step, "argv", list_of(&steps->items[i].argv), NULL);
+        enum pl_status added = pl_json_append(list, step, NULL);
+
+        if (what != PL_OK || argv != PL_OK || added != PL_OK) {
+            pl_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static struct pl_json *side_of(const struct pl_plan_side *side)
+{
+    struct pl_json *object;
+    const char *config;
+    enum pl_status name;
+    enum pl_status argv;
+    enum pl_status env;
+
+    if (side == NULL) {
+        return pl_json_new_null();
+    }
+    object = pl_json_new_object();
+    config = pl_environment_get(side->environment, "TF_CONFIG");
+    name = pl_json_set(object, "name", pl_json_new_string(side->name), NULL);
+    argv = pl_json_set(object, "argv", list_of(&side->argv), NULL);
+    env = pl_json_set(object, "TF_CONFIG", config != NULL ? pl_json_new_string(config) : pl_json_new_null(), NULL);
+    if (name != PL_OK || argv != PL_OK || env != PL_OK) {
+        pl_json_free(object);
+        return NULL;
+    }
+    return object;
+}
+
+enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
+                             struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *root = pl_json_new_object();
+    const struct {
+        const char *name;
+        struct pl_json *value;
+    } members[] = {
+        {"role", pl_json_new_string(pl_plan_role_text(plan->role))},
+        {"launcher", pl_json_new_string(plan->launcher)},
+        {"hosts", list_of(&plan->hosts)},
+        {"host", pl_json_new_string(job->current_host)},
+        {"cwd", pl_json_new_string(plan->cwd)},
+        {"argv", plan->argv.count > 0 ? list_of(&plan->argv) : pl_json_new_null()},
+        {"env", object_of(plan->additions)},
+        {"processes", pl_json_new_int64(plan->processes)},
+        {"source", steps_of(source)},
+        {"steps", steps_of(&plan->steps)},
+        {"side", side_of(plan->side)},
+        {"sshd", pl_json_new_bool(plan->needs_link)},
+        {"warnings", list_of(&plan->warnings)},
+    };
+    enum pl_status status = PL_OK;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
+        if (pl_json_set(root, members[i].name, members[i].value, reterr) != PL_OK) {
+            status = PL_MEMORY;
+        }
+    }
+    PL_TRY(status);
+    pl_json_print(root, PL_JSON_SPACED, text);
+    pl_text_append_char(text, '\n');
+    return pl_text_check(text, reterr);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/program.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/steps.h"
+#include "entrypoint/variables.h"
+#include "entrypoint/verb.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+static const char bundled_name[] = "mnist";
+
+bool pl_program_has_code(const struct pl_job *job)
+{
+    DIR *dir = opendir(job->paths.code);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return found;
+}
+
+static bool ends_with(const char *text, const char *tail)
+{
+    size_t length = strlen(text);
+    size_t tail_length = strlen(tail);
+
+    return length >= tail_length && strcmp(text + length - tail_length, tail) == 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* *ret_path = the code directory's `name`. */
+static enum pl_status code_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", job->paths.code, name);
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+static bool code_has(const struct pl_job *job, const char *name)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    return code_path(job, name, &path, NULL) == PL_OK && is_file(path);
+}
+
+enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    const char *path = pl_environment_get_or(job->process, "PATH", default_path);
+
+    for (const char *at = path; *at != '\0';) {
+        size_t length = strcspn(at, ":");
+        PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
+
+        pl_text_append_n(&file, length > 0 ? at : ".", length > 0 ? length : 1);
+        pl_text_printf(&file, "/%s", name);
+        PL_TRY(pl_text_check(&file, reterr));
+        if (is_file(pl_text_string(&file)) && access(pl_text_string(&file), X_OK) == 0) {
+            return pl_text_take(&file, ret_path, reterr);
+        }
+        at += length + (at[length] == ':');
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "'%s' is not on PATH (%s)", name, path);
+}
+
+/* The interpreter: PACELINE_PYTHON, else python3, else python. */
+static enum pl_status find_python(const struct pl_job *job, char **ret_path, struct pl_error *reterr)
+{
+    const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
+
+    if (named != NULL && named[0] == '/') {
+        *ret_path = pl_memory_string(named, reterr);
+        return *ret_path != NULL ? PL_OK : PL_MEMORY;
+    }
+    if (named != NULL) {
+        return pl_program_search(job, named, ret_path, reterr);
+    }
+    if (pl_program_search(job, "python3", ret_path, NULL) == PL_OK) {
+        return PL_OK;
+    }
+    return pl_program_search(job, "python", ret_path, reterr);
+}
+
+enum first_bytes { FIRST_OTHER, FIRST_ELF, FIRST_SHEBANG };
+
+static enum first_bytes look_at(const char *path)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char head[4] = "";
+
+    if (fd < 0 || read(fd, head, sizeof(head)) < 2) {
+        return FIRST_OTHER;
+    }
+    if (memcmp(head, "\177ELF", 4) == 0) {
+        return FIRST_ELF;
+    }
+    return head[0] == '#' && head[1] == '!' ? FIRST_SHEBANG : FIRST_OTHER;
+}
+
+/* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
+static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum first_bytes first = look_at(path);
+
+    program->is_elf = first == FIRST_ELF;
+    if (first == FIRST_OTHER) {
+        PL_TRY(pl_words_add(&program->words, "/bin/sh", reterr));
+    } else if (access(path, X_OK) != 0) {
+        plan->chmod_path = pl_memory_string(path, reterr);
+        PL_TRY(plan->chmod_path != NULL ? PL_OK : PL_MEMORY);
+    }
+    return pl_words_add(&program->words, word, reterr);
+}
+
+static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_FREE char *on_path = NULL;
+    PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
+
+    if (job->program[0] == '/') {
+        if (!is_file(job->program)) {
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' does not exist", job->program);
+        }
+        return use_command(job->program, job->program, program, plan, reterr);
+    }
+    PL_TRY(code_path(job, job->program, &path, reterr));
+    if (is_file(path)) {
+        pl_text_printf(&word, "./%s", job->program);
+        PL_TRY(pl_text_check(&word, reterr));
+        return use_command(path, pl_text_string(&word), program, plan, reterr);
+    }
+    if (strchr(job->program, '/') == NULL && pl_program_search(job, job->program, &on_path, NULL) == PL_OK) {
+        return use_command(on_path, on_path, program, plan, reterr);
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither in %s nor on PATH", job->program, job->paths.code);
+}
+
+/* "pkg.sub.py" without every ".py", as the toolkit names modules. */
+static enum pl_status add_module(const char *name, struct pl_words *words, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text module = PL_TEXT_NONE;
+
+    for (; *name != '\0'; name++) {
+        while (strncmp(name, ".py", 3) == 0) {
+            name += 3;
+        }
+        if (*name == '\0') {
+            break;
+        }
+        pl_text_append_char(&module, *name);
+    }
+    PL_TRY(pl_text_check(&module, reterr));
+    PL_TRY(pl_words_add(words, "-m", reterr));
+    return pl_words_add(words, pl_text_string(&module), reterr);
+}
+
+static enum pl_status need_python(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
+{
+    if (program->python == NULL) {
+        return pl_error_set(
+            reterr, PL_NOT_FOUND,
+            "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; install it or name the interpreter "
+            "in PACELINE_PYTHON",
+            job->program);
+    }
+    return PL_OK;
+}
+
+static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool is_shell = ends_with(job->program, ".sh");
+    bool is_python = ends_with(job->program, ".py");
+
+    if (!is_shell && code_has(job, "setup.py") && (is_python || job->program[0] != '/')) {
+        program->kind = PL_PROGRAM_PACKAGE;
+        PL_TRY(need_python(job, program, reterr));
+        return add_module(job->program, &program->words, reterr);
+    }
+    if (is_python) {
+        program->kind = PL_PROGRAM_SCRIPT;
+        PL_TRY(need_python(job, program, reterr));
+        if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is not in %s", job->program, job->paths.code);
+        }
+        return pl_words_add(&program->words, job->program, reterr);
+    }
+    program->kind = PL_PROGRAM_COMMAND;
+    if (pending && job->program[0] != '/') {
+        return pl_words_printf(&program->words, reterr, "./%s", job->program);
+    }
+    return find_command(job, program, plan, reterr);
+}
+
+static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    program->kind = PL_PROGRAM_BUNDLED;
+    program->is_elf = true;
+    PL_TRY(pl_verb_find_companion(job->self_path, bundled_name, &path, reterr));
+    return pl_words_add(&program->words, path, reterr);
+}
+
+/* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
+static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool requirements = code_has(job, "requirements.txt");
+    bool package = program->kind == PL_PROGRAM_PACKAGE;
+    const char *install = pl_job_option(job, "PACELINE_INSTALL", "1");
+    struct pl_words *argv = NULL;
+
+    if ((!requirements && !package) || strcmp(install, "0") == 0) {
+        return PL_OK;
+    }
+    if (program->python == NULL) {
+        return pl_words_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image", reterr);
+    }
+    if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
+        PL_TRY(pl_words_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL", reterr));
+    }
+    PL_TRY(pl_steps_add(&plan->steps, package ? "installing the package in the code directory" : "installing requirements.txt", job->paths.code,
+                        &argv, reterr));
+    PL_TRY(pl_words_add(argv, program->python, reterr));
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
+    if (package) {
+        PL_TRY(pl_words_add(argv, ".", reterr));
+    }
+    return requirements ? pl_words_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr) : PL_OK;
+}
+
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool has_code = pl_program_has_code(job);
+    bool pending = !has_code && job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0;
+
+    (void)find_python(job, &program->python, NULL);
+    if (job->command.count > 0) {
+        program->kind = PL_PROGRAM_GIVEN;
+        PL_TRY(pl_words_add_all(&program->words, &job->command, reterr));
+    } else if (job->program != NULL) {
+        PL_TRY(find_named(job, pending, program, plan, reterr));
+    } else if (!has_code && job->submit_uri == NULL) {
+        PL_TRY(find_bundled(job, program, reterr));
+    } else {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "there is code, but no program is named: set the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
+    }
+    return add_pip(job, program, plan, reterr);
+}
+
+enum pl_status pl_program_add_arguments(const struct pl_job *job, struct pl_words *words, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < job->user_args.count; i++) {
+        PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
+
+        if (pl_variables_os_text(job->user_args.items[i], &bytes) != PL_OK) {
+            return pl_error_set(reterr, PL_INVALID, "the hyperparameter behind '%s': expected a value without U+0000, which no argument can hold",
+                                i > 0 ? job->user_args.items[i - 1] : "");
+        }
+        PL_TRY(pl_text_check(&bytes, reterr));
+        PL_TRY(pl_words_add(words, pl_text_string(&bytes), reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_program_add_words(const struct pl_job *job, const struct pl_program *program, const char *launcher_module, struct pl_words *words,
+                                    struct pl_error *reterr)
+{
+    if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
+        PL_TRY(pl_words_add(words, program->python, reterr));
+        if (launcher_module != NULL) {
+            PL_TRY(pl_words_add_list(words, (const char *const[]){"-m", launcher_module, NULL}, reterr));
+        }
+    }
+    PL_TRY(pl_words_add_all(words, &program->words, reterr));
+    return program->kind == PL_PROGRAM_GIVEN ? PL_OK : pl_program_add_arguments(job, words, reterr);
+}
+
+void pl_program_done(struct pl_program *program)
+{
+    free(program->python);
+    pl_words_done(&program->words);
+}

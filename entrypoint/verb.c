@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/verb.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* From the directory of the binary: installed first, then the folders of a build tree. */
+static const char *const places[] = {
+    "../libexec/paceline/", "", "../s3io/", "../collectives/", "../runtime/", "../examples/mnist/", "../entrypoint/",
+};
+
+enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    const char *slash = strrchr(self_path, '/');
+    size_t length = slash != NULL ? (size_t)(slash - self_path) : 0;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(places); i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        pl_text_append_n(&path, self_path, length);
+        pl_text_printf(&path, "/%s%s", places[i], name);
+        PL_TRY(pl_text_check(&path, reterr));
+        if (access(pl_text_string(&path), R_OK) == 0) {
+            return pl_text_take(&path, ret_path, reterr);
+        }
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs beside %s or into ../libexec/paceline, and is in neither", name, self_path);
+}
