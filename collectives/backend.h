@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 struct pl_text;
+struct pl_world_backend;
 
 enum {
     PL_BACKEND_REASON_BYTES = 200,
@@ -45,26 +46,29 @@ enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, c
 
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b);
 
-struct pl_backend;
+/** Where a request stands. */
+enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE };
 
-/** A posted collective. `collective` is checked and normalised: its arrays are the request's own, scales are 1 when not `scaled`, the
- *  deadline is set, BROADCAST has recv only (the root's data is already there). */
+/**
+ * A posted collective. `collective` is checked and normalised: its lists are the request's own, the factors are 1 when not `scaled`,
+ * and BROADCAST has recv only (the root's data is already there, device memory apart).
+ */
 struct pl_request {
     struct pl_collective collective;
     struct pl_signature signature;
     struct pl_world *world;
-    void *backend_state;
-    const struct pl_backend *backend;
-    uint64_t words[PL_REQUEST_WORDS]; /* the backend's, zero at post */
-    void *allocated;                  /* freed with the request: arrays, and whatever a backend puts here */
-    /* Below: the world's. */
-    struct pl_request *next;
-    struct pl_request *group; /* first member of the group this one leads, chained by `sibling` */
-    struct pl_request *sibling;
+    uint64_t words[PL_REQUEST_WORDS]; /* the backend's, zero when posted */
+    uint64_t moves;                   /* a backend counts this up whenever something moved, so that a waiting rank stays awake */
+
+    /* The world's: */
+    const struct pl_world_backend *backend; /* NULL for the leader of a group */
+    struct pl_request *next;                /* in the queue, or in the list of unused ones */
+    struct pl_request *member;              /* first member of the group that this request leads */
+    struct pl_request *sibling;             /* next member of the same group */
+    uint64_t *counts;                       /* behind collective.counts */
+    int64_t deadline_ns;                    /* 0 until a wait looks at the clock */
     enum pl_status status;
-    uint8_t phase;
-    bool owns_counts;
-    char name[64];
+    enum pl_request_phase phase;
 };
 
 /** A way of running collectives. All functions but probe get what init stored. */

@@ -34,8 +34,9 @@ enum pl_kind {
 #define PL_KIND_ENUM(name, text) PL_##name,
     PL_KIND_LIST(PL_KIND_ENUM)
 #undef PL_KIND_ENUM
-        PL_KIND_COUNT
 };
+
+enum { PL_KIND_COUNT = PL_BARRIER + 1 };
 
 /** Where a buffer lies. Only a backend that knows device memory takes anything but host and pinned. */
 enum pl_memory { PL_MEMORY_HOST, PL_MEMORY_PINNED, PL_MEMORY_DEVICE };

@@ -30,8 +30,8 @@ struct pl_transport {
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                            struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);
-    /** Advance; true in `*ret_done` when the transfer has ended and is no longer active. */
-    enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, struct pl_error *reterr);
+    /** Advance; true in `*ret_done` when the transfer has ended and is no longer active. `*ret_bytes`: what a receive got. */
+    enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
     /** Give up as far as possible. The buffer may be touched until the process ends if that fails: false then. */
     bool (*cancel)(void *context, struct pl_transfer *transfer);
 };

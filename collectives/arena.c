@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/arena.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collectives/world_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { ALIGN_BYTES = 4096 };
+
+/* The backend that has memory to share, NULL when none has. */
+static const struct pl_world_backend *sharer(const struct pl_world *world)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        if (world->backends[i].on && world->backends[i].backend->arena_alloc) {
+            return &world->backends[i];
+        }
+    }
+    return NULL;
+}
+
+static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, struct pl_error *reterr)
+{
+    PL_AUTO_FREE uint64_t *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    int64_t deadline_ns = pl_deadline_after_ns(world->timeout_ns);
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &bytes, all, sizeof(bytes), deadline_ns, reterr));
+    for (int r = 1; r < world->size; r++) {
+        if (all[r] != all[0]) {
+            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank 0 asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
+                                all[0], r, all[r]);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    struct pl_private_span *piece = pl_memory_new(1, sizeof(*piece), reterr);
+    void *data;
+
+    if (!piece) {
+        return PL_MEMORY;
+    }
+    data = pl_memory_new_aligned(bytes, 1, ALIGN_BYTES, reterr);
+    if (!data) {
+        free(piece);
+        return PL_MEMORY;
+    }
+    *piece = (struct pl_private_span){.next = world->private_spans, .data = data, .offset_bytes = world->private_bytes};
+    world->private_spans = piece;
+    *ret_span = (struct pl_span){.offset_bytes = world->private_bytes, .bytes = bytes, .memory = PL_MEMORY_HOST, .data = data};
+    world->private_bytes += (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return PL_OK;
+}
+
+enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    const struct pl_world_backend *backend = sharer(world);
+
+    if (world->failure.status != PL_OK) {
+        return pl_world_failure(world, reterr);
+    }
+    if (memory != PL_MEMORY_HOST) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world has an arena in that kind of memory");
+    }
+    if (bytes == 0 || bytes > PTRDIFF_MAX - ALIGN_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
+    }
+    PL_TRY(check_agreed(world, bytes, reterr));
+    if (backend) {
+        return backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr);
+    }
+    return alloc_private(world, bytes, ret_span, reterr);
+}
+
+void pl_arena_free(struct pl_world *world, struct pl_span *span)
+{
+    const struct pl_world_backend *backend = sharer(world);
+
+    if (!span->data) {
+        return;
+    }
+    if (backend) {
+        backend->backend->arena_free(backend->state, span);
+    } else {
+        for (struct pl_private_span **at = &world->private_spans; *at; at = &(*at)->next) {
+            if ((*at)->data == span->data) {
+                struct pl_private_span *piece = *at;
+
+                *at = piece->next;
+                free(piece->data);
+                free(piece);
+                break;
+            }
+        }
+    }
+    *span = (struct pl_span){.data = NULL};
+}
+
+void pl_arena_drop_all(struct pl_world *world)
+{
+    while (world->private_spans) {
+        struct pl_private_span *piece = world->private_spans;
+
+        world->private_spans = piece->next;
+        free(piece->data);
+        free(piece);
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Helpers that bootstraps share. Internal to collectives/. */
+#ifndef PL_COLLECTIVES_BOOTSTRAP_H
+#define PL_COLLECTIVES_BOOTSTRAP_H
+
+#include "collectives/transport.h"
+#include "collectives/world.h"
+
+/* Tags below PL_TAG_EXCHANGE belong to setting up. */
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_EXCHANGE = 256 };
+
+/** Wait for one transfer. `what` and `peer` go into the message. */
+enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns, const char *what, int peer,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_bootstrap's allgather over a transport, in ceil(log2 size) rounds; `bytes` 0 makes it a barrier. */
+enum pl_status pl_transport_allgather(const struct pl_transport *transport, int rank, int size, const void *send, void *recv, size_t bytes,
+                                      int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_bootstrap's abort where the job is this process. */
+void pl_bootstrap_abort_process(void *context, int code);
+
+#endif

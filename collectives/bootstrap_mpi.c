@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end a communicator. */
+#include "collectives/bootstrap.h"
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/memory.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct mpi_seat {
+    struct pl_bootstrap bootstrap;
+    struct pl_transport transport;
+    MPI_Comm comm;
+    int rank;
+    int size;
+    bool owns_mpi; /* initialised here, so finalised here */
+    bool broken;   /* something failed: a collective goodbye could hang */
+};
+
+static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *what, int peer, struct pl_error *reterr)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    int class = MPI_ERR_OTHER;
+
+    MPI_Error_string(code, text, &length);
+    MPI_Error_class(code, &class);
+    if (seat) {
+        seat->broken = true;
+    }
+    if (class == MPI_ERR_TRUNCATE) {
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than expected: %s", peer, text);
+    }
+    if (peer >= 0) {
+        return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, rank %d: %s", what, peer, text);
+    }
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s: %s", what, text);
+}
+
+enum { WORD_REQUEST, WORD_PEER };
+
+static MPI_Request request_of(const struct pl_transfer *transfer)
+{
+    MPI_Request request;
+
+    _Static_assert(sizeof(request) <= sizeof(transfer->words[0]), "a request fits in a word");
+    memcpy(&request, &transfer->words[WORD_REQUEST], sizeof(request));
+    return request;
+}
+
+static void keep_request(struct pl_transfer *transfer, MPI_Request request, int peer)
+{
+    transfer->active = true;
+    memcpy(&transfer->words[WORD_REQUEST], &request, sizeof(request));
+    transfer->words[WORD_PEER] = (uintptr_t)peer;
+}
+
+/* Callers cut large transfers into segments far below 2^31 bytes, so MPI's int counts are never at risk. */
+static enum pl_status send_bytes(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                 struct pl_error *reterr)
+{
+    struct mpi_seat *seat = context;
+    MPI_Request request;
+    int code;
+
+    PL_BUG_IF(bytes > INT_MAX);
+    code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)tag, seat->comm, &request);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(seat, code, "MPI_Isend", peer, reterr);
+    }
+    keep_request(transfer, request, peer);
+    return PL_OK;
+}
+
+static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                 struct pl_error *reterr)
+{
+    struct mpi_seat *seat = context;
+    MPI_Request request;
+    int code;
+
+    PL_BUG_IF(bytes > INT_MAX);
+    code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, (int)tag, seat->comm, &request);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(seat, code, "MPI_Irecv", peer, reterr);
+    }
+    keep_request(transfer, request, peer);
+    return PL_OK;
+}
+
+static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+{
+    struct mpi_seat *seat = context;
+    MPI_Request request = request_of(transfer);
+    MPI_Status status;
+    int done = 0;
+    int bytes = 0;
+    int code = MPI_Test(&request, &done, &status);
+
+    if (code != MPI_SUCCESS) {
+        transfer->active = false;
+        return raise_mpi(seat, code, "MPI_Test", (int)transfer->words[WORD_PEER], reterr);
+    }
+    *ret_done = done;
+    if (!done) {
+        return PL_OK;
+    }
+    transfer->active = false;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    *ret_bytes = bytes > 0 ? (size_t)bytes : 0;
+    return PL_OK;
+}
+
+static bool cancel_transfer(void *context, struct pl_transfer *transfer)
+{
+    struct mpi_seat *seat = context;
+    MPI_Request request = request_of(transfer);
+    int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_MS);
+    int done = 0;
+
+    seat->broken = true;
+    transfer->active = false;
+    /* A receive without a partner is taken back; one in the middle, or a send, may end by itself soon. */
+    MPI_Cancel(&request);
+    while (!done && !pl_deadline_passed(deadline_ns)) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+            return true;
+        }
+    }
+    return done;
+}
+
+static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct mpi_seat *seat = context;
+    enum pl_status status = pl_transport_allgather(&seat->transport, seat->rank, seat->size, send, recv, bytes, deadline_ns, reterr);
+
+    seat->broken = seat->broken || status != PL_OK;
+    return status;
+}
+
+static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
+}
+
+static void abort_job(void *context, int code)
+{
+    struct mpi_seat *seat = context;
+
+    MPI_Abort(seat->comm, code);
+    pl_bootstrap_abort_process(NULL, code);
+}
+
+static void seat_free(struct pl_bootstrap *bootstrap)
+{
+    struct mpi_seat *seat = bootstrap->context;
+    int finalized = 0;
+
+    MPI_Finalized(&finalized);
+    if (!finalized && !seat->broken) {
+        /* All ranks are known to be here before anything that could wait for them for ever. */
+        bool together = !seat->owns_mpi || barrier(seat, pl_deadline_after_ns(10 * PL_NS_PER_S), NULL) == PL_OK;
+
+        if (together) {
+            MPI_Comm_free(&seat->comm);
+            if (seat->owns_mpi) {
+                MPI_Finalize();
+            }
+        }
+    }
+    free(seat);
+}
+
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                            struct pl_error *reterr);
+
+static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+{
+    struct mpi_seat *seat = pl_memory_new(1, sizeof(*seat), reterr);
+    int *tag_limit = NULL;
+    int found = 0;
+
+    if (!seat) {
+        return PL_MEMORY;
+    }
+    seat->comm = comm;
+    seat->owns_mpi = owns_mpi;
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm, &seat->rank);
+    MPI_Comm_size(comm, &seat->size);
+    MPI_Comm_get_attr(comm, MPI_TAG_UB, &tag_limit, &found);
+    if (!found || *tag_limit < (1 << PL_TAG_BITS) - 1) {
+        free(seat);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed", found ? *tag_limit : 0, PL_TAG_BITS);
+    }
+    seat->transport = (struct pl_transport){
+        .name = "mpi", .context = seat, .send = send_bytes, .recv = recv_bytes, .test = test_transfer, .cancel = cancel_transfer};
+    seat->bootstrap = (struct pl_bootstrap){.name = "mpi",
+                                            .context = seat,
+                                            .rank = seat->rank,
+                                            .size = seat->size,
+                                            .allgather = allgather,
+                                            .barrier = barrier,
+                                            .abort = abort_job,
+                                            .split = split,
+                                            .transport = &seat->transport,
+                                            .free = seat_free};
+    *ret_bootstrap = &seat->bootstrap;
+    return PL_OK;
+}
+
+/* The members meet under the deadline first, so that MPI's own call, which has none, finds them all. */
+static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, int64_t deadline_ns, struct pl_error *reterr)
+{
+    int place = 0;
+
+    while (ranks[place] != seat->rank) {
+        place++;
+    }
+    for (int distance = 1; distance < count; distance *= 2) {
+        int to = ranks[(place + distance) % count];
+        int from = ranks[(place - distance + count) % count];
+        struct pl_transfer out = {0};
+        struct pl_transfer in = {0};
+
+        PL_TRY(recv_bytes(seat, NULL, 0, from, PL_TAG_BOOTSTRAP, &in, reterr));
+        PL_TRY(send_bytes(seat, NULL, 0, to, PL_TAG_BOOTSTRAP, &out, reterr));
+        PL_TRY(pl_transfer_wait(&seat->transport, &in, deadline_ns, "making a sub-world", from, reterr));
+        PL_TRY(pl_transfer_wait(&seat->transport, &out, deadline_ns, "making a sub-world", to, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                            struct pl_error *reterr)
+{
+    struct mpi_seat *seat = context;
+    enum pl_status status;
+    MPI_Group all;
+    MPI_Group group;
+    MPI_Comm comm;
+    int code;
+
+    status = meet(seat, ranks, count, deadline_ns, reterr);
+    if (status != PL_OK) {
+        seat->broken = true;
+        return status;
+    }
+    MPI_Comm_group(seat->comm, &all);
+    MPI_Group_incl(all, count, ranks, &group);
+    code = MPI_Comm_create_group(seat->comm, group, PL_TAG_BOOTSTRAP + 1, &comm);
+    MPI_Group_free(&group);
+    MPI_Group_free(&all);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(seat, code, "MPI_Comm_create_group", -1, reterr);
+    }
+    status = seat_new(comm, false, ret_bootstrap, reterr);
+    if (status != PL_OK) {
+        MPI_Comm_free(&comm);
+    }
+    return status;
+}
+
+enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+{
+    MPI_Comm parent = MPI_COMM_WORLD;
+    MPI_Comm comm;
+    int initialized = 0;
+    int finalized = 0;
+    int level;
+    int code;
+
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (finalized) {
+        return pl_error_set(reterr, PL_INVALID, "MPI was finalised already and cannot be started again in this process");
+    }
+    if (!initialized) {
+        code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+        if (code != MPI_SUCCESS) {
+            return raise_mpi(NULL, code, "MPI_Init_thread", -1, reterr);
+        }
+    }
+    if (communicator_at) {
+        memcpy(&parent, communicator_at, sizeof(parent));
+    }
+    code = MPI_Comm_dup(parent, &comm);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(NULL, code, "MPI_Comm_dup", -1, reterr);
+    }
+    return seat_new(comm, !initialized, ret_bootstrap, reterr);
+}
+
+bool pl_bootstrap_under_mpi(void)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    int initialized = 0;
+
+    MPI_Initialized(&initialized);
+    if (initialized) {
+        return true;
+    }
+    if (pl_environment_new(&environment, NULL) != PL_OK) {
+        return false;
+    }
+    return pl_environment_get(environment, "OMPI_COMM_WORLD_SIZE") || pl_environment_get(environment, "PMIX_RANK") ||
+           pl_environment_get(environment, "PMI_RANK");
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that are threads of one process, and messages between them: a locked list of copies for each receiver. */
+#include "collectives/bootstrap.h"
+
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct message {
+    struct message *next;
+    size_t bytes;
+    int from;
+    uint32_t tag;
+    char data[];
+};
+
+struct mailbox {
+    pthread_mutex_t lock;
+    struct {
+        struct message *first;
+        struct message **tail;
+    } synced;
+};
+
+/* What the ranks of one world share. */
+struct hub {
+    int size;
+    struct mailbox *boxes; /* [size] */
+    pthread_mutex_t lock;
+    struct {
+        int users;
+        struct split *splits; /* asked for by some of their members, but not yet by all */
+    } synced;
+};
+
+struct split {
+    struct split *next;
+    struct hub *hub;
+    int count;
+    int taken;
+    bool *has; /* [count] */
+    int *ranks;
+};
+
+/* One rank's view of a hub; behind bootstrap and transport. */
+struct seat {
+    struct pl_bootstrap bootstrap;
+    struct pl_transport transport;
+    struct hub *hub;
+    int rank;
+};
+
+static void hub_free(struct hub *hub)
+{
+    if (!hub) {
+        return;
+    }
+    for (int i = 0; hub->boxes && i < hub->size; i++) {
+        while (hub->boxes[i].synced.first) {
+            struct message *message = hub->boxes[i].synced.first;
+
+            hub->boxes[i].synced.first = message->next;
+            free(message);
+        }
+        pthread_mutex_destroy(&hub->boxes[i].lock);
+    }
+    while (hub->synced.splits) {
+        struct split *split = hub->synced.splits;
+
+        hub->synced.splits = split->next;
+        free(split->has);
+        free(split->ranks);
+        free(split);
+    }
+    pthread_mutex_destroy(&hub->lock);
+    free(hub->boxes);
+    free(hub);
+}
+
+static struct hub *hub_new(int size, struct pl_error *reterr)
+{
+    struct hub *hub = pl_memory_new(1, sizeof(*hub), reterr);
+
+    if (!hub) {
+        return NULL;
+    }
+    pthread_mutex_init(&hub->lock, NULL);
+    hub->boxes = pl_memory_new((size_t)size, sizeof(*hub->boxes), reterr);
+    if (!hub->boxes) {
+        hub_free(hub);
+        return NULL;
+    }
+    hub->size = size;
+    for (int i = 0; i < size; i++) {
+        pthread_mutex_init(&hub->boxes[i].lock, NULL);
+        hub->boxes[i].synced.tail = &hub->boxes[i].synced.first;
+    }
+    return hub;
+}
+
+static enum pl_status post_message(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                   struct pl_error *reterr)
+{
+    struct seat *seat = context;
+    struct mailbox *box = &seat->hub->boxes[peer];
+    struct message *message = pl_memory_new(1, sizeof(*message) + bytes, reterr);
+
+    if (!message) {
+        return PL_MEMORY;
+    }
+    *message = (struct message){.bytes = bytes, .from = seat->rank, .tag = tag};
+    if (bytes) {
+        memcpy(message->data, data, bytes);
+    }
+    pthread_mutex_lock(&box->lock);
+    *box->synced.tail = message;
+    box->synced.tail = &message->next;
+    pthread_mutex_unlock(&box->lock);
+    /* Sent and done: word 0 NULL tells test(). */
+    *transfer = (struct pl_transfer){.active = true};
+    return PL_OK;
+}
+
+enum { WORD_DATA, WORD_BYTES, WORD_PEER, WORD_TAG };
+
+static enum pl_status expect_message(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                     struct pl_error *reterr)
+{
+    static char nowhere;
+
+    (void)context;
+    (void)reterr;
+    *transfer = (struct pl_transfer){.active = true, .words = {(uintptr_t)(data ? data : &nowhere), bytes, (uintptr_t)peer, tag}};
+    return PL_OK;
+}
+
+static struct message *take_message(struct mailbox *box, int from, uint32_t tag)
+{
+    struct message *found = NULL;
+
+    pthread_mutex_lock(&box->lock);
+    for (struct message **at = &box->synced.first; *at; at = &(*at)->next) {
+        if ((*at)->from == from && (*at)->tag == tag) {
+            found = *at;
+            *at = found->next;
+            if (!found->next) {
+                box->synced.tail = at;
+            }
+            break;
+        }
+    }
+    pthread_mutex_unlock(&box->lock);
+    return found;
+}
+
+static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+{
+    struct seat *seat = context;
+    size_t room = transfer->words[WORD_BYTES];
+    struct message *message;
+    size_t bytes;
+
+    *ret_done = false;
+    *ret_bytes = 0;
+    if (transfer->words[WORD_DATA]) {
+        message = take_message(&seat->hub->boxes[seat->rank], (int)transfer->words[WORD_PEER], (uint32_t)transfer->words[WORD_TAG]);
+        if (!message) {
+            return PL_OK;
+        }
+        bytes = message->bytes;
+        if (bytes) {
+            memcpy((void *)transfer->words[WORD_DATA], message->data, bytes < room ? bytes : room);
+        }
+        free(message);
+        if (bytes > room) {
+            transfer->active = false;
+            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected at most %zu", (int)transfer->words[WORD_PEER],
+                                bytes, seat->rank, room);
+        }
+        *ret_bytes = bytes;
+    }
+    transfer->active = false;
+    *ret_done = true;
+    return PL_OK;
+}
+
+static bool cancel_transfer(void *context, struct pl_transfer *transfer)
+{
+    (void)context;
+    transfer->active = false;
+    return true;
+}
+
+static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct seat *seat = context;
+
+    return pl_transport_allgather(&seat->transport, seat->rank, seat->hub->size, send, recv, bytes, deadline_ns, reterr);
+}
+
+static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
+}
+
+static void seat_free(struct pl_bootstrap *bootstrap)
+{
+    struct seat *seat = bootstrap->context;
+    struct hub *hub = seat->hub;
+    int users;
+
+    pthread_mutex_lock(&hub->lock);
+    users = --hub->synced.users;
+    pthread_mutex_unlock(&hub->lock);
+    if (users == 0) {
+        hub_free(hub);
+    }
+    free(seat);
+}
+
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                            struct pl_error *reterr);
+
+static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+{
+    struct seat *seat = pl_memory_new(1, sizeof(*seat), reterr);
+
+    if (!seat) {
+        return PL_MEMORY;
+    }
+    seat->hub = hub;
+    seat->rank = rank;
+    seat->transport = (struct pl_transport){
+        .name = "threads", .context = seat, .send = post_message, .recv = expect_message, .test = test_transfer, .cancel = cancel_transfer};
+    seat->bootstrap = (struct pl_bootstrap){.name = "threads",
+                                            .context = seat,
+                                            .rank = rank,
+                                            .size = hub->size,
+                                            .allgather = allgather,
+                                            .barrier = barrier,
+                                            .abort = pl_bootstrap_abort_process,
+                                            .split = split,
+                                            .transport = &seat->transport,
+                                            .free = seat_free};
+    *ret_bootstrap = &seat->bootstrap;
+    return PL_OK;
+}
+
+/* Under the parent's lock. A member that asks twice for the same list means two sub-worlds. */
+static struct split *find_split(struct hub *hub, const int *ranks, int count, int place)
+{
+    for (struct split *split = hub->synced.splits; split; split = split->next) {
+        if (split->count == count && !split->has[place] && memcmp(split->ranks, ranks, (size_t)count * sizeof(*ranks)) == 0) {
+            return split;
+        }
+    }
+    return NULL;
+}
+
+static struct split *add_split(struct hub *hub, const int *ranks, int count, struct pl_error *reterr)
+{
+    struct split *split = pl_memory_new(1, sizeof(*split), reterr);
+    struct split **tail = &hub->synced.splits;
+
+    if (!split) {
+        return NULL;
+    }
+    split->has = pl_memory_new((size_t)count, sizeof(*split->has), reterr);
+    split->ranks = pl_memory_new((size_t)count, sizeof(*split->ranks), reterr);
+    split->hub = split->has && split->ranks ? hub_new(count, reterr) : NULL;
+    if (!split->hub) {
+        free(split->has);
+        free(split->ranks);
+        free(split);
+        return NULL;
+    }
+    memcpy(split->ranks, ranks, (size_t)count * sizeof(*ranks));
+    split->count = count;
+    split->hub->synced.users = count;
+    while (*tail) {
+        tail = &(*tail)->next;
+    }
+    *tail = split;
+    return split;
+}
+
+static void remove_split(struct hub *hub, struct split *split)
+{
+    struct split **at = &hub->synced.splits;
+
+    while (*at != split) {
+        at = &(*at)->next;
+    }
+    *at = split->next;
+    free(split->has);
+    free(split->ranks);
+    free(split);
+}
+
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                            struct pl_error *reterr)
+{
+    struct seat *seat = context;
+    struct hub *child = NULL;
+    struct split *entry;
+    int place = 0;
+
+    (void)deadline_ns; /* nobody has to be waited for */
+    while (ranks[place] != seat->rank) {
+        place++;
+    }
+    pthread_mutex_lock(&seat->hub->lock);
+    entry = find_split(seat->hub, ranks, count, place);
+    if (!entry) {
+        entry = add_split(seat->hub, ranks, count, reterr);
+    }
+    if (entry) {
+        child = entry->hub;
+        entry->has[place] = true;
+        if (++entry->taken == count) {
+            remove_split(seat->hub, entry);
+        }
+    }
+    pthread_mutex_unlock(&seat->hub->lock);
+    return child ? seat_new(child, place, ret_bootstrap, reterr) : PL_MEMORY;
+}
+
+enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps, struct pl_error *reterr)
+{
+    struct hub *hub;
+
+    if (size < 1) {
+        return pl_error_set(reterr, PL_INVALID, "%d threads make no world", size);
+    }
+    hub = hub_new(size, reterr);
+    if (!hub) {
+        return PL_MEMORY;
+    }
+    hub->synced.users = size;
+    for (int i = 0; i < size; i++) {
+        enum pl_status status = seat_new(hub, i, &ret_bootstraps[i], reterr);
+
+        if (status != PL_OK) {
+            while (i-- > 0) {
+                free(ret_bootstraps[i]->context);
+            }
+            hub_free(hub);
+            return status;
+        }
+    }
+    return PL_OK;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be wrong with a descriptor, found before anything starts. */
+#include "base/memory.h"
+#include "collectives/world_private.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static bool reduces(enum pl_kind kind)
+{
+    return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+
+    /* FNV-1a: short inputs, and only accidents have to be told apart. */
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+#define HASH_START UINT64_C(14695981039346656037)
+
+static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *counts, uint64_t count, size_t item_bytes, const char *what,
+                                 uint64_t *ret_sum, struct pl_error *reterr)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < world->size; i++) {
+        if (__builtin_add_overflow(sum, counts ? counts[i] : count, &sum)) {
+            return pl_error_set(reterr, PL_INVALID, "the sum of %s overflows", what);
+        }
+    }
+    if (item_bytes && sum > (uint64_t)PTRDIFF_MAX / item_bytes) {
+        return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", sum, item_bytes);
+    }
+    *ret_sum = sum;
+    return PL_OK;
+}
+
+/* Where the rank's own block begins, in elements. */
+static uint64_t own_at(const struct pl_world *world, const struct pl_collective *c)
+{
+    uint64_t at = 0;
+
+    for (int i = 0; i < world->rank; i++) {
+        at += c->counts ? c->counts[i] : c->count;
+    }
+    return at;
+}
+
+static enum pl_status check_buffer(const void *data, uint64_t elems, const char *what, struct pl_error *reterr)
+{
+    if (elems && !data) {
+        return pl_error_set(reterr, PL_INVALID, "%s is NULL, but %" PRIu64 " elements are expected there", what, elems);
+    }
+    return PL_OK;
+}
+
+/* Element counts of the two buffers on this rank, and the one place in recv or send where they may coincide. */
+struct extents {
+    uint64_t send;
+    uint64_t recv;
+    const void *in_place_send; /* allowed coincidence: send == this */
+};
+
+static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, struct extents *ret, uint64_t *ret_total,
+                              struct pl_error *reterr)
+{
+    size_t item = pl_dtype_bytes(c->dtype);
+    uint64_t own = c->counts ? c->counts[world->rank] : c->count;
+    uint64_t total = 0;
+
+    *ret = (struct extents){.in_place_send = c->recv};
+    switch (c->kind) {
+    case PL_ALLREDUCE:
+    case PL_REDUCE:
+    case PL_BROADCAST:
+        total = c->count;
+        if (total > (uint64_t)PTRDIFF_MAX / item) {
+            return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", total, item);
+        }
+        ret->send = c->kind == PL_BROADCAST && (world->rank != c->root || !c->send) ? 0 : total;
+        ret->recv = c->kind == PL_REDUCE && world->rank != c->root ? 0 : total;
+        break;
+    case PL_ALLGATHER:
+        PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
+        *ret = (struct extents){.send = own, .recv = total, .in_place_send = (const char *)c->recv + own_at(world, c) * item};
+        break;
+    case PL_REDUCE_SCATTER:
+        PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
+        *ret = (struct extents){.send = total, .recv = own, .in_place_send = (const char *)c->recv - own_at(world, c) * item};
+        break;
+    case PL_ALLTOALL:
+        if (!c->counts != !c->recv_counts) {
+            return pl_error_set(reterr, PL_INVALID, "counts and recv_counts must be given together");
+        }
+        PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &ret->send, reterr));
+        PL_TRY(sum_counts(world, c->recv_counts, c->count, item, "recv_counts", &ret->recv, reterr));
+        if (c->counts && c->counts[world->rank] != c->recv_counts[world->rank]) {
+            return pl_error_set(reterr, PL_INVALID, "counts and recv_counts differ for the rank itself");
+        }
+        ret->in_place_send = NULL;
+        total = c->counts ? 0 : ret->send; /* ragged: each rank has its own sums, and only those */
+        break;
+    case PL_BARRIER:
+        break;
+    }
+    *ret_total = total;
+    return PL_OK;
+}
+
+static enum pl_status check_overlap(const struct pl_collective *c, const struct extents *extents, struct pl_error *reterr)
+{
+    size_t item = pl_dtype_bytes(c->dtype);
+    uintptr_t send = (uintptr_t)c->send;
+    uintptr_t recv = (uintptr_t)c->recv;
+
+    if (!extents->send || !extents->recv || c->send == extents->in_place_send) {
+        return PL_OK;
+    }
+    if (send < recv + extents->recv * item && recv < send + extents->send * item) {
+        return pl_error_set(reterr, PL_INVALID, "send and recv overlap in a way that is not the in-place form of %s", pl_kind_text(c->kind));
+    }
+    return PL_OK;
+}
+
+static enum pl_status check_values(const struct pl_world *world, const struct pl_collective *c, struct pl_error *reterr)
+{
+    if ((unsigned)c->kind >= PL_KIND_COUNT) {
+        return pl_error_set(reterr, PL_INVALID, "%d is no kind of collective", (int)c->kind);
+    }
+    if (!pl_dtype_bytes(c->dtype)) {
+        return pl_error_set(reterr, PL_INVALID, "%d is no element type", (int)c->dtype);
+    }
+    if (c->flags & ~(unsigned)(PL_REPRODUCIBLE | PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) {
+        return pl_error_set(reterr, PL_INVALID, "unknown flags %#x", c->flags);
+    }
+    if ((c->flags & PL_WIRE_FLOAT16) && (c->flags & PL_WIRE_BFLOAT16)) {
+        return pl_error_set(reterr, PL_INVALID, "the wire can be float16 or bfloat16, not both");
+    }
+    if ((c->kind == PL_BROADCAST || c->kind == PL_REDUCE) && (c->root < 0 || c->root >= world->size)) {
+        return pl_error_set(reterr, PL_INVALID, "root %d is no rank of this world of %d", c->root, world->size);
+    }
+    if (c->scaled && (!isfinite(c->prescale) || !isfinite(c->postscale))) {
+        return pl_error_set(reterr, PL_INVALID, "a scale factor is not finite");
+    }
+    if (!reduces(c->kind)) {
+        return PL_OK;
+    }
+    if ((unsigned)c->op >= PL_OP_COUNT) {
+        return pl_error_set(reterr, PL_INVALID, "%d is no operation", (int)c->op);
+    }
+    if (c->op == PL_ADASUM) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "adasum is not offered by any backend");
+    }
+    if (c->dtype == PL_BOOL && (c->op == PL_AVERAGE || c->scaled)) {
+        return pl_error_set(reterr, PL_INVALID, "bool elements can be neither averaged nor scaled");
+    }
+    return PL_OK;
+}
+
+static void sign(const struct pl_world *world, const struct pl_collective *c, uint64_t total, struct pl_signature *signature)
+{
+    bool agreed_counts = c->kind == PL_ALLGATHER || c->kind == PL_REDUCE_SCATTER;
+
+    memset(signature, 0, sizeof(*signature));
+    signature->count = total;
+    signature->kind = (uint8_t)c->kind;
+    if (c->kind != PL_BARRIER) {
+        signature->dtype = (uint8_t)c->dtype;
+        signature->flags = (uint8_t)c->flags;
+    }
+    if (reduces(c->kind)) {
+        signature->op = (uint8_t)c->op;
+        if (c->scaled) {
+            signature->scale_hash = hash_bytes(hash_bytes(HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
+        }
+    }
+    if (c->kind == PL_BROADCAST || c->kind == PL_REDUCE) {
+        signature->root = c->root;
+    }
+    if (agreed_counts && c->counts) {
+        signature->counts_hash = hash_bytes(HASH_START, c->counts, (size_t)world->size * sizeof(*c->counts));
+    }
+    if (c->name) {
+        signature->name_hash = hash_bytes(HASH_START, c->name, strlen(c->name));
+        memcpy(signature->name, c->name, strnlen(c->name, sizeof(signature->name)));
+    }
+}
+
+/* The request's own copies of the two lists. Lists that say the same as `count` are dropped. */
+static enum pl_status copy_counts(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
+{
+    struct pl_collective *c = &request->collective;
+    size_t n = (size_t)world->size;
+    uint64_t *copy;
+
+    if (!c->counts) {
+        return PL_OK;
+    }
+    copy = pl_memory_new(2 * n, sizeof(*copy), reterr);
+    if (!copy) {
+        return PL_MEMORY;
+    }
+    memcpy(copy, c->counts, n * sizeof(*copy));
+    c->counts = copy;
+    if (c->recv_counts) {
+        memcpy(copy + n, c->recv_counts, n * sizeof(*copy));
+        c->recv_counts = copy + n;
+    }
+    request->counts = copy;
+    return PL_OK;
+}
+
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_request *request,
+                                   struct pl_error *reterr)
+{
+    struct pl_collective *c = &request->collective;
+    struct extents extents;
+    uint64_t total = 0;
+
+    PL_TRY(check_values(world, collective, reterr));
+    PL_TRY(measure(world, collective, &extents, &total, reterr));
+    PL_TRY(check_buffer(collective->send, extents.send, "send", reterr));
+    PL_TRY(check_buffer(collective->recv, extents.recv, "recv", reterr));
+    PL_TRY(check_overlap(collective, &extents, reterr));
+    *c = *collective;
+    if (!c->scaled) {
+        c->prescale = 1.0;
+        c->postscale = 1.0;
+    }
+    if (pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE)) {
+        c->flags |= PL_REPRODUCIBLE;
+    }
+    sign(world, c, total, &request->signature);
+    if (c->kind != PL_ALLGATHER && c->kind != PL_REDUCE_SCATTER && c->kind != PL_ALLTOALL) {
+        c->counts = NULL;
+    }
+    if (c->kind != PL_ALLTOALL) {
+        c->recv_counts = NULL;
+    }
+    PL_TRY(copy_counts(world, request, reterr));
+    if (c->kind == PL_BROADCAST && c->memory != PL_MEMORY_DEVICE) {
+        if (world->rank == c->root && c->send && c->send != c->recv) {
+            memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
+        }
+        c->send = NULL;
+    }
+    return PL_OK;
+}

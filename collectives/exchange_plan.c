@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which pattern, and how large the pieces: the cost model. */
+#include "collectives/exchange.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+enum {
+    MESSAGE_MOST_BYTES = 512 * 1024, /* a message: large enough for the line rate, small enough for the cache */
+    MESSAGE_LEAST_BYTES = 16 * 1024,
+    DIRECT_MOST_RANKS = 16,
+};
+
+static bool reduces(enum pl_kind kind)
+{
+    return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
+}
+
+bool pl_exchange_needs_direct(const struct pl_collective *c)
+{
+    bool whole = !pl_dtype_is_float(c->dtype);
+
+    /* An exact integer average, or a scaled integer, cannot be made from partial results of the same type. */
+    return reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
+}
+
+static double rounds_below(int n)
+{
+    int rounds = 0;
+
+    while (1 << rounds < n) {
+        rounds++;
+    }
+    return rounds;
+}
+
+/* See pattern.h. */
+static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern pattern, double bytes)
+{
+    double n = exchange->size;
+    double rounds = rounds_below(exchange->size);
+    double latency = exchange->latency_ns;
+    double wire = bytes * exchange->ns_per_byte;
+    bool power = (exchange->size & (exchange->size - 1)) == 0;
+
+    switch (pattern) {
+    case PL_PATTERN_HALVING:
+        return 2 * rounds * latency + (2 * (n - 1) / n + (power ? 0 : 2)) * wire;
+    case PL_PATTERN_DOUBLING:
+        return (rounds + (power ? 0 : 1)) * (latency + wire);
+    case PL_PATTERN_TREE:
+        return 2 * rounds * (latency + wire);
+    default:
+        return 2 * (n - 1) * latency + 2 * (n - 1) / n * wire;
+    }
+}
+
+enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes)
+{
+    static const enum pl_pattern candidates[] = {PL_PATTERN_RING, PL_PATTERN_HALVING, PL_PATTERN_DOUBLING};
+    const char *wanted = pl_knob_text(pl_world_knobs(exchange->world), PL_KNOB_ALGORITHM);
+    enum pl_pattern best = PL_PATTERN_RING;
+
+    for (int p = PL_PATTERN_RING; p <= PL_PATTERN_DIRECT; p++) {
+        if (strcmp(wanted, pl_pattern_text((enum pl_pattern)p)) == 0) {
+            return (enum pl_pattern)p;
+        }
+    }
+    for (unsigned i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++) {
+        if (cost_ns(exchange, candidates[i], (double)bytes) < cost_ns(exchange, best, (double)bytes)) {
+            best = candidates[i];
+        }
+    }
+    return best;
+}
+
+static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const struct pl_collective *c, uint64_t bytes)
+{
+    bool direct = pl_exchange_needs_direct(c);
+    bool half = c->dtype == PL_FLOAT16 || c->dtype == PL_BFLOAT16;
+
+    switch (c->kind) {
+    case PL_ALLREDUCE:
+        /* Half-width sums are rounded once where that costs nothing. */
+        if (direct || (half && exchange->size <= DIRECT_MOST_RANKS && (c->op == PL_SUM || c->op == PL_AVERAGE))) {
+            return PL_PATTERN_DIRECT;
+        }
+        return pl_exchange_choose(exchange, bytes);
+    case PL_REDUCE_SCATTER:
+        return direct || half ? PL_PATTERN_DIRECT_REDUCE_SCATTER : PL_PATTERN_RING_REDUCE_SCATTER;
+    case PL_ALLGATHER:
+        return PL_PATTERN_RING_ALLGATHER;
+    case PL_BROADCAST:
+        return bytes > MESSAGE_MOST_BYTES ? PL_PATTERN_CHAIN_BROADCAST : PL_PATTERN_TREE_BROADCAST;
+    case PL_REDUCE:
+        if (direct || half) {
+            return PL_PATTERN_DIRECT_REDUCE;
+        }
+        return bytes > MESSAGE_MOST_BYTES ? PL_PATTERN_CHAIN_REDUCE : PL_PATTERN_TREE_REDUCE;
+    case PL_ALLTOALL:
+        return PL_PATTERN_PAIRWISE;
+    case PL_BARRIER:
+        break;
+    }
+    return PL_PATTERN_TREE;
+}
+
+static uint64_t longest_block(const struct pl_exchange *exchange, const struct pl_collective *c)
+{
+    uint64_t longest = c->count;
+
+    /* Equal on all ranks except in a ragged alltoall, where each pair agrees on its own block and the last lanes are empty. */
+    for (int r = 0; c->counts && r < exchange->size; r++) {
+        longest = r == 0 || c->counts[r] > longest ? c->counts[r] : longest;
+    }
+    for (int r = 0; c->recv_counts && r < exchange->size; r++) {
+        longest = c->recv_counts[r] > longest ? c->recv_counts[r] : longest;
+    }
+    return longest;
+}
+
+void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *c)
+{
+    size_t item = pl_dtype_bytes(c->dtype);
+    int64_t wanted = pl_knob_int(pl_world_knobs(exchange->world), PL_KNOB_SEGMENT_BYTES);
+    uint64_t span; /* elements that lanes cut */
+    uint64_t parts;
+    uint64_t message_bytes;
+
+    exchange->ragged = c->kind == PL_ALLGATHER || c->kind == PL_REDUCE_SCATTER || c->kind == PL_ALLTOALL;
+    span = exchange->ragged ? longest_block(exchange, c) : c->count;
+    exchange->pattern = pattern_for(exchange, c, span * item);
+    exchange->by_place =
+        exchange->pattern == PL_PATTERN_RING || exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER || exchange->pattern == PL_PATTERN_RING_ALLGATHER;
+    exchange->rounds = pl_pattern_rounds(exchange->pattern, exchange->size);
+    exchange->blocks = pl_pattern_blocks(exchange->pattern, exchange->size);
+    parts = exchange->ragged ? 1 : (uint64_t)exchange->blocks;
+    /* Small vectors are cut too, so that all lanes have work. */
+    message_bytes = span * item / parts / PL_EXCHANGE_LANES;
+    message_bytes = message_bytes > MESSAGE_MOST_BYTES ? MESSAGE_MOST_BYTES : message_bytes;
+    message_bytes = message_bytes < MESSAGE_LEAST_BYTES ? MESSAGE_LEAST_BYTES : message_bytes;
+    if (c->kind == PL_ALLTOALL) {
+        message_bytes = MESSAGE_MOST_BYTES; /* each rank knows only its own counts, so these must not matter */
+    }
+    if (wanted > 0) {
+        message_bytes = (uint64_t)wanted > (UINT64_C(1) << 28) ? UINT64_C(1) << 28 : (uint64_t)wanted;
+    }
+    exchange->lane_elems = (message_bytes + item - 1) / item * parts;
+    exchange->lane_count = (span + exchange->lane_elems - 1) / exchange->lane_elems;
+    if (c->kind == PL_BARRIER || pl_agree_inline_bytes(exchange, c)) {
+        exchange->lane_count = 0;
+    }
+}
+
+void pl_exchange_describe(void *state, struct pl_text *text)
+{
+    const struct pl_exchange *exchange = state;
+    int last = -1;
+
+    pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->latency_ns / 1e3, 1.0 / exchange->ns_per_byte);
+    pl_text_printf(text, "  float32 allreduce up to %d bytes: with the agreement, rank order\n", PL_EXCHANGE_INLINE_BYTES / exchange->size);
+    for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
+        enum pl_pattern pattern = pl_exchange_choose(exchange, bytes);
+
+        if (bytes > PL_EXCHANGE_INLINE_BYTES / (uint64_t)exchange->size && (int)pattern != last) {
+            pl_text_printf(text, "  float32 allreduce from %llu bytes: %s\n", (unsigned long long)bytes, pl_pattern_text(pattern));
+            last = (int)pattern;
+        }
+    }
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The queue of a world: posting, advancing, waiting. Requests run one at a time, in the order posted. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collectives/world_private.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* Between two looks at the clock; a look costs about as much as 20 polls of a shared word. */
+    POLLS_PER_CLOCK = 64,
+};
+
+static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
+static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
+
+static void release(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+
+    while (request->member) {
+        struct pl_request *member = request->member;
+
+        request->member = member->sibling;
+        release(member);
+    }
+    free(request->counts);
+    request->counts = NULL;
+    request->next = world->unused;
+    world->unused = request;
+}
+
+static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
+{
+    struct pl_request *request = world->unused;
+
+    if (!request) {
+        request = pl_memory_new(1, sizeof(*request), reterr);
+        if (!request) {
+            return NULL;
+        }
+        request->world = world;
+        return request;
+    }
+    world->unused = request->next;
+    memset(request->words, 0, sizeof(request->words));
+    request->moves = 0;
+    request->backend = NULL;
+    request->next = NULL;
+    request->member = NULL;
+    request->sibling = NULL;
+    request->deadline_ns = 0;
+    request->status = PL_OK;
+    request->phase = PL_REQUEST_QUEUED;
+    return request;
+}
+
+/* The world cannot go on: everything queued ends with `error`. The first error stays. */
+static enum pl_status fail(struct pl_world *world, const struct pl_error *error)
+{
+    struct pl_request *request;
+
+    if (world->failure.status == PL_OK) {
+        world->failure = *error;
+    }
+    if (world->first && world->first->phase == PL_REQUEST_RUNNING) {
+        const struct pl_world_backend *backend = world->first->backend;
+
+        backend->backend->cancel(backend->state, world->first);
+    }
+    for (request = world->first; request; request = request->next) {
+        request->phase = PL_REQUEST_DONE;
+        request->status = world->failure.status;
+    }
+    world->first = NULL;
+    world->last = NULL;
+    return world->failure.status;
+}
+
+static enum pl_status failure_of(const struct pl_world *world, struct pl_error *reterr)
+{
+    if (reterr) {
+        *reterr = world->failure;
+    }
+    return world->failure.status;
+}
+
+/* Run the queue's head, and those behind it, as far as they get without waiting. */
+static void advance(struct pl_world *world)
+{
+    while (world->first) {
+        struct pl_request *head = world->first;
+        const struct pl_world_backend *backend = head->backend;
+        struct pl_error error;
+        enum pl_status status;
+        bool done = false;
+
+        /* The report is read only after a failure, which fills it. */
+        if (head->phase == PL_REQUEST_QUEUED) {
+            head->phase = PL_REQUEST_RUNNING;
+            status = backend->backend->post(backend->state, head, &done, &error);
+        } else {
+            status = backend->backend->progress(backend->state, head, &done, &error);
+        }
+        if (status != PL_OK) {
+            (void)fail(world, &error);
+            return;
+        }
+        if (!done) {
+            return;
+        }
+        head->phase = PL_REQUEST_DONE;
+        world->first = head->next;
+        if (!world->first) {
+            world->last = NULL;
+        }
+    }
+}
+
+static enum pl_status choose_backend(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        const struct pl_world_backend *candidate = &world->backends[i];
+
+        if (candidate->on && candidate->backend->serves(candidate->state, &request->collective)) {
+            request->backend = candidate;
+            return PL_OK;
+        }
+    }
+    return pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in this kind of memory",
+                        pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype));
+}
+
+static enum pl_status prepare(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+                              struct pl_error *reterr)
+{
+    struct pl_request *request = take(world, reterr);
+    enum pl_status status;
+
+    if (!request) {
+        return PL_MEMORY;
+    }
+    status = pl_collective_check(world, collective, request, reterr);
+    if (status == PL_OK) {
+        status = choose_backend(world, request, reterr);
+    }
+    if (status != PL_OK) {
+        if (collective->name) {
+            pl_error_context(reterr, "collective '%s'", collective->name);
+        }
+        release(request);
+        return status;
+    }
+    *ret_request = request;
+    return PL_OK;
+}
+
+static void enqueue(struct pl_world *world, struct pl_request *request)
+{
+    request->signature.sequence = ++world->sequence;
+    if (world->last) {
+        world->last->next = request;
+    } else {
+        world->first = request;
+    }
+    world->last = request;
+}
+
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+                                  struct pl_error *reterr)
+{
+    struct pl_request *request;
+
+    if (world->failure.status != PL_OK) {
+        return failure_of(world, reterr);
+    }
+    PL_TRY(prepare(world, collective, &request, reterr));
+    enqueue(world, request);
+    advance(world);
+    *ret_request = request;
+    return PL_OK;
+}
+
+enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
+                                        struct pl_request **ret_request, struct pl_error *reterr)
+{
+    struct pl_request *leader;
+    struct pl_request **tail;
+
+    if (world->failure.status != PL_OK) {
+        return failure_of(world, reterr);
+    }
+    leader = take(world, reterr);
+    if (!leader) {
+        return PL_MEMORY;
+    }
+    tail = &leader->member;
+    for (size_t i = 0; i < count; i++) {
+        enum pl_status status = prepare(world, &collectives[i], tail, reterr);
+
+        if (status != PL_OK) {
+            pl_error_context(reterr, "member %zu of a group of %zu", i, count);
+            release(leader);
+            return status;
+        }
+        tail = &(*tail)->sibling;
+    }
+    leader->collective.deadline_ns = count ? collectives[count - 1].deadline_ns : 0;
+    leader->signature = count ? leader->member->signature : (struct pl_signature){0};
+    for (struct pl_request *member = leader->member; member; member = member->sibling) {
+        enqueue(world, member);
+    }
+    advance(world);
+    *ret_request = leader;
+    return PL_OK;
+}
+
+static bool has_ended(struct pl_request *request)
+{
+    if (request->phase == PL_REQUEST_DONE) {
+        return true;
+    }
+    if (request->backend) {
+        return false;
+    }
+    for (struct pl_request *member = request->member; member; member = member->sibling) {
+        if (member->phase != PL_REQUEST_DONE) {
+            return false;
+        }
+        if (member->status != PL_OK) {
+            request->status = member->status;
+        }
+    }
+    request->phase = PL_REQUEST_DONE;
+    return true;
+}
+
+static int64_t deadline_of(struct pl_request *request, int64_t now_ns)
+{
+    if (!request->deadline_ns) {
+        if (request->collective.deadline_ns) {
+            request->deadline_ns = request->collective.deadline_ns;
+        } else if (request->world->timeout_ns < 0) {
+            request->deadline_ns = PL_DEADLINE_NEVER;
+        } else {
+            request->deadline_ns = now_ns + request->world->timeout_ns;
+        }
+    }
+    return request->deadline_ns;
+}
+
+/* The deadline passed: say what stands still, and for whom it waits where that is known. */
+static enum pl_status time_out(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+    struct pl_request *head = world->first;
+    struct pl_error error;
+    int peer = -1;
+
+    PL_BUG_IF(!head);
+    if (head->phase == PL_REQUEST_RUNNING && head->backend->backend->waits_for) {
+        peer = head->backend->backend->waits_for(head->backend->state, head);
+    }
+    (void)pl_error_set(&error, PL_TIMEOUT, "rank %d: collective number %" PRIu64 ", %s%s%.*s%s, did not end before its deadline", world->rank,
+                       head->signature.sequence, pl_kind_text(head->collective.kind), head->signature.name[0] ? " '" : "",
+                       (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "");
+    if (peer >= 0) {
+        pl_error_context(&error, "still waiting for rank %d", peer);
+    }
+    return fail(world, &error);
+}
+
+enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+
+    if (!has_ended(request)) {
+        advance(world);
+    }
+    if (!has_ended(request)) {
+        int64_t now_ns = pl_clock_now_ns();
+
+        if (now_ns > deadline_of(request, now_ns)) {
+            (void)time_out(request);
+            (void)has_ended(request);
+        }
+    }
+    *ret_done = has_ended(request);
+    return request->status == PL_OK ? PL_OK : failure_of(world, reterr);
+}
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Out of spin budget: sleep in the backend's way, or nap for an eighth of the time already waited. */
+static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
+{
+    struct pl_request *head = world->first;
+    const struct pl_world_backend *backend = head->backend;
+    int64_t nap_ns = idle_ns / 8;
+
+    nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
+    nap_ns = nap_ns > NAP_LONGEST_NS ? NAP_LONGEST_NS : nap_ns;
+    if (backend->backend->rest) {
+        struct pl_error error;
+        int64_t until_ns = now_ns + 50 * NAP_LONGEST_NS;
+
+        if (backend->backend->rest(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns, &error) != PL_OK) {
+            (void)fail(world, &error);
+        }
+        return;
+    }
+    pl_clock_nap(nap_ns, deadline_ns);
+}
+
+static void wait_until_ended(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+    int64_t spin_ns = world->topology.oversubscribed ? 0 : world->spin_ns;
+    struct pl_request *watched = NULL;
+    uint64_t moves = 0;
+    int64_t idle_since_ns = 0;
+    unsigned polls = 0;
+
+    for (;;) {
+        int64_t now_ns;
+
+        advance(world);
+        if (has_ended(request)) {
+            return;
+        }
+        if (++polls < POLLS_PER_CLOCK) {
+            if (world->topology.oversubscribed) {
+                sched_yield();
+            } else {
+                pause_cpu();
+            }
+            continue;
+        }
+        polls = 0;
+        now_ns = pl_clock_now_ns();
+        if (watched != world->first || moves != world->first->moves || !idle_since_ns) {
+            watched = world->first;
+            moves = world->first->moves;
+            idle_since_ns = now_ns;
+        }
+        if (now_ns > deadline_of(request, now_ns)) {
+            (void)time_out(request);
+            return;
+        }
+        if (now_ns - idle_since_ns >= spin_ns) {
+            rest(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
+            polls = POLLS_PER_CLOCK - 2; /* a look or two before the next rest */
+        }
+    }
+}
+
+enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+    enum pl_status status;
+
+    if (!has_ended(request)) {
+        wait_until_ended(request);
+        (void)has_ended(request);
+    }
+    status = request->status;
+    release(request);
+    return status == PL_OK ? PL_OK : failure_of(world, reterr);
+}
+
+void pl_request_cancel(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+
+    if (!has_ended(request)) {
+        struct pl_error error;
+
+        (void)pl_error_set(&error, PL_CANCELLED, "rank %d gave up %s", world->rank, pl_kind_text((enum pl_kind)request->signature.kind));
+        (void)fail(world, &error);
+    }
+    release(request);
+}
+
+void pl_request_drop_all(struct pl_world *world)
+{
+    if (world->first) {
+        struct pl_error error;
+
+        (void)pl_error_set(&error, PL_CANCELLED, "the world was freed with collectives outstanding");
+        (void)fail(world, &error);
+    }
+    while (world->unused) {
+        struct pl_request *request = world->unused;
+
+        world->unused = request->next;
+        free(request);
+    }
+}
+
+enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr)
+{
+    struct pl_request *request;
+
+    PL_TRY(pl_collective_post(world, collective, &request, reterr));
+    return pl_request_wait(request, reterr);
+}
+
+enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+                            struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_ALLREDUCE, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv}, reterr);
+}
+
+enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_BROADCAST, .dtype = dtype, .root = root, .count = count, .recv = data},
+                             reterr);
+}
+
+enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op, int root,
+                         struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_REDUCE, .dtype = dtype, .op = op, .root = root, .count = count, .send = send, .recv = recv},
+        reterr);
+}
+
+enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_ALLGATHER, .dtype = dtype, .count = count, .send = send, .recv = recv},
+                             reterr);
+}
+
+enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+                                 struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv}, reterr);
+}
+
+enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_ALLTOALL, .dtype = dtype, .count = count, .send = send, .recv = recv}, reterr);
+}
+
+enum pl_status pl_barrier(struct pl_world *world, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_BARRIER}, reterr);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of one rank: every collective is a copy, scaled where asked. */
+#include "collectives/backend.h"
+#include "collectives/kernel.h"
+
+#include <string.h>
+
+static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    strcpy(reason, "there is more than one rank");
+    return pl_world_size(world) == 1;
+}
+
+static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+{
+    (void)world;
+    (void)reterr;
+    *ret_state = NULL;
+    return PL_OK;
+}
+
+static bool serves(void *state, const struct pl_collective *collective)
+{
+    (void)state;
+    return collective->memory != PL_MEMORY_DEVICE;
+}
+
+static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &request->collective;
+    uint64_t count = c->counts ? c->counts[0] : c->count;
+
+    (void)state;
+    (void)reterr;
+    *ret_done = true;
+    if (!count || !c->send) {
+        return PL_OK; /* nothing to move, or a broadcast: the data is where it belongs */
+    }
+    if (c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER) {
+        const struct pl_reduction reduction = {
+            .dtype = c->dtype, .op = c->op, .divisor = 1, .prescale = c->prescale, .postscale = c->postscale, .store = PL_KERNEL_STORE_CACHED};
+        const void *source = c->send;
+        void *dest = c->recv;
+
+        pl_kernel_reduce(pl_kernel_best(), &reduction, &dest, 1, &source, 1, count);
+    } else if (c->send != c->recv) {
+        memcpy(c->recv, c->send, count * pl_dtype_bytes(c->dtype));
+    }
+    return PL_OK;
+}
+
+static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    (void)state;
+    (void)request;
+    (void)reterr;
+    *ret_done = true;
+    return PL_OK;
+}
+
+static void cancel(void *state, struct pl_request *request)
+{
+    (void)state;
+    (void)request;
+}
+
+static void free_nothing(void *state)
+{
+    (void)state;
+}
+
+const struct pl_backend pl_backend_self = {
+    .name = "self", .probe = probe, .init = init, .serves = serves, .post = post, .progress = progress, .cancel = cancel, .free = free_nothing};

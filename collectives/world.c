@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "collectives/transport.h"
+#include "collectives/world_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In order of preference: the first that runs and takes a collective gets it. */
+static const struct pl_backend *const table[] = {
+    &pl_backend_self,
+    &pl_backend_exchange,
+};
+
+_Static_assert(PL_ARRAY_ITEMS(table) <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
+
+static int64_t start_deadline(const struct pl_knobs *knobs)
+{
+    double timeout_s = pl_knob_real(knobs, PL_KNOB_TIMEOUT_S);
+
+    return timeout_s > 0 ? pl_deadline_after_ns((int64_t)(timeout_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
+}
+
+/* One rank's news about a step that all take together. */
+struct news {
+    int32_t ok;
+    char text[PL_BACKEND_REASON_BYTES];
+};
+
+/* Whether `mine` is ok on all ranks; else `*mine` becomes the news of the lowest rank where it is not. */
+static enum pl_status all_agree(struct pl_world *world, struct news *mine, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
+    for (int r = 0; r < world->size; r++) {
+        if (!all[r].ok) {
+            *mine = all[r];
+            return PL_OK;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_knobs *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &world->knobs, all, sizeof(*all), deadline_ns, reterr));
+    world->knobs = all[0];
+    return PL_OK;
+}
+
+static enum pl_status start_backend(struct pl_world *world, const struct pl_backend *backend, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_world_backend *entry = &world->backends[world->backend_count++];
+    const char *only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
+    struct news news;
+    enum pl_status status;
+    struct pl_error error = PL_ERROR_NONE;
+
+    entry->backend = backend;
+    if (*only && world->size > 1 && strcmp(only, backend->name) != 0 && backend != &pl_backend_self) {
+        snprintf(entry->reason, sizeof(entry->reason), "the setting backend asks for %s only", only);
+        return PL_OK;
+    }
+    memset(&news, 0, sizeof(news));
+    news.ok = backend->probe(world, news.text);
+    PL_TRY(all_agree(world, &news, deadline_ns, reterr));
+    if (!news.ok) {
+        memcpy(entry->reason, news.text, sizeof(entry->reason));
+        return PL_OK;
+    }
+    status = backend->init(world, &entry->state, &error);
+    news.ok = status == PL_OK;
+    if (status != PL_OK) {
+        pl_error_text(&error, news.text, sizeof(news.text));
+    }
+    PL_TRY(all_agree(world, &news, deadline_ns, reterr));
+    entry->on = news.ok;
+    if (!news.ok) {
+        memcpy(entry->reason, news.text, sizeof(entry->reason));
+        if (status == PL_OK) {
+            backend->free(entry->state);
+        }
+        entry->state = NULL;
+    }
+    return PL_OK;
+}
+
+static enum pl_status start_backends(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(table); i++) {
+        PL_TRY(start_backend(world, table[i], deadline_ns, reterr));
+        any = any || world->backends[world->backend_count - 1].on;
+    }
+    if (!any) {
+        pl_error_set(reterr, PL_UNSUPPORTED, "no backend can run on this world");
+        for (int i = 0; i < world->backend_count; i++) {
+            pl_error_context(reterr, "%s: %s", world->backends[i].backend->name, world->backends[i].reason);
+        }
+        return PL_UNSUPPORTED;
+    }
+    return PL_OK;
+}
+
+static enum pl_status resolve_knobs(const struct pl_world_options *options, struct pl_knobs *ret_knobs, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    if (options->knobs) {
+        *ret_knobs = *options->knobs;
+        return PL_OK;
+    }
+    PL_TRY(pl_environment_new(&environment, reterr));
+    return pl_knobs_resolve(environment, ret_knobs, reterr);
+}
+
+/* What pl_world_new() and pl_world_new_sub() share; `parent` NULL for the former. */
+static enum pl_status build(struct pl_world *world, const struct pl_world_options *options, const struct pl_world *parent, const int *parent_ranks,
+                            struct pl_error *reterr)
+{
+    double timeout_s;
+    int64_t deadline_ns;
+
+    if (parent) {
+        world->knobs = parent->knobs;
+    } else {
+        PL_TRY(resolve_knobs(options, &world->knobs, reterr));
+    }
+    deadline_ns = start_deadline(&world->knobs);
+    if (!parent) {
+        PL_TRY(share_knobs(world, deadline_ns, reterr));
+    }
+    timeout_s = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S);
+    world->timeout_ns = timeout_s > 0 ? (int64_t)(timeout_s * (double)PL_NS_PER_S) : -1;
+    world->spin_ns = (int64_t)(pl_knob_real(&world->knobs, PL_KNOB_SPIN_US) * (double)PL_NS_PER_US);
+    PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
+    return start_backends(world, deadline_ns, reterr);
+}
+
+static enum pl_status new_world(struct pl_bootstrap *bootstrap, bool owns_bootstrap, const struct pl_world_options *options,
+                                const struct pl_world *parent, const int *parent_ranks, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
+    enum pl_status status = PL_MEMORY;
+
+    if (!world) {
+        if (owns_bootstrap) {
+            pl_bootstrap_free(bootstrap);
+        }
+        return PL_MEMORY;
+    }
+    world->bootstrap = bootstrap;
+    world->owns_bootstrap = owns_bootstrap;
+    world->rank = bootstrap->rank;
+    world->size = bootstrap->size;
+    status = build(world, options, parent, parent_ranks, reterr);
+    if (status != PL_OK) {
+        pl_world_free(world);
+        return status;
+    }
+    *ret_world = world;
+    return PL_OK;
+}
+
+enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, struct pl_world **ret_world,
+                            struct pl_error *reterr)
+{
+    static const struct pl_world_options none;
+
+    return new_world(bootstrap, false, options ? options : &none, NULL, NULL, ret_world, reterr);
+}
+
+static enum pl_status check_list(const struct pl_world *parent, const int *ranks, int count, struct pl_error *reterr)
+{
+    bool member = false;
+
+    if (count < 1) {
+        return pl_error_set(reterr, PL_INVALID, "a sub-world needs at least one rank");
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->size) {
+            return pl_error_set(reterr, PL_INVALID, "rank %d is not in this world of %d", ranks[i], parent->size);
+        }
+        for (int earlier = 0; earlier < i; earlier++) {
+            if (ranks[earlier] == ranks[i]) {
+                return pl_error_set(reterr, PL_INVALID, "rank %d stands twice in the list of a sub-world", ranks[i]);
+            }
+        }
+        member = member || ranks[i] == parent->rank;
+    }
+    if (!member) {
+        return pl_error_set(reterr, PL_INVALID, "rank %d makes a sub-world that it is not part of", parent->rank);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    static const struct pl_world_options none;
+    struct pl_bootstrap *bootstrap;
+
+    PL_TRY(check_list(parent, ranks, count, reterr));
+    PL_TRY(parent->bootstrap->split(parent->bootstrap->context, ranks, count, start_deadline(&parent->knobs), &bootstrap, reterr));
+    return new_world(bootstrap, true, &none, parent, ranks, ret_world, reterr);
+}
+
+void pl_world_free(struct pl_world *world)
+{
+    if (!world) {
+        return;
+    }
+    pl_request_drop_all(world);
+    pl_arena_drop_all(world);
+    for (int i = world->backend_count - 1; i >= 0; i--) {
+        if (world->backends[i].on) {
+            world->backends[i].backend->free(world->backends[i].state);
+        }
+    }
+    pl_topology_done(&world->topology);
+    if (world->owns_bootstrap) {
+        pl_bootstrap_free(world->bootstrap);
+    }
+    free(world);
+}
+
+void pl_world_free_at(struct pl_world **world_at)
+{
+    pl_world_free(*world_at);
+}
+
+int pl_world_rank(const struct pl_world *world)
+{
+    return world->rank;
+}
+
+int pl_world_size(const struct pl_world *world)
+{
+    return world->size;
+}
+
+int pl_world_local_rank(const struct pl_world *world)
+{
+    return world->topology.local_of[world->rank];
+}
+
+int pl_world_local_size(const struct pl_world *world)
+{
+    return world->topology.local_size;
+}
+
+int pl_world_cross_rank(const struct pl_world *world)
+{
+    return world->topology.host_of[world->rank];
+}
+
+int pl_world_cross_size(const struct pl_world *world)
+{
+    return world->topology.hosts;
+}
+
+bool pl_world_is_homogeneous(const struct pl_world *world)
+{
+    return world->topology.homogeneous;
+}
+
+int pl_world_host_of(const struct pl_world *world, int rank)
+{
+    return world->topology.host_of[rank];
+}
+
+const struct pl_knobs *pl_world_knobs(const struct pl_world *world)
+{
+    return &world->knobs;
+}
+
+enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr)
+{
+    if (reterr && world->failure.status != PL_OK) {
+        *reterr = world->failure;
+    }
+    return world->failure.status;
+}
+
+_Noreturn void pl_world_abort(struct pl_world *world, int code)
+{
+    world->bootstrap->abort(world->bootstrap->context, code);
+    abort();
+}
+
+void pl_world_describe(const struct pl_world *world, struct pl_text *text)
+{
+    const struct pl_topology *topology = &world->topology;
+
+    pl_text_printf(text, "ranks %d on %d host%s (%s), this is rank %d: local %d of %d, host %d of %d\n", world->size, topology->hosts,
+                   topology->hosts == 1 ? "" : "s", topology->homogeneous ? "as many on each" : "not as many on each", world->rank,
+                   topology->local_of[world->rank], topology->local_size, topology->host_of[world->rank], topology->hosts);
+    pl_text_printf(text, "messages by %s; %s\n", world->bootstrap->transport ? world->bootstrap->transport->name : "nothing",
+                   topology->oversubscribed ? "more ranks than CPUs here: waiting ranks yield"
+                                            : "a CPU for each rank here: waiting ranks spin first");
+    for (int host = 0; host < topology->hosts; host++) {
+        pl_text_printf(text, "host %d: ranks", host);
+        for (int r = 0; r < world->size; r++) {
+            if (topology->host_of[r] == host) {
+                pl_text_printf(text, " %d", r);
+            }
+        }
+        pl_text_append(text, "\n");
+    }
+    for (int i = 0; i < world->backend_count; i++) {
+        const struct pl_world_backend *entry = &world->backends[i];
+
+        if (!entry->on) {
+            pl_text_printf(text, "backend %s: off, %s\n", entry->backend->name, entry->reason);
+            continue;
+        }
+        pl_text_printf(text, "backend %s: on\n", entry->backend->name);
+        if (entry->backend->describe) {
+            entry->backend->describe(entry->state, text);
+        }
+    }
+}
+
+struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world)
+{
+    return world->bootstrap;
+}
+
+pid_t pl_world_pid_of(const struct pl_world *world, int rank)
+{
+    return world->topology.pid_of[rank];
+}
+
+bool pl_world_oversubscribed(const struct pl_world *world)
+{
+    return world->topology.oversubscribed;
+}
+
+bool pl_world_is_one_process(const struct pl_world *world)
+{
+    return world->topology.one_process;
+}
+
+const int *pl_world_ring_order(const struct pl_world *world)
+{
+    return world->topology.order;
+}
