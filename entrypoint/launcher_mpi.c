@@ -45,15 +45,24 @@ static enum pl_status add_nccl(const char *interface, const char *level, struct 
     return add_export(argv, "PATH", reterr);
 }
 
-/* The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. */
-static enum pl_status add_preload(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+/*
+ * The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. It also
+ * goes to mpirun and its daemons: a mpirun whose own name is in its host list needs no ssh to itself.
+ */
+static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
     const char *before = pl_environment_get_or(job->process, "LD_PRELOAD", NULL);
     PL_AUTO_FREE char *library = NULL;
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
     PL_TRY(pl_verb_find_companion(job->self_path, "libpaceline-hostname.so", &library, reterr));
-    PL_TRY(pl_words_add(argv, "-x", reterr));
-    return pl_words_printf(argv, reterr, "LD_PRELOAD=%s%s%s", library, before != NULL ? ":" : "", before != NULL ? before : "");
+    pl_text_append(&list, library);
+    if (before != NULL) {
+        pl_text_printf(&list, ":%s", before);
+    }
+    PL_TRY(pl_text_check(&list, reterr));
+    PL_TRY(pl_launcher_set(plan, "PACELINE_HOST_NAME", job->current_host, reterr));
+    return pl_launcher_set(plan, "LD_PRELOAD", pl_text_string(&list), reterr);
 }
 
 static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
@@ -146,7 +155,8 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(add_hosts(job, &plan->argv, reterr));
     PL_TRY(pl_mpi_options_add_fixed(plan->mpi_major, interface, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
-    PL_TRY(add_preload(job, &plan->argv, reterr));
+    PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
+    PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", pl_environment_get(plan->additions, "LD_PRELOAD")));
     PL_TRY(pl_words_add_all(&plan->argv, &custom->words, reterr));
     PL_TRY(add_fabric(job, &plan->argv, reterr));
     PL_TRY(add_names(plan, &plan->argv, reterr));
@@ -166,6 +176,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     plan->mpi_major = pl_mpi_options_major(job);
     plan->spawns_ranks = true;
+    PL_TRY(set_host_name(job, plan, reterr));
     count_ranks(job, plan);
     if (options != NULL && pl_json_kind(options) != PL_JSON_STRING && pl_json_kind(options) != PL_JSON_NULL) {
         return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
