@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/credentials.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void wipe(char *text)
+{
+    if (text) {
+        OPENSSL_cleanse(text, strlen(text));
+        free(text);
+    }
+}
+
+void pl_credentials_reply_done(struct pl_credentials_reply *reply)
+{
+    wipe(reply->access_key);
+    wipe(reply->secret_key);
+    wipe(reply->session_token);
+    *reply = (struct pl_credentials_reply){.expires_s = 0};
+}
+
+static const char *member_text(const struct pl_json *object, const char *name)
+{
+    const struct pl_json *member = pl_json_member(object, name);
+
+    return member && pl_json_kind(member) == PL_JSON_STRING ? pl_json_text(member) : NULL;
+}
+
+/* Keys go into headers: a byte that could end a line must not get there. */
+static bool is_key_text(const char *text)
+{
+    for (; *text; text++) {
+        if (*text <= ' ' || *text > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *root = NULL;
+    struct pl_credentials_reply reply = {.expires_s = INT64_MAX};
+    const char *access_key, *secret_key, *token, *expiration;
+
+    PL_TRY(pl_json_parse(text, bytes, "credentials", &root, reterr));
+    access_key = member_text(root, "AccessKeyId");
+    secret_key = member_text(root, "SecretAccessKey");
+    token = member_text(root, "Token");
+    expiration = member_text(root, "Expiration");
+    if (!access_key || !secret_key) {
+        const char *code = member_text(root, "code") ? member_text(root, "code") : member_text(root, "Code");
+        const char *message = member_text(root, "message") ? member_text(root, "message") : member_text(root, "Message");
+
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s", code ? code : "no code",
+                            message ? message : "no message");
+    }
+    if (!*access_key || !*secret_key || !is_key_text(access_key) || !is_key_text(secret_key) || (token && !is_key_text(token))) {
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered with unusable keys");
+    }
+    if (expiration && *expiration && !pl_http_iso_time(expiration, &reply.expires_s)) {
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
+    }
+    reply.access_key = pl_memory_string(access_key, reterr);
+    reply.secret_key = pl_memory_string(secret_key, reterr);
+    reply.session_token = token && *token ? pl_memory_string(token, reterr) : NULL;
+    if (!reply.access_key || !reply.secret_key || (token && *token && !reply.session_token)) {
+        pl_credentials_reply_done(&reply);
+        return PL_MEMORY;
+    }
+    *ret_reply = reply;
+    return PL_OK;
+}
+
+static bool host_is(const char *host, size_t bytes, const char *text)
+{
+    return strlen(text) == bytes && strncasecmp(host, text, bytes) == 0;
+}
+
+/* "127.a.b.c" with numbers only, so that "127.0.0.1.example.com" is not taken for it. */
+static bool is_loopback4(const char *host, size_t bytes)
+{
+    unsigned a, b, c;
+    char text[16], tail;
+
+    if (bytes >= sizeof(text)) {
+        return false;
+    }
+    memcpy(text, host, bytes);
+    text[bytes] = '\0';
+    return strspn(text, "0123456789.") == bytes && sscanf(text, "127.%3u.%3u.%3u%c", &a, &b, &c, &tail) == 3 && a < 256 && b < 256 && c < 256;
+}
+
+bool pl_credentials_url_allowed(const char *url)
+{
+    static const char *const services[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "[::1]", "localhost"};
+    const char *host;
+    size_t bytes;
+
+    if (strncmp(url, "https://", 8) == 0) {
+        return url[8] != '\0';
+    }
+    if (strncmp(url, "http://", 7) != 0) {
+        return false;
+    }
+    host = url + 7;
+    bytes = strcspn(host, "/?#");
+    if (memchr(host, '@', bytes) || memchr(host, '\\', bytes)) {
+        return false; /* the host would be somewhere else than it seems */
+    }
+    if (*host == '[') {
+        size_t length = strcspn(host, "]");
+
+        if (length >= bytes || (length + 1 < bytes && host[length + 1] != ':')) {
+            return false;
+        }
+        bytes = length + 1;
+    } else {
+        bytes = strcspn(host, ":/?#");
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(services); i++) {
+        if (host_is(host, bytes, services[i])) {
+            return true;
+        }
+    }
+    return is_loopback4(host, bytes);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3_client.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/checksum.h"
+#include "s3io/profile.h"
+#include "s3io/s3_operation.h"
+#include "s3io/sigv4.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_CONNECTIONS = 16, MAX_CONNECTIONS = 1024, DEFAULT_ATTEMPTS = 8, MAX_ATTEMPTS = 100 };
+
+void pl_s3_info_done(struct pl_s3_info *info)
+{
+    free(info->etag);
+    *info = (struct pl_s3_info){.etag = NULL};
+}
+
+static const char *first_set(const struct pl_environment *environment, const char *given, const char *const *names, size_t count,
+                             const char *fallback)
+{
+    const char *value = given;
+
+    for (size_t i = 0; i < count && !value; i++) {
+        value = pl_environment_get_or(environment, names[i], NULL);
+    }
+    return value ? value : fallback;
+}
+
+static bool is_true(const struct pl_environment *environment, const char *name)
+{
+    return strcmp(pl_environment_get_or(environment, name, ""), "true") == 0;
+}
+
+/* Endpoint, region and certificates, from the most to the least particular. */
+static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_http_options *http,
+                                   struct pl_profile *profile, struct pl_error *reterr)
+{
+    static const char *const endpoints[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"};
+    static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION"};
+    static const char *const bundles[] = {"AWS_CA_BUNDLE"};
+    const struct pl_environment *environment = client->environment;
+    PL_AUTO_ADDRESS struct pl_s3_address probe = {.url = NULL};
+    const char *endpoint, *region;
+
+    PL_TRY(pl_profile_read(environment, profile, reterr));
+    endpoint = first_set(environment, options->endpoint_url, endpoints, PL_ARRAY_ITEMS(endpoints), profile->endpoint_url);
+    region = first_set(environment, options->region, regions, PL_ARRAY_ITEMS(regions), profile->region ? profile->region : "us-east-1");
+    http->ca_bundle = first_set(environment, options->ca_bundle, bundles, PL_ARRAY_ITEMS(bundles), profile->ca_bundle);
+    if (endpoint && !(client->endpoint_url = pl_memory_string(endpoint, reterr))) {
+        return PL_MEMORY;
+    }
+    if (!(client->region = pl_memory_string(region, reterr))) {
+        return PL_MEMORY;
+    }
+    client->place = (struct pl_s3_place){.endpoint_url = client->endpoint_url,
+                                         .region = client->region,
+                                         .style = options->style,
+                                         .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
+                                         .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
+    /* Settings that cannot be right should fail here and not in the first request. */
+    PL_TRY(pl_s3_address_build(&client->place, "bucket", NULL, &probe, reterr));
+    client->plain = probe.plain;
+    return PL_OK;
+}
+
+static unsigned settle_number(unsigned given, const char *text, unsigned fallback, unsigned most)
+{
+    unsigned long value = given ? given : text ? strtoul(text, NULL, 10) : fallback;
+
+    return value == 0 ? fallback : value < most ? (unsigned)value : most;
+}
+
+static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_error *reterr)
+{
+    PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    struct pl_http_options http = {.connect_timeout_ns = options->connect_timeout_ns,
+                                   .stall_ns = options->stall_ns,
+                                   .slow_ns = options->slow_ns,
+                                   .slow_bytes_per_s = options->slow_bytes_per_s};
+
+    PL_TRY(settle_place(client, options, &http, &profile, reterr));
+    http.idle_connections = client->connections;
+    PL_TRY(pl_http_new(&http, &client->http, reterr));
+    return pl_credentials_new(client->environment, &options->credentials, client->http, &client->credentials, reterr);
+}
+
+enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options, struct pl_s3_client **ret_client,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = pl_memory_new(1, sizeof(*client), reterr);
+
+    if (!client) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
+    client->connections = settle_number(options->connections, NULL, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
+    client->attempts = settle_number(options->attempts, pl_environment_get_or(environment, "AWS_MAX_ATTEMPTS", NULL), DEFAULT_ATTEMPTS, MAX_ATTEMPTS);
+    client->requester_pays = options->requester_pays;
+    client->window = client->connections;
+    client->pending_last = &client->pending;
+    client->random = (uint64_t)pl_clock_now_ns() ^ (uint64_t)(uintptr_t)client;
+    PL_TRY(open_parts(client, options, reterr));
+    *ret_client = PL_TAKE(client);
+    return PL_OK;
+}
+
+void pl_s3_client_free(struct pl_s3_client *client)
+{
+    if (!client) {
+        return;
+    }
+    pl_http_free(client->http);
+    pl_credentials_free(client->credentials);
+    while (client->regions) {
+        struct pl_s3_region *next = client->regions->next;
+
+        free(client->regions->bucket);
+        free(client->regions);
+        client->regions = next;
+    }
+    pl_environment_free(client->environment);
+    free(client->endpoint_url);
+    free(client->region);
+    free(client);
+}
+
+void pl_s3_client_free_at(struct pl_s3_client **client_at)
+{
+    pl_s3_client_free(*client_at);
+}
+
+static enum pl_status fill_info(const struct pl_http_head *head, uint64_t size_bytes, struct pl_s3_info *ret_info, struct pl_error *reterr)
+{
+    struct pl_s3_info info = {.size_bytes = size_bytes, .modified_s = head->last_modified_s, .has_crc32c = head->has_crc32c, .crc32c = head->crc32c};
+
+    if (head->etag[0] && !(info.etag = pl_memory_string(head->etag, reterr))) {
+        return PL_MEMORY;
+    }
+    *ret_info = info;
+    return PL_OK;
+}
+
+enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_s3_info *ret_info,
+                          struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "HEAD", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
+    enum pl_status status;
+
+    operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
+    status = pl_s3_call(client, &operation, reterr);
+    if (status == PL_OK && operation.head.content_length < 0) {
+        status = pl_error_set(reterr, PL_CORRUPT, "HEAD s3://%s/%s: the answer gives no size", bucket, key);
+    }
+    if (status == PL_OK) {
+        status = fill_info(&operation.head, (uint64_t)operation.head.content_length, ret_info, reterr);
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const char *key, const void *data, size_t bytes, int64_t deadline_ns,
+                         struct pl_s3_info *ret_info, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "PUT", .bucket = bucket, .key = key, .body = data, .body_bytes = bytes, .deadline_ns = deadline_ns};
+    char checksum[9];
+    enum pl_status status;
+
+    pl_http_word_base64(pl_checksum_crc32c(0, data, bytes), checksum);
+    operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
+    status = pl_s3_call(client, &operation, reterr);
+    if (status == PL_OK && ret_info) {
+        status = fill_info(&operation.head, bytes, ret_info, reterr);
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "DELETE", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
+    enum pl_status status = pl_s3_call(client, &operation, reterr);
+
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+struct pl_s3_counts pl_s3_client_counts(struct pl_s3_client *client)
+{
+    return (struct pl_s3_counts){.requests = atomic_load_explicit(&client->requests, memory_order_relaxed),
+                                 .retries = atomic_load_explicit(&client->retries, memory_order_relaxed),
+                                 .body_bytes = atomic_load_explicit(&client->body_bytes, memory_order_relaxed)};
+}

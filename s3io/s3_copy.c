@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3_copy.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/checksum.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct download {
+    struct pl_s3_client *client;
+    struct pl_s3_fetch *fetches;
+    size_t count;
+    const struct pl_s3_stream_options *options;
+    int64_t read_timeout_ns;
+    const struct pl_s3_progress *progress;
+    size_t current; /* whose file is open */
+    int fd;         /* -1: none */
+    struct pl_text part_path;
+};
+
+enum pl_status pl_s3_local_path(const char *directory, const char *key, struct pl_text *path, struct pl_error *reterr)
+{
+    const char *at = key;
+
+    for (;;) {
+        size_t length = strcspn(at, "/");
+
+        if (length == 0 || (length == 1 && at[0] == '.') || (length == 2 && at[0] == '.' && at[1] == '.')) {
+            return pl_error_set(reterr, PL_INVALID, "the key '%s' cannot be a file below a directory", key);
+        }
+        if (!at[length]) {
+            break;
+        }
+        at += length + 1;
+    }
+    pl_text_printf(path, "%s%s%s", directory, *directory && directory[strlen(directory) - 1] == '/' ? "" : "/", key);
+    return pl_text_check(path, reterr);
+}
+
+/* Named after the ETag: bytes of another version are never continued. */
+static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
+{
+    const char *etag = fetch->object.etag ? fetch->object.etag : "";
+
+    pl_text_clear(path);
+    pl_text_printf(path, "%s.%08x.part", fetch->path, pl_checksum_crc32c(0, etag, strlen(etag)));
+    return pl_text_check(path, reterr);
+}
+
+static bool is_there(const struct pl_s3_fetch *fetch)
+{
+    struct stat info;
+
+    return fetch->modified_s >= 0 && stat(fetch->path, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == fetch->object.size_bytes &&
+           (int64_t)info.st_mtime == fetch->modified_s;
+}
+
+/* Where to go on with an unfinished file. With a checksum to check at the end all bytes have to come by. */
+static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
+{
+    struct stat info;
+
+    fetch->object.first_byte = 0;
+    PL_TRY(name_part(fetch, &download->part_path, reterr));
+    if (fetch->object.etag && lstat(download->part_path.data, &info) == 0 && S_ISREG(info.st_mode) &&
+        (uint64_t)info.st_size <= fetch->object.size_bytes) {
+        fetch->object.first_byte = (uint64_t)info.st_size;
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_parent(const char *path, struct pl_error *reterr)
+{
+    const char *slash = strrchr(path, '/');
+    PL_AUTO_FREE char *parent = NULL;
+
+    if (!slash || slash == path) {
+        return PL_OK;
+    }
+    parent = pl_memory_string_n(path, (size_t)(slash - path), reterr);
+    return parent ? pl_file_make_dirs(parent, 0777, reterr) : PL_MEMORY;
+}
+
+static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)
+{
+    const struct pl_s3_fetch *fetch = &download->fetches[index];
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (fetch->object.first_byte ? 0 : O_TRUNC);
+
+    PL_TRY(make_parent(fetch->path, reterr));
+    PL_TRY(name_part(fetch, &download->part_path, reterr));
+    download->fd = open(download->part_path.data, flags, 0666);
+    if (download->fd < 0 || lseek(download->fd, (off_t)fetch->object.first_byte, SEEK_SET) < 0) {
+        return pl_error_errno(reterr, "open '%s' for writing", download->part_path.data);
+    }
+    download->current = index;
+    return PL_OK;
+}
+
+/* The whole object is in the file: give it its time and its name. */
+static enum pl_status finish_file(struct download *download, struct pl_error *reterr)
+{
+    const struct pl_s3_fetch *fetch = &download->fetches[download->current];
+    int fd = download->fd;
+
+    download->fd = -1;
+    if (fetch->modified_s >= 0) {
+        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)fetch->modified_s}};
+
+        (void)futimens(fd, times); /* without it a later run fetches the object again */
+    }
+    /* Network file systems report a failed write here. */
+    if (close(fd) != 0) {
+        return pl_error_errno(reterr, "close '%s'", download->part_path.data);
+    }
+    if (rename(download->part_path.data, fetch->path) != 0) {
+        return pl_error_errno(reterr, "rename '%s' to '%s'", download->part_path.data, fetch->path);
+    }
+    return PL_OK;
+}
+
+static enum pl_status write_chunk(struct download *download, size_t base, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
+{
+    size_t index = base + chunk->object;
+
+    if (download->fd < 0) {
+        PL_TRY(open_part(download, index, reterr));
+    }
+    PL_TRY(pl_fd_write(download->fd, chunk->data, chunk->bytes, download->part_path.data, reterr));
+    if (download->progress) {
+        download->progress->moved(download->progress->context, download->fetches[index].path, chunk->bytes);
+    }
+    return chunk->last ? finish_file(download, reterr) : PL_OK;
+}
+
+/* One stream over the fetches from `base` on. */
+static enum pl_status run_stream(struct download *download, size_t base, struct pl_error *reterr)
+{
+    size_t count = download->count - base;
+    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new(count, sizeof(*objects), reterr);
+    struct pl_s3_stream *stream = NULL;
+    enum pl_status status;
+
+    if (!objects) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        objects[i] = download->fetches[base + i].object;
+    }
+    PL_TRY(pl_s3_stream_open(download->client, objects, count, download->options, &stream, reterr));
+    do {
+        struct pl_s3_chunk chunk;
+
+        status = pl_s3_stream_next(stream, pl_deadline_after_ns(download->read_timeout_ns), &chunk, reterr);
+        if (status == PL_OK) {
+            status = write_chunk(download, base, &chunk, reterr);
+        }
+    } while (status == PL_OK);
+    pl_s3_stream_close(stream);
+    return status == PL_END ? PL_OK : status;
+}
+
+/* Bytes that came wrong once may come right the second time. */
+static enum pl_status run(struct download *download, struct pl_error *reterr)
+{
+    size_t base = 0, refetched = SIZE_MAX;
+
+    for (;;) {
+        enum pl_status status = run_stream(download, base, reterr);
+        size_t current = download->current;
+
+        if (download->fd >= 0) {
+            pl_file_close_at(&download->fd);
+            download->fd = -1;
+        } else if (status == PL_CORRUPT) {
+            return status; /* no file of which to begin anew */
+        }
+        if (status != PL_CORRUPT || refetched == current) {
+            return status;
+        }
+        refetched = base = current;
+        download->fetches[current].object.first_byte = 0;
+    }
+}
+
+enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count, const struct pl_s3_stream_options *options,
+                              bool again, int64_t read_timeout_ns, const struct pl_s3_progress *progress, struct pl_error *reterr)
+{
+    struct download download = {
+        .client = client, .fetches = fetches, .options = options, .read_timeout_ns = read_timeout_ns, .progress = progress, .fd = -1};
+    enum pl_status status = PL_OK;
+
+    /* What is to be fetched moves to the front. */
+    for (size_t i = 0; i < count && status == PL_OK; i++) {
+        if (!again && is_there(&fetches[i])) {
+            if (progress) {
+                progress->moved(progress->context, fetches[i].path, fetches[i].object.size_bytes);
+            }
+            continue;
+        }
+        status = find_beginning(&download, &fetches[i], reterr);
+        if (progress && fetches[i].object.first_byte) {
+            progress->moved(progress->context, fetches[i].path, fetches[i].object.first_byte);
+        }
+        fetches[download.count++] = fetches[i];
+    }
+    if (status == PL_OK && download.count) {
+        status = run(&download, reterr);
+    }
+    pl_text_done(&download.part_path);
+    return status;
+}

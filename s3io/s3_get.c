@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3_get.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/checksum.h"
+#include "s3io/s3_operation.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum {
+    PAGE = 4096,
+    WAKE_BYTES = 256 * 1024, /* the reader is not woken for less, unless that is all */
+    SLICE_MS = 20,           /* but looks by itself so often */
+};
+
+static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
+static const uint64_t most_part_bytes = UINT64_C(8) << 20;
+
+struct part {
+    struct pl_s3_operation operation;
+    struct pl_s3_stream *stream;
+    size_t object;
+    uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
+    unsigned char *memory;
+    uint64_t ring_from, ring_to; /* what it takes of the ring, padding included */
+    struct {
+        size_t filled;
+        bool held;  /* not to be looked at before its checksum is found right */
+        bool ended; /* the operation is over */
+        enum pl_status status;
+    } synced; /* under the stream's lock */
+};
+
+/* What becomes known of an object while it is read. */
+struct known {
+    bool found;
+    uint64_t size_bytes;
+    char etag[PL_HTTP_ETAG_BYTES];
+};
+
+struct pl_s3_stream {
+    struct pl_s3_client *client;
+    const struct pl_s3_object *objects;
+    size_t object_count;
+    struct pl_s3_stream_options options;
+    unsigned char *ring;
+    struct part *parts; /* part i is parts[i % part_slots] */
+    size_t part_slots;
+    struct pl_http_task plan_task, close_task;
+
+    /* The engine thread's: where planning stands. */
+    size_t plan_object;
+    uint64_t plan_offset;
+    bool plan_begun; /* plan_object has been looked at */
+    bool plan_any;   /* and has a part */
+    bool plan_waits; /* for its size */
+    uint64_t plan_ring;
+    struct known known; /* of plan_object */
+
+    /* The reader's. */
+    struct pl_s3_chunk chunk; /* the one handed out */
+    uint64_t consumed;        /* of the part at `oldest` */
+    bool given_empty;         /* the part at `oldest` has no bytes, and that has been said */
+    uint32_t crc32c;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed_cond;
+    struct {
+        uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
+        uint64_t ring_free_to;    /* positions below are free again */
+        bool all_planned, plan_posted, waiting, cancelled, closed, gone;
+    } synced; /* under `lock` */
+};
+
+static struct part *part_at(struct pl_s3_stream *stream, uint64_t number)
+{
+    return &stream->parts[number % stream->part_slots];
+}
+
+/* Engine's thread from here. */
+
+static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes, struct pl_error *reterr)
+{
+    struct part *part = operation->context;
+    struct pl_s3_stream *stream = part->stream;
+
+    (void)reterr;
+    PL_BUG_IF(at + bytes > part->ring_to - part->ring_from);
+    memcpy(part->memory + at, data, bytes);
+    pthread_mutex_lock(&stream->lock);
+    part->synced.filled = at + bytes;
+    if (stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest) && part->synced.filled % WAKE_BYTES < bytes) {
+        pthread_cond_signal(&stream->changed_cond);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return PL_OK;
+}
+
+static void plan(struct pl_s3_stream *stream);
+
+static void on_found(struct pl_s3_operation *operation)
+{
+    struct part *part = operation->context;
+    struct pl_s3_stream *stream = part->stream;
+
+    pthread_mutex_lock(&stream->lock);
+    part->bytes = operation->expected_bytes;
+    part->synced.held = operation->crc_checked;
+    pthread_mutex_unlock(&stream->lock);
+    if (stream->plan_waits && part->object == stream->plan_object) {
+        stream->known.found = true;
+        stream->known.size_bytes = operation->object_bytes;
+        memcpy(stream->known.etag, operation->etag, sizeof(stream->known.etag));
+        stream->plan_waits = false;
+        stream->plan_offset = part->offset + part->bytes;
+        plan(stream);
+    }
+}
+
+static void on_rewind(struct pl_s3_operation *operation)
+{
+    struct part *part = operation->context;
+
+    pthread_mutex_lock(&part->stream->lock);
+    part->synced.filled = 0;
+    pthread_mutex_unlock(&part->stream->lock);
+}
+
+static void on_part_done(struct pl_s3_operation *operation, enum pl_status status)
+{
+    struct part *part = operation->context;
+    struct pl_s3_stream *stream = part->stream;
+
+    pthread_mutex_lock(&stream->lock);
+    part->synced.ended = true;
+    part->synced.held = false;
+    part->synced.status = status;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+    plan(stream);
+}
+
+/* Room for `bytes` in one piece, or false. Positions only grow; position p is byte p mod size of the ring. */
+static bool take_ring(struct pl_s3_stream *stream, uint64_t bytes, uint64_t free_to, struct part *part)
+{
+    uint64_t size = stream->options.budget_bytes;
+    uint64_t room = (bytes + PAGE - 1) / PAGE * PAGE;
+    uint64_t from = stream->plan_ring;
+    uint64_t left = size - from % size;
+
+    if (left < room) {
+        from += left; /* skip the rest at the end */
+    }
+    if (from + room > free_to + size) {
+        return false;
+    }
+    part->memory = stream->ring + from % size;
+    part->ring_from = from;
+    part->ring_to = stream->plan_ring = from + room;
+    return true;
+}
+
+static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t bytes)
+{
+    static const struct pl_s3_operation_handler handler = {on_sink, on_found, on_rewind, on_part_done};
+    const struct pl_s3_object *object = &stream->objects[stream->plan_object];
+    struct pl_s3_operation *operation = &part->operation;
+
+    pl_s3_operation_done(operation);
+    *operation = (struct pl_s3_operation){.client = stream->client,
+                                          .handler = &handler,
+                                          .context = part,
+                                          .method = "GET",
+                                          .bucket = object->bucket,
+                                          .key = object->key,
+                                          .deadline_ns = pl_deadline_after_ns(stream->options.part_timeout_ns),
+                                          .ranged = true,
+                                          .range_first = stream->plan_offset,
+                                          .range_bytes = bytes};
+    operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
+    memcpy(operation->etag, stream->known.etag, sizeof(operation->etag));
+    part->object = stream->plan_object;
+    part->offset = stream->plan_offset;
+    part->bytes = bytes;
+}
+
+/* Look at plan_object for the first time. */
+static void begin_object(struct pl_s3_stream *stream)
+{
+    const struct pl_s3_object *object = &stream->objects[stream->plan_object];
+
+    stream->plan_offset = object->first_byte;
+    stream->plan_begun = true;
+    stream->plan_any = false;
+    stream->known = (struct known){.found = object->etag != NULL, .size_bytes = object->size_bytes};
+    if (object->etag) {
+        (void)snprintf(stream->known.etag, sizeof(stream->known.etag), "%s", object->etag);
+    }
+}
+
+/* The next part of plan_object, if there is room for it. */
+static bool plan_part(struct pl_s3_stream *stream)
+{
+    uint64_t number, free_to, bytes = stream->options.part_bytes;
+    struct part *part;
+    bool room;
+
+    pthread_mutex_lock(&stream->lock);
+    number = stream->synced.planned;
+    free_to = stream->synced.ring_free_to;
+    room = number - stream->synced.oldest < stream->part_slots && !stream->synced.closed;
+    pthread_mutex_unlock(&stream->lock);
+    if (stream->known.found) {
+        uint64_t left = stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
+
+        bytes = left < bytes ? left : bytes;
+    }
+    part = part_at(stream, number);
+    if (!room || !take_ring(stream, bytes, free_to, part)) {
+        return false;
+    }
+    start_part(stream, part, bytes);
+    part->operation.object_bytes = stream->known.size_bytes;
+    stream->plan_any = true;
+    stream->plan_waits = !stream->known.found;
+    stream->plan_offset += stream->known.found ? bytes : 0;
+    pthread_mutex_lock(&stream->lock);
+    part->synced.filled = 0;
+    part->synced.held = false;
+    part->synced.ended = bytes == 0; /* nothing to ask for */
+    part->synced.status = PL_OK;
+    stream->synced.planned++;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+    if (bytes) {
+        pl_s3_operation_start(&part->operation);
+    }
+    return true;
+}
+
+static void plan(struct pl_s3_stream *stream)
+{
+    while (stream->plan_object < stream->object_count) {
+        if (!stream->plan_begun) {
+            begin_object(stream);
+        }
+        if (stream->plan_waits) {
+            return;
+        }
+        /* Every object has at least one part, an empty one a part without bytes. */
+        if (stream->plan_any && stream->plan_offset >= stream->known.size_bytes) {
+            stream->plan_object++;
+            stream->plan_begun = false;
+        } else if (!plan_part(stream)) {
+            return;
+        }
+    }
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.all_planned = true;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static void plan_task(struct pl_http_task *task)
+{
+    struct pl_s3_stream *stream = (struct pl_s3_stream *)((char *)task - offsetof(struct pl_s3_stream, plan_task));
+
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.plan_posted = false;
+    pthread_mutex_unlock(&stream->lock);
+    plan(stream);
+}
+
+static void close_task(struct pl_http_task *task)
+{
+    struct pl_s3_stream *stream = (struct pl_s3_stream *)((char *)task - offsetof(struct pl_s3_stream, close_task));
+
+    for (size_t i = 0; i < stream->part_slots; i++) {
+        pl_s3_operation_cancel(&stream->parts[i].operation);
+    }
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.gone = true;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock); /* the reader may release the stream from here on */
+}
+
+/* The reader's thread from here. */
+
+static enum pl_status settle_options(const struct pl_s3_stream_options *given, struct pl_s3_stream_options *options, struct pl_error *reterr)
+{
+    static const struct pl_s3_stream_options none = {.budget_bytes = 0};
+    const uint64_t least_bytes = 2 * PAGE;
+
+    *options = given ? *given : none;
+    if (options->budget_bytes == 0) {
+        options->budget_bytes = default_budget_bytes;
+    }
+    options->budget_bytes = options->budget_bytes / PAGE * PAGE;
+    if (options->budget_bytes < least_bytes || options->budget_bytes > SIZE_MAX / 2) {
+        return pl_error_set(reterr, PL_INVALID, "a stream with a budget of %llu bytes", (unsigned long long)options->budget_bytes);
+    }
+    if (options->part_bytes == 0) {
+        options->part_bytes = options->budget_bytes / 8 < most_part_bytes ? options->budget_bytes / 8 : most_part_bytes;
+    }
+    if (options->part_bytes > options->budget_bytes / 2) {
+        options->part_bytes = options->budget_bytes / 2;
+    }
+    options->part_bytes = options->part_bytes < PAGE ? PAGE : options->part_bytes / PAGE * PAGE;
+    if (options->part_timeout_ns == 0) {
+        options->part_timeout_ns = 1800 * PL_NS_PER_S;
+    }
+    return PL_OK;
+}
+
+static void release(struct pl_s3_stream *stream)
+{
+    for (size_t i = 0; stream->parts && i < stream->part_slots; i++) {
+        pl_s3_operation_done(&stream->parts[i].operation);
+    }
+    if (stream->ring) {
+        (void)munmap(stream->ring, stream->options.budget_bytes);
+    }
+    pthread_cond_destroy(&stream->changed_cond);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream->parts);
+    free(stream);
+}
+
+static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *reterr)
+{
+    void *ring = mmap(NULL, stream->options.budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (ring == MAP_FAILED) {
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a ring of %llu bytes",
+                              (unsigned long long)stream->options.budget_bytes);
+    }
+    stream->ring = ring;
+    (void)madvise(ring, stream->options.budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    stream->part_slots = (size_t)stream->client->connections * 4;
+    stream->parts = pl_memory_new(stream->part_slots, sizeof(*stream->parts), reterr);
+    if (!stream->parts) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < stream->part_slots; i++) {
+        stream->parts[i].stream = stream;
+        stream->parts[i].operation.client = stream->client;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
+                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream, struct pl_error *reterr)
+{
+    struct pl_s3_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    pthread_condattr_t monotonic;
+    enum pl_status status;
+
+    if (!stream) {
+        return PL_MEMORY;
+    }
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&stream->changed_cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&stream->lock, NULL);
+    stream->client = client;
+    stream->objects = objects;
+    stream->object_count = count;
+    stream->plan_task.run = plan_task;
+    stream->close_task.run = close_task;
+    status = settle_options(options, &stream->options, reterr);
+    if (status == PL_OK) {
+        status = allocate(stream, reterr);
+    }
+    if (status != PL_OK) {
+        release(stream);
+        return status;
+    }
+    stream->synced.plan_posted = true;
+    pl_http_post(client->http, &stream->plan_task);
+    *ret_stream = stream;
+    return PL_OK;
+}
+
+void pl_s3_stream_close(struct pl_s3_stream *stream)
+{
+    if (!stream) {
+        return;
+    }
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.closed = true;
+    pthread_mutex_unlock(&stream->lock);
+    pl_http_post(stream->client->http, &stream->close_task);
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->synced.gone) {
+        /* The engine runs every task; this one waits for nothing. */
+        pthread_cond_wait(&stream->changed_cond, &stream->lock);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    release(stream);
+}
+
+void pl_s3_stream_cancel(struct pl_s3_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.cancelled = true;
+    pthread_cond_broadcast(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* The reader is done with the chunk; a part that is read to its end makes room for another. Under the lock. */
+static void release_chunk(struct pl_s3_stream *stream)
+{
+    stream->consumed += stream->chunk.bytes;
+    stream->chunk = (struct pl_s3_chunk){.data = NULL};
+}
+
+static void drop_part(struct pl_s3_stream *stream, const struct part *part)
+{
+    stream->consumed = 0;
+    stream->given_empty = false;
+    stream->synced.ring_free_to = part->ring_to;
+    stream->synced.oldest++;
+    if (!stream->synced.plan_posted && !stream->synced.all_planned) {
+        stream->synced.plan_posted = true;
+        pl_http_post(stream->client->http, &stream->plan_task);
+    }
+}
+
+/* Something to hand out of `part`? Under the lock. */
+static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
+{
+    size_t visible = part->synced.held ? 0 : part->synced.filled;
+    bool empty = part->synced.ended && part->synced.status == PL_OK && part->bytes == 0 && !stream->given_empty;
+
+    if (visible <= stream->consumed && !empty) {
+        return false;
+    }
+    stream->given_empty = empty;
+    *ret_chunk = (struct pl_s3_chunk){.data = part->memory + stream->consumed,
+                                      .bytes = visible - stream->consumed,
+                                      .object = part->object,
+                                      .offset = part->offset + stream->consumed,
+                                      .size_bytes = part->operation.object_bytes};
+    ret_chunk->last = ret_chunk->offset + ret_chunk->bytes >= ret_chunk->size_bytes;
+    return true;
+}
+
+/* What the list and the checksum say about the chunk. */
+static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
+{
+    const struct pl_s3_object *object = &stream->objects[chunk->object];
+
+    if (object->etag && chunk->size_bytes != object->size_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s has %llu bytes and was listed with %llu", object->bucket, object->key,
+                            (unsigned long long)chunk->size_bytes, (unsigned long long)object->size_bytes);
+    }
+    if (!object->has_crc32c || object->first_byte || part->operation.crc_checked) {
+        return PL_OK;
+    }
+    stream->crc32c = pl_checksum_crc32c(chunk->offset ? stream->crc32c : 0, chunk->data, chunk->bytes);
+    if (chunk->last && stream->crc32c != object->crc32c) {
+        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: CRC32C of the whole is %08x, the server says %08x", object->bucket, object->key,
+                            stream->crc32c, object->crc32c);
+    }
+    return PL_OK;
+}
+
+static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
+{
+    int64_t until_ns = pl_clock_now_ns() + SLICE_MS * PL_NS_PER_MS;
+    struct timespec until;
+
+    until_ns = until_ns < deadline_ns ? until_ns : deadline_ns;
+    until.tv_sec = (time_t)(until_ns / PL_NS_PER_S);
+    until.tv_nsec = (long)(until_ns % PL_NS_PER_S);
+    stream->synced.waiting = true;
+    (void)pthread_cond_timedwait(&stream->changed_cond, &stream->lock, &until);
+    stream->synced.waiting = false;
+}
+
+/* Under the lock: a chunk (PL_OK), the end, a failure, or wait and look again. */
+static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk, struct part **ret_part,
+                                 struct pl_error *reterr)
+{
+    for (;;) {
+        struct part *part = part_at(stream, stream->synced.oldest);
+
+        if (stream->synced.cancelled) {
+            return pl_error_set(reterr, PL_CANCELLED, "reading from S3 was cancelled");
+        }
+        if (stream->synced.oldest < stream->synced.planned) {
+            if (take_chunk(stream, part, ret_chunk)) {
+                *ret_part = part;
+                return PL_OK;
+            }
+            if (part->synced.ended && part->synced.status != PL_OK) {
+                if (reterr) {
+                    *reterr = part->operation.error;
+                }
+                return part->synced.status;
+            }
+            if (part->synced.ended) {
+                drop_part(stream, part);
+                continue;
+            }
+        } else if (stream->synced.all_planned) {
+            return PL_END;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "no bytes from S3 before the deadline");
+        }
+        wait_slice(stream, deadline_ns);
+    }
+}
+
+enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk, struct pl_error *reterr)
+{
+    struct pl_s3_chunk chunk;
+    struct part *part = NULL;
+    enum pl_status status;
+
+    pthread_mutex_lock(&stream->lock);
+    release_chunk(stream);
+    status = find_chunk(stream, deadline_ns, &chunk, &part, reterr);
+    pthread_mutex_unlock(&stream->lock);
+    PL_TRY(status);
+    PL_TRY(check_chunk(stream, part, &chunk, reterr));
+    stream->chunk = *ret_chunk = chunk;
+    return PL_OK;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3_list.h"
+
+#include "base/memory.h"
+#include "s3io/s3_operation.h"
+#include "s3io/s3_xml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void entry_done(struct pl_s3_entry *entry)
+{
+    free(entry->key);
+    free(entry->etag);
+    *entry = (struct pl_s3_entry){.key = NULL};
+}
+
+void pl_s3_listing_done(struct pl_s3_listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++) {
+        entry_done(&listing->items[i]);
+    }
+    free(listing->items);
+    *listing = (struct pl_s3_listing){.items = NULL};
+}
+
+struct page {
+    struct pl_s3_listing *listing;
+    struct pl_s3_entry entry; /* the one being read */
+    bool has_size, is_list, truncated;
+    char *next;
+};
+
+static enum pl_status copy_text(char **target, const char *text, size_t bytes, struct pl_error *reterr)
+{
+    free(*target);
+    *target = pl_memory_string_n(text, bytes, reterr);
+    return *target ? PL_OK : PL_MEMORY;
+}
+
+static enum pl_status parse_size(const char *text, size_t bytes, uint64_t *ret_size, struct pl_error *reterr)
+{
+    uint64_t size = 0;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9' || i >= 18) {
+            return pl_error_set(reterr, PL_CORRUPT, "a list with the size '%.30s'", text);
+        }
+        size = size * 10 + (uint64_t)(text[i] - '0');
+    }
+    *ret_size = size;
+    return bytes ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "a list with an empty size");
+}
+
+static enum pl_status add_entry(struct page *page, struct pl_error *reterr)
+{
+    struct pl_s3_listing *listing = page->listing;
+
+    if (!page->entry.key || (!page->entry.is_prefix && !page->has_size)) {
+        return pl_error_set(reterr, PL_CORRUPT, "a list with an entry that lacks key or size");
+    }
+    PL_TRY(pl_memory_grow(&listing->items, &listing->capacity, listing->count + 1, sizeof(*listing->items), reterr));
+    listing->items[listing->count++] = page->entry;
+    page->entry = (struct pl_s3_entry){.key = NULL};
+    page->has_size = false;
+    return PL_OK;
+}
+
+static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+{
+    static const char root[] = "ListBucketResult";
+    struct page *page = context;
+
+    if (strncmp(path, root, sizeof(root) - 1) != 0) {
+        return PL_OK;
+    }
+    path += sizeof(root) - 1;
+    if (strcmp(path, "/Contents/Key") == 0) {
+        return copy_text(&page->entry.key, text, bytes, reterr);
+    }
+    if (strcmp(path, "/Contents/ETag") == 0) {
+        return copy_text(&page->entry.etag, text, bytes, reterr);
+    }
+    if (strcmp(path, "/Contents/Size") == 0) {
+        page->has_size = true;
+        return parse_size(text, bytes, &page->entry.size_bytes, reterr);
+    }
+    if (strcmp(path, "/CommonPrefixes/Prefix") == 0) {
+        page->entry.is_prefix = true;
+        return copy_text(&page->entry.key, text, bytes, reterr);
+    }
+    if (strcmp(path, "/Contents") == 0 || strcmp(path, "/CommonPrefixes") == 0) {
+        return add_entry(page, reterr);
+    }
+    if (strcmp(path, "/NextContinuationToken") == 0) {
+        return copy_text(&page->next, text, bytes, reterr);
+    }
+    if (strcmp(path, "/Contents/LastModified") == 0) {
+        if (!pl_http_iso_time(text, &page->entry.modified_s)) {
+            page->entry.modified_s = -1;
+        }
+    } else if (strcmp(path, "/IsTruncated") == 0) {
+        page->truncated = strcmp(text, "true") == 0;
+    } else if (*path == '\0') {
+        page->is_list = true;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
+{
+    struct page page = {.listing = listing};
+    struct pl_s3_xml_visitor visitor = {&page, on_element};
+    enum pl_status status = pl_s3_xml_walk(text, bytes, &visitor, reterr);
+
+    entry_done(&page.entry);
+    if (status == PL_OK && !page.is_list) {
+        status = pl_error_set(reterr, PL_CORRUPT, "the answer to a list request is no ListBucketResult");
+    }
+    if (status == PL_OK && page.truncated && (!page.next || !*page.next)) {
+        status = pl_error_set(reterr, PL_CORRUPT, "a list that is cut but names no next page");
+    }
+    if (status != PL_OK || !page.truncated) {
+        free(page.next);
+        page.next = NULL;
+    }
+    if (status == PL_OK) {
+        *ret_next = page.next;
+    }
+    return status;
+}
+
+static void add_item(struct pl_text *query, const char *name, const char *value)
+{
+    pl_text_printf(query, "&%s=", name);
+    pl_sigv4_encode(value, strlen(value), false, query);
+}
+
+static enum pl_status list_page(struct pl_s3_client *client, const char *bucket, const char *query, int64_t deadline_ns,
+                                struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "GET", .bucket = bucket, .query = query, .judge_reply = true, .deadline_ns = deadline_ns};
+    enum pl_status status = pl_s3_call(client, &operation, reterr);
+
+    if (status == PL_OK) {
+        status = pl_s3_list_parse(pl_text_string(&operation.reply), operation.reply.length, listing, ret_next, reterr);
+        if (status != PL_OK) {
+            pl_error_context(reterr, "listing s3://%s", bucket);
+        }
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, int64_t deadline_ns,
+                          struct pl_s3_listing *listing, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    PL_AUTO_FREE char *token = NULL;
+
+    for (;;) {
+        char *next = NULL;
+
+        pl_text_clear(&query);
+        pl_text_append(&query, "list-type=2");
+        if (prefix && *prefix) {
+            add_item(&query, "prefix", prefix);
+        }
+        if (delimiter && *delimiter) {
+            add_item(&query, "delimiter", delimiter);
+        }
+        if (token) {
+            add_item(&query, "continuation-token", token);
+        }
+        PL_TRY(pl_text_check(&query, reterr));
+        PL_TRY(list_page(client, bucket, query.data, deadline_ns, listing, &next, reterr));
+        if (!next) {
+            return PL_OK;
+        }
+        if (token && strcmp(token, next) == 0) {
+            free(next);
+            return pl_error_set(reterr, PL_CORRUPT, "listing s3://%s: the same page over and over", bucket);
+        }
+        free(token);
+        token = next;
+    }
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3_put.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/checksum.h"
+#include "s3io/s3_operation.h"
+#include "s3io/s3_xml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
+
+static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
+static const uint64_t default_part_bytes = UINT64_C(16) << 20;
+static const uint64_t least_part_bytes = UINT64_C(5) << 20; /* S3 refuses smaller ones, but for the last */
+
+struct sent_part {
+    char etag[PL_HTTP_ETAG_BYTES];
+    char checksum[9];
+};
+
+/* A buffer and the request that sends it. */
+struct lane {
+    struct pl_s3_operation operation;
+    struct upload *upload;
+    unsigned char *memory;
+    size_t bytes;
+    size_t part; /* index, from 0 */
+    char query[256 + 1024];
+    char checksum[9];
+    char hash[PL_SIGV4_HEX_BYTES];
+    struct {
+        bool busy;
+    } synced; /* under the upload's lock */
+};
+
+struct upload {
+    struct pl_s3_client *client;
+    const char *bucket, *key;
+    struct pl_source *source;
+    uint64_t size_bytes, given_bytes, part_bytes;
+    struct pl_s3_upload_options options;
+    int64_t deadline_ns;
+    char *id; /* encoded for a query */
+    struct lane lanes[MAX_PARALLEL];
+    size_t lane_count;
+    size_t part_count, part_capacity;
+    pthread_mutex_t lock;
+    pthread_cond_t changed_cond;
+    struct {
+        struct sent_part *parts;
+        uint64_t arrived_bytes;
+        enum pl_status status; /* of the first part that failed */
+        struct pl_error error;
+    } synced; /* under `lock` */
+};
+
+static void lane_done(struct pl_s3_operation *operation, enum pl_status status)
+{
+    struct lane *lane = operation->context;
+    struct upload *upload = lane->upload;
+
+    pthread_mutex_lock(&upload->lock);
+    if (status == PL_OK && !operation->head.etag[0]) {
+        status = pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", lane->part + 1);
+    }
+    if (status == PL_OK) {
+        memcpy(upload->synced.parts[lane->part].etag, operation->head.etag, PL_HTTP_ETAG_BYTES);
+        memcpy(upload->synced.parts[lane->part].checksum, lane->checksum, sizeof(lane->checksum));
+        upload->synced.arrived_bytes += lane->bytes;
+    } else if (upload->synced.status == PL_OK) {
+        upload->synced.status = status;
+        upload->synced.error = operation->error;
+    }
+    lane->synced.busy = false;
+    pthread_cond_signal(&upload->changed_cond);
+    pthread_mutex_unlock(&upload->lock);
+}
+
+static void lane_start(struct pl_http_task *task)
+{
+    pl_s3_operation_start((struct pl_s3_operation *)((char *)task - offsetof(struct pl_s3_operation, start_task)));
+}
+
+/* Fill a lane's buffer; `*ret_end` when the source has no more. */
+static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_end, struct pl_error *reterr)
+{
+    PL_TRY(pl_source_read_full(upload->source, lane->memory, upload->part_bytes, upload->deadline_ns, &lane->bytes, reterr));
+    upload->given_bytes += lane->bytes;
+    *ret_end = lane->bytes < upload->part_bytes || upload->given_bytes == upload->size_bytes;
+    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end && upload->given_bytes != upload->size_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %llu bytes, %llu were expected", upload->source->name,
+                            (unsigned long long)upload->given_bytes, (unsigned long long)upload->size_bytes);
+    }
+    return PL_OK;
+}
+
+static enum pl_status send_part(struct upload *upload, struct lane *lane, struct pl_error *reterr)
+{
+    static const struct pl_s3_operation_handler handler = {.done = lane_done};
+    struct pl_s3_operation *operation = &lane->operation;
+    struct sent_part *grown;
+    enum pl_status status;
+
+    if (upload->part_count == MAX_PARTS) {
+        return pl_error_set(reterr, PL_LIMIT, "more than %d parts of %llu bytes", MAX_PARTS, (unsigned long long)upload->part_bytes);
+    }
+    pthread_mutex_lock(&upload->lock);
+    grown = upload->synced.parts;
+    status = pl_memory_grow(&grown, &upload->part_capacity, upload->part_count + 1, sizeof(*grown), reterr);
+    upload->synced.parts = grown;
+    lane->synced.busy = status == PL_OK;
+    pthread_mutex_unlock(&upload->lock);
+    PL_TRY(status);
+    lane->part = upload->part_count++;
+    if (snprintf(lane->query, sizeof(lane->query), "partNumber=%zu&uploadId=%s", lane->part + 1, upload->id) >= (int)sizeof(lane->query)) {
+        lane->synced.busy = false;
+        return pl_error_set(reterr, PL_LIMIT, "an upload id of %zu bytes", strlen(upload->id));
+    }
+    pl_s3_operation_done(operation);
+    *operation = (struct pl_s3_operation){.client = upload->client,
+                                          .handler = &handler,
+                                          .context = lane,
+                                          .method = "PUT",
+                                          .bucket = upload->bucket,
+                                          .key = upload->key,
+                                          .query = lane->query,
+                                          .body = lane->memory,
+                                          .body_bytes = lane->bytes,
+                                          .deadline_ns = upload->deadline_ns};
+    if (!upload->options.no_checksums) {
+        pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), lane->checksum);
+        operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", lane->checksum};
+    }
+    if (upload->client->plain) {
+        /* Here rather than on the engine's thread, which has all transfers to move. */
+        status = pl_sigv4_hash(lane->memory, lane->bytes, lane->hash, reterr);
+        if (status != PL_OK) {
+            lane->synced.busy = false;
+            return status;
+        }
+        operation->body_hash = lane->hash;
+    }
+    operation->start_task.run = lane_start;
+    pl_http_post(upload->client->http, &operation->start_task);
+    return PL_OK;
+}
+
+/* Wait until a lane is free (`all`: until every lane is), telling about progress. */
+static struct lane *wait_lane(struct upload *upload, bool all)
+{
+    struct lane *found = NULL;
+    uint64_t told_bytes = UINT64_MAX;
+
+    pthread_mutex_lock(&upload->lock);
+    for (;;) {
+        size_t busy = 0;
+
+        for (size_t i = 0; i < upload->lane_count; i++) {
+            busy += upload->lanes[i].synced.busy;
+            found = upload->lanes[i].synced.busy ? found : &upload->lanes[i];
+        }
+        if (upload->options.progress && told_bytes != upload->synced.arrived_bytes) {
+            told_bytes = upload->synced.arrived_bytes;
+            pthread_mutex_unlock(&upload->lock);
+            upload->options.progress(upload->options.progress_context, told_bytes);
+            pthread_mutex_lock(&upload->lock);
+            continue;
+        }
+        if (all ? busy == 0 : found != NULL) {
+            break;
+        }
+        /* The engine ends every part at its deadline. */
+        pthread_cond_wait(&upload->changed_cond, &upload->lock);
+    }
+    pthread_mutex_unlock(&upload->lock);
+    return found;
+}
+
+static enum pl_status failed_part(struct upload *upload, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&upload->lock);
+    status = upload->synced.status;
+    if (status != PL_OK && reterr) {
+        *reterr = upload->synced.error;
+    }
+    pthread_mutex_unlock(&upload->lock);
+    return status;
+}
+
+static enum pl_status send_parts(struct upload *upload, struct lane *first, bool end, struct pl_error *reterr)
+{
+    enum pl_status status = send_part(upload, first, reterr);
+
+    while (status == PL_OK && !end) {
+        struct lane *lane = wait_lane(upload, false);
+
+        status = failed_part(upload, reterr);
+        if (status == PL_OK) {
+            status = fill(upload, lane, &end, reterr);
+        }
+        if (status == PL_OK && lane->bytes) {
+            status = send_part(upload, lane, reterr);
+        }
+    }
+    (void)wait_lane(upload, true);
+    return status == PL_OK ? failed_part(upload, reterr) : status;
+}
+
+struct text_element {
+    const char *path;
+    struct pl_text *text;
+    bool found;
+};
+
+static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+{
+    struct text_element *wanted = context;
+
+    (void)reterr;
+    if (strcmp(path, wanted->path) == 0) {
+        wanted->found = true;
+        pl_text_clear(wanted->text);
+        pl_text_append_n(wanted->text, text, bytes);
+    }
+    return PL_OK;
+}
+
+/* The text of one element of an answer; PL_CORRUPT when the answer lacks it. */
+static enum pl_status take_element(const struct pl_text *reply, const char *path, struct pl_text *text, struct pl_error *reterr)
+{
+    struct text_element wanted = {.path = path, .text = text};
+    struct pl_s3_xml_visitor visitor = {&wanted, on_element};
+
+    PL_TRY(pl_s3_xml_walk(pl_text_string(reply), reply->length, &visitor, reterr));
+    return wanted.found ? pl_text_check(text, reterr) : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
+}
+
+static enum pl_status create(struct upload *upload, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {
+        .method = "POST", .bucket = upload->bucket, .key = upload->key, .query = "uploads=", .judge_reply = true, .deadline_ns = upload->deadline_ns};
+    PL_AUTO_TEXT struct pl_text id = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text encoded = PL_TEXT_NONE;
+    enum pl_status status;
+
+    if (!upload->options.no_checksums) {
+        operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-algorithm", "CRC32C"};
+    }
+    status = pl_s3_call(upload->client, &operation, reterr);
+    if (status == PL_OK) {
+        status = take_element(&operation.reply, "InitiateMultipartUploadResult/UploadId", &id, reterr);
+    }
+    pl_s3_operation_done(&operation);
+    PL_TRY(status);
+    pl_sigv4_encode(pl_text_string(&id), id.length, false, &encoded);
+    return pl_text_take(&encoded, &upload->id, reterr);
+}
+
+static void append_escaped(const char *text, struct pl_text *xml)
+{
+    for (; *text; text++) {
+        if (*text == '"') {
+            pl_text_append(xml, "&quot;");
+        } else if (*text == '<') {
+            pl_text_append(xml, "&lt;");
+        } else if (*text == '&') {
+            pl_text_append(xml, "&amp;");
+        } else {
+            pl_text_append_char(xml, *text);
+        }
+    }
+}
+
+static enum pl_status check_result(struct upload *upload, struct pl_s3_info *ret_info, struct pl_error *reterr)
+{
+    struct pl_s3_info info = {.etag = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status head_status = pl_s3_head(upload->client, upload->bucket, upload->key, upload->deadline_ns, &info, &error);
+
+    if (head_status != PL_OK && error.domain == PL_DOMAIN_HTTP && error.code == 403) {
+        *ret_info = (struct pl_s3_info){.size_bytes = upload->given_bytes, .modified_s = -1}; /* a role that may write but not read */
+        return PL_OK;
+    }
+    if (head_status != PL_OK) {
+        if (reterr) {
+            *reterr = error;
+        }
+        return head_status;
+    }
+    if (info.size_bytes != upload->given_bytes) {
+        enum pl_status status = pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s has %llu bytes after an upload of %llu", upload->bucket, upload->key,
+                                             (unsigned long long)info.size_bytes, (unsigned long long)upload->given_bytes);
+
+        pl_s3_info_done(&info);
+        return status;
+    }
+    *ret_info = info;
+    return PL_OK;
+}
+
+/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its ETag. */
+static bool was_completed(struct upload *upload)
+{
+    struct pl_s3_info info = {.etag = NULL};
+    char tail[16];
+    size_t length, tail_length;
+    bool same;
+
+    if (check_result(upload, &info, NULL) != PL_OK) {
+        return false;
+    }
+    tail_length = (size_t)snprintf(tail, sizeof(tail), "-%zu\"", upload->part_count);
+    length = info.etag ? strlen(info.etag) : 0;
+    same = length > tail_length && strcmp(info.etag + length - tail_length, tail) == 0;
+    pl_s3_info_done(&info);
+    return same;
+}
+
+static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text xml = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text ignored = PL_TEXT_NONE;
+    struct pl_s3_operation operation = {.method = "POST",
+                                        .bucket = upload->bucket,
+                                        .key = upload->key,
+                                        .patient = true, /* the server may put the parts together for minutes */
+                                        .judge_reply = true,
+                                        .deadline_ns = upload->deadline_ns};
+    enum pl_status status;
+
+    pl_text_append(&xml, "<CompleteMultipartUpload>");
+    for (size_t i = 0; i < upload->part_count; i++) {
+        pl_text_printf(&xml, "<Part><PartNumber>%zu</PartNumber><ETag>", i + 1);
+        append_escaped(upload->synced.parts[i].etag, &xml);
+        pl_text_append(&xml, "</ETag>");
+        if (!upload->options.no_checksums) {
+            pl_text_printf(&xml, "<ChecksumCRC32C>%s</ChecksumCRC32C>", upload->synced.parts[i].checksum);
+        }
+        pl_text_append(&xml, "</Part>");
+    }
+    pl_text_append(&xml, "</CompleteMultipartUpload>");
+    pl_text_printf(&query, "uploadId=%s", upload->id);
+    PL_TRY(pl_text_check(&xml, reterr));
+    PL_TRY(pl_text_check(&query, reterr));
+    operation.query = query.data;
+    operation.body = xml.data;
+    operation.body_bytes = xml.length;
+    status = pl_s3_call(upload->client, &operation, reterr);
+    if (status == PL_OK) {
+        status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
+    } else if (status == PL_NOT_FOUND && operation.tries > 1 && was_completed(upload)) {
+        status = PL_OK;
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+/* Best effort: what cannot be aborted now is left to the bucket's lifecycle rule. */
+static void abort_upload(struct upload *upload)
+{
+    PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    struct pl_s3_operation operation = {
+        .method = "DELETE", .bucket = upload->bucket, .key = upload->key, .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S)};
+
+    pl_text_printf(&query, "uploadId=%s", upload->id);
+    if (pl_text_check(&query, NULL) == PL_OK) {
+        operation.query = query.data;
+        (void)!pl_s3_call(upload->client, &operation, NULL);
+    }
+    pl_s3_operation_done(&operation);
+}
+
+static enum pl_status settle_parts(struct upload *upload, struct pl_error *reterr)
+{
+    uint64_t budget = upload->options.budget_bytes ? upload->options.budget_bytes : default_budget_bytes;
+    uint64_t part = upload->options.part_bytes ? upload->options.part_bytes : default_part_bytes;
+    uint64_t lanes;
+
+    part = part < budget / 4 ? part : budget / 4;
+    part = part < least_part_bytes ? least_part_bytes : part;
+    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && upload->size_bytes / MAX_PARTS >= part) {
+        part = (upload->size_bytes / MAX_PARTS / MIB + 1) * MIB;
+    }
+    /* A small object needs a small buffer only: one byte more than it has, to see the source's end. */
+    if (upload->size_bytes < part) {
+        part = upload->size_bytes + 1;
+    }
+    lanes = budget / part;
+    upload->part_bytes = part;
+    upload->lane_count = upload->size_bytes < part ? 1 : lanes < 1 ? 1 : lanes < MAX_PARALLEL ? (size_t)lanes : MAX_PARALLEL;
+    for (size_t i = 0; i < upload->lane_count; i++) {
+        upload->lanes[i].upload = upload;
+        upload->lanes[i].operation.client = upload->client;
+        upload->lanes[i].memory = malloc(part);
+        if (!upload->lanes[i].memory) {
+            return pl_error_set(reterr, PL_MEMORY, "no memory for a part of %llu bytes", (unsigned long long)part);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status run(struct upload *upload, struct pl_s3_info *ret_info, struct pl_error *reterr)
+{
+    struct lane *first = &upload->lanes[0];
+    bool end = false;
+    enum pl_status status;
+
+    PL_TRY(settle_parts(upload, reterr));
+    PL_TRY(fill(upload, first, &end, reterr));
+    if (end) {
+        PL_TRY(pl_s3_put(upload->client, upload->bucket, upload->key, first->memory, first->bytes, upload->deadline_ns, NULL, reterr));
+        if (upload->options.progress) {
+            upload->options.progress(upload->options.progress_context, first->bytes);
+        }
+        return check_result(upload, ret_info, reterr);
+    }
+    PL_TRY(create(upload, reterr));
+    status = send_parts(upload, first, end, reterr);
+    if (status == PL_OK) {
+        status = complete(upload, reterr);
+    }
+    if (status != PL_OK) {
+        abort_upload(upload);
+        return status;
+    }
+    return check_result(upload, ret_info, reterr);
+}
+
+enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source, uint64_t size_bytes,
+                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_s3_info *ret_info, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct upload *upload = pl_memory_new(1, sizeof(*upload), reterr);
+    struct pl_s3_info info = {.etag = NULL};
+    enum pl_status status;
+
+    if (!upload) {
+        return PL_MEMORY;
+    }
+    upload->client = client;
+    upload->bucket = bucket;
+    upload->key = key;
+    upload->source = source;
+    upload->size_bytes = size_bytes;
+    upload->deadline_ns = deadline_ns;
+    if (options) {
+        upload->options = *options;
+    }
+    pthread_mutex_init(&upload->lock, NULL);
+    pthread_cond_init(&upload->changed_cond, NULL);
+    status = run(upload, &info, reterr);
+    for (size_t i = 0; i < upload->lane_count; i++) {
+        pl_s3_operation_done(&upload->lanes[i].operation);
+        free(upload->lanes[i].memory);
+    }
+    pthread_cond_destroy(&upload->changed_cond);
+    pthread_mutex_destroy(&upload->lock);
+    free(upload->synced.parts);
+    free(upload->id);
+    if (status == PL_OK && ret_info) {
+        *ret_info = info;
+    } else {
+        pl_s3_info_done(&info);
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "uploading to s3://%s/%s", bucket, key);
+    }
+    return status;
+}

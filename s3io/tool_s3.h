@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the verbs of paceline-s3 share. */
+#ifndef PL_S3IO_TOOL_S3_H
+#define PL_S3IO_TOOL_S3_H
+
+#include "s3io/s3_get.h"
+
+struct tool {
+    struct pl_environment *environment;
+    struct pl_s3_client *client;
+    struct pl_s3_options client_options;
+    struct pl_s3_stream_options stream_options;
+    bool recursive, again, quiet, no_checksums;
+    int64_t timeout_ns; /* longest wait for a byte, and for one small request */
+    char **words;       /* what is left behind the options */
+    int word_count;
+};
+
+enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** One line on a terminal that shows how far things are. Zero-initialise. */
+struct tool_progress {
+    bool shown;
+    uint64_t total_bytes, moved_bytes;
+    int64_t begun_ns, drawn_ns;
+};
+
+/** Nothing is shown when stderr is no terminal, or `quiet`. */
+void tool_progress_begin(struct tool_progress *progress, uint64_t total_bytes, bool quiet);
+void tool_progress_move(struct tool_progress *progress, const char *name, uint64_t bytes);
+void tool_progress_end(struct tool_progress *progress);
+
+#endif

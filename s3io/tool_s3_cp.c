@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/tool_s3.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3_copy.h"
+#include "s3io/s3_list.h"
+#include "s3io/s3_put.h"
+#include "s3io/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { UPLOAD_THREADS = 4 };
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    size_t length = strlen(path);
+
+    return (length && path[length - 1] == '/') || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+}
+
+static void moved(void *context, const char *name, uint64_t bytes)
+{
+    tool_progress_move(context, name, bytes);
+}
+
+static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetches, size_t count, struct pl_error *reterr)
+{
+    struct tool_progress progress;
+    struct pl_s3_progress callback = {&progress, moved};
+    uint64_t total_bytes = 0;
+    enum pl_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        total_bytes += fetches[i].object.size_bytes;
+    }
+    tool_progress_begin(&progress, total_bytes, tool->quiet);
+    status = pl_s3_download(tool->client, fetches, count, &tool->stream_options, tool->again, tool->timeout_ns, &callback, reterr);
+    tool_progress_end(&progress);
+    return status;
+}
+
+static enum pl_status download_one(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_s3_info info = {.etag = NULL};
+    struct pl_s3_fetch fetch = {.path = target};
+    enum pl_status status;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    if (!*key || key[strlen(key) - 1] == '/') {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it", uri);
+    }
+    if (is_directory(target)) {
+        PL_TRY(pl_s3_local_path(target, last_part(key), &path, reterr));
+        fetch.path = path.data;
+    }
+    PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
+    fetch.object = (struct pl_s3_object){
+        .bucket = bucket, .key = key, .etag = info.etag, .size_bytes = info.size_bytes, .has_crc32c = info.has_crc32c, .crc32c = info.crc32c};
+    fetch.modified_s = info.modified_s;
+    status = download_all(tool, &fetch, 1, reterr);
+    pl_s3_info_done(&info);
+    return status;
+}
+
+static enum pl_status download_tree(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *prefix = NULL;
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    struct pl_s3_fetch *fetches = NULL;
+    size_t capacity = 0, count = 0, cut;
+    enum pl_status status;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
+    PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &listing, reterr));
+    if (listing.count == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
+    }
+    status = pl_memory_grow(&fetches, &capacity, listing.count, sizeof(*fetches), reterr);
+    cut = (size_t)(last_part(prefix) - prefix); /* names below keep what is behind the prefix's last slash */
+    for (size_t i = 0; i < listing.count && status == PL_OK; i++) {
+        const struct pl_s3_entry *entry = &listing.items[i];
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+        char *name = NULL;
+
+        if (entry->key[strlen(entry->key) - 1] == '/') {
+            continue; /* a folder's marker */
+        }
+        status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
+        if (status == PL_OK) {
+            status = pl_text_take(&path, &name, reterr);
+        }
+        if (status == PL_OK) {
+            fetches[count++] =
+                (struct pl_s3_fetch){.object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
+                                     .path = name,
+                                     .modified_s = entry->modified_s};
+        }
+    }
+    if (status == PL_OK) {
+        PL_AUTO_FREE char **names = pl_memory_new(count, sizeof(*names), reterr);
+
+        for (size_t i = 0; names && i < count; i++) {
+            names[i] = (char *)(uintptr_t)fetches[i].path; /* the download reorders */
+        }
+        status = names ? download_all(tool, fetches, count, reterr) : PL_MEMORY;
+        for (size_t i = 0; names && i < count; i++) {
+            free(names[i]);
+        }
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            free((char *)(uintptr_t)fetches[i].path);
+        }
+    }
+    free(fetches);
+    return status;
+}
+
+struct upload_progress {
+    struct tool_progress *progress;
+    pthread_mutex_t *lock;
+    const char *name;
+    uint64_t told_bytes;
+};
+
+static void uploaded(void *context, uint64_t bytes)
+{
+    struct upload_progress *upload = context;
+
+    pthread_mutex_lock(upload->lock);
+    tool_progress_move(upload->progress, upload->name, bytes - upload->told_bytes);
+    pthread_mutex_unlock(upload->lock);
+    upload->told_bytes = bytes;
+}
+
+/* A file, FIFO, standard input ("-") or another object to s3://bucket/key. */
+static enum pl_status upload_source(struct tool *tool, const char *from, const char *bucket, const char *key, struct tool_progress *progress,
+                                    pthread_mutex_t *lock, struct pl_error *reterr)
+{
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+    struct upload_progress state = {.progress = progress, .lock = lock, .name = from};
+    struct pl_s3_upload_options options = {.budget_bytes = tool->stream_options.budget_bytes,
+                                           .part_bytes = tool->stream_options.part_bytes,
+                                           .no_checksums = tool->no_checksums,
+                                           .progress = uploaded,
+                                           .progress_context = &state};
+    uint64_t size_bytes = PL_S3_SIZE_UNKNOWN;
+    struct stat info;
+
+    if (pl_s3_uri_is(from)) {
+        PL_TRY(pl_source_open_s3(tool->client, from, &tool->stream_options, &source, reterr));
+    } else if (strcmp(from, "-") == 0) {
+        PL_TRY(pl_source_open_file("/dev/stdin", &source, reterr));
+    } else {
+        PL_TRY(pl_source_open_file(from, &source, reterr));
+        size_bytes = stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PL_S3_SIZE_UNKNOWN;
+    }
+    return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, NULL, reterr);
+}
+
+static enum pl_status upload_one(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
+    struct tool_progress progress;
+    struct stat info;
+    enum pl_status status;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    pl_text_append(&full, key);
+    if (!*key || key[strlen(key) - 1] == '/') {
+        pl_text_append(&full, last_part(from));
+    }
+    PL_TRY(pl_text_check(&full, reterr));
+    tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
+    status = upload_source(tool, from, bucket, full.data, &progress, &lock, reterr);
+    tool_progress_end(&progress);
+    return status;
+}
+
+/* Several files on their way at once; each thread takes the next one. */
+struct tree_upload {
+    struct tool *tool;
+    const char *directory, *bucket, *prefix;
+    const struct pl_object_list *files;
+    const struct pl_s3_listing *there;
+    struct tool_progress progress;
+    pthread_mutex_t lock;
+    struct {
+        size_t next;
+        enum pl_status status;
+        struct pl_error error;
+    } synced; /* under `lock`, as is `progress` */
+};
+
+/* The listing is in key order. */
+static const struct pl_s3_entry *find_entry(const struct pl_s3_listing *listing, const char *key)
+{
+    size_t low = 0, high = listing->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(listing->items[middle].key, key);
+
+        if (order == 0) {
+            return &listing->items[middle];
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
+    }
+    return NULL;
+}
+
+static enum pl_status upload_file(struct tree_upload *tree, const struct pl_object *file, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    const struct pl_s3_entry *there;
+    struct stat info;
+
+    pl_text_printf(&path, "%s/%s", tree->directory, file->key);
+    pl_text_printf(&key, "%s%s%s", tree->prefix, *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_check(&key, reterr));
+    there = find_entry(tree->there, key.data);
+    if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
+        there->modified_s >= (int64_t)info.st_mtime) {
+        pthread_mutex_lock(&tree->lock);
+        tool_progress_move(&tree->progress, path.data, file->size_bytes);
+        pthread_mutex_unlock(&tree->lock);
+        return PL_OK;
+    }
+    return upload_source(tree->tool, path.data, tree->bucket, key.data, &tree->progress, &tree->lock, reterr);
+}
+
+static void *upload_files(void *context)
+{
+    struct tree_upload *tree = context;
+
+    for (;;) {
+        struct pl_error error = PL_ERROR_NONE;
+        enum pl_status status;
+        size_t index;
+
+        pthread_mutex_lock(&tree->lock);
+        index = tree->synced.status == PL_OK ? tree->synced.next++ : tree->files->count;
+        pthread_mutex_unlock(&tree->lock);
+        if (index >= tree->files->count) {
+            return NULL;
+        }
+        status = upload_file(tree, &tree->files->items[index], &error);
+        pthread_mutex_lock(&tree->lock);
+        if (status != PL_OK && tree->synced.status == PL_OK) {
+            tree->synced.status = status;
+            tree->synced.error = error;
+        }
+        pthread_mutex_unlock(&tree->lock);
+    }
+}
+
+static enum pl_status upload_tree(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *prefix = NULL;
+    PL_AUTO_STORE struct pl_store *store = NULL;
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
+    PL_AUTO_S3_LISTING struct pl_s3_listing there = {.items = NULL};
+    struct tree_upload tree = {.tool = tool, .directory = from, .files = &files, .there = &there, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[UPLOAD_THREADS];
+    size_t started = 0;
+    uint64_t total_bytes = 0;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
+    PL_TRY(pl_store_open_directory(from, &store, reterr));
+    PL_TRY(pl_store_list(store, pl_deadline_after_ns(tool->timeout_ns), &files, reterr));
+    if (!tool->again) {
+        PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &there, reterr));
+    }
+    tree.bucket = bucket;
+    tree.prefix = prefix;
+    for (size_t i = 0; i < files.count; i++) {
+        total_bytes += files.items[i].size_bytes;
+    }
+    tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
+    while (started < UPLOAD_THREADS && started < files.count && pthread_create(&threads[started], NULL, upload_files, &tree) == 0) {
+        started++;
+    }
+    (void)upload_files(&tree); /* this thread too, and alone where no other could be started */
+    for (size_t i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    tool_progress_end(&tree.progress);
+    if (tree.synced.status != PL_OK) {
+        *reterr = tree.synced.error;
+    }
+    return tree.synced.status;
+}
+
+enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
+{
+    const char *from, *to;
+
+    if (tool->word_count != 2) {
+        return pl_error_set(reterr, PL_INVALID, "cp takes FROM and TO");
+    }
+    from = tool->words[0];
+    to = tool->words[1];
+    if (pl_s3_uri_is(from) && strcmp(to, "-") == 0) {
+        tool->word_count = 1;
+        return tool_cat(tool, reterr);
+    }
+    if (pl_s3_uri_is(to)) {
+        if (tool->recursive && !is_directory(from)) {
+            return pl_error_set(reterr, PL_INVALID, "'%s' is no directory", from);
+        }
+        return tool->recursive ? upload_tree(tool, from, to, reterr) : upload_one(tool, from, to, reterr);
+    }
+    if (!pl_s3_uri_is(from)) {
+        return pl_error_set(reterr, PL_INVALID, "neither '%s' nor '%s' is an s3://BUCKET/KEY address", from, to);
+    }
+    return tool->recursive ? download_tree(tool, from, to, reterr) : download_one(tool, from, to, reterr);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/credentials.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+START_TEST(tokens_go_only_where_they_may)
+{
+    static const char *const good[] = {"https://any.example/x",      "http://127.0.0.1:1234/get", "http://127.9.9.9/",     "http://localhost:80/x",
+                                       "http://169.254.170.2/creds", "http://169.254.170.23/v1",  "http://[fd00:ec2::23]", "http://[::1]:99/x"};
+    static const char *const bad[] = {"http://example.com/",
+                                      "http://169.254.169.254/",
+                                      "http://127.0.0.1.example.com/",
+                                      "http://127.0.0.1@evil.example/",
+                                      "http://127.0.0.256/",
+                                      "http://localhost.evil/",
+                                      "ftp://127.0.0.1/",
+                                      "https://",
+                                      "http://127.0.0.1\\@evil/",
+                                      "http://[::1].evil.example"};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        ck_assert_msg(pl_credentials_url_allowed(good[i]), "%s", good[i]);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_msg(!pl_credentials_url_allowed(bad[i]), "%s", bad[i]);
+    }
+}
+END_TEST
+
+static enum pl_status parse(const char *text, struct pl_credentials_reply *reply, struct pl_error *error)
+{
+    return pl_credentials_parse(text, strlen(text), reply, error);
+}
+
+START_TEST(an_answer_is_read)
+{
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(parse("{\"RoleArn\":\"x\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\",\"Expiration\":\"2013-05-24T00:00:00Z\"}",
+                       &reply, &error),
+                 &error);
+    ck_assert_str_eq(reply.access_key, "A");
+    ck_assert_str_eq(reply.secret_key, "S");
+    ck_assert_str_eq(reply.session_token, "T");
+    ck_assert_int_eq(reply.expires_s, 1369353600);
+    pl_credentials_reply_done(&reply);
+}
+END_TEST
+
+START_TEST(a_refusal_is_quoted)
+{
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(parse("{\"code\":\"NoRole\",\"message\":\"not yours\"}", &reply, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "NoRole: not yours"));
+}
+END_TEST
+
+START_TEST(keys_that_could_break_a_header_are_refused)
+{
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\\r\\nX: y\",\"SecretAccessKey\":\"S\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"\\u0000\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("[]", &reply, &error), PL_INVALID);
+}
+END_TEST
+
+START_TEST(no_keys_names_the_places)
+{
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.access_key = NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ACCESS_KEY_ID"));
+    ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+}
+END_TEST
+
+START_TEST(keys_of_the_environment_are_used)
+{
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.access_key = NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_credentials_waiter waiter = {.ready = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_ACCESS_KEY_ID", "A", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SECRET_ACCESS_KEY", "S", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T", &error), &error);
+    ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
+    ck_assert(pl_credentials_ask(credentials, &waiter));
+    ck_assert_str_eq(pl_credentials_key(credentials)->session_token, "T");
+    ck_assert(!pl_credentials_expired(credentials, pl_credentials_generation(credentials)));
+    pl_credentials_free(credentials);
+}
+END_TEST
+
+UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted, keys_that_could_break_a_header_are_refused,
+          no_keys_names_the_places, keys_of_the_environment_are_used)

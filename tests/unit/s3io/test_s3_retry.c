@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/s3_retry.h"
+#include "tests/support/unit.h"
+
+START_TEST(answers_are_judged)
+{
+    static const struct {
+        int status;
+        const char *code;
+        enum pl_s3_verdict verdict;
+    } rows[] = {{503, "SlowDown", PL_S3_SLOWER},
+                {503, "", PL_S3_SLOWER},
+                {500, "InternalError", PL_S3_RETRY},
+                {200, "InternalError", PL_S3_RETRY},
+                {400, "RequestTimeout", PL_S3_RETRY},
+                {502, "", PL_S3_RETRY},
+                {429, "", PL_S3_SLOWER},
+                {400, "ExpiredToken", PL_S3_NEW_KEYS},
+                {301, "PermanentRedirect", PL_S3_REGION},
+                {301, "", PL_S3_REGION},
+                {400, "AuthorizationHeaderMalformed", PL_S3_REGION},
+                {403, "RequestTimeTooSkewed", PL_S3_CLOCK},
+                {403, "AccessDenied", PL_S3_FINAL},
+                {404, "NoSuchKey", PL_S3_FINAL},
+                {412, "PreconditionFailed", PL_S3_FINAL},
+                {416, "InvalidRange", PL_S3_FINAL},
+                {501, "NotImplemented", PL_S3_FINAL}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ck_assert_msg(pl_s3_retry_judge(rows[i].status, rows[i].code) == rows[i].verdict, "%d %s", rows[i].status, rows[i].code);
+    }
+}
+END_TEST
+
+START_TEST(waits_grow_and_stay_within_bounds)
+{
+    for (unsigned attempt = 1; attempt < 100; attempt++) {
+        int64_t most_ns = 0;
+
+        for (uint64_t random = 1; random < 1000; random++) {
+            int64_t delay_ns = pl_s3_retry_delay_ns(attempt, -1, random * UINT64_C(0x9e3779b97f4a7c15));
+
+            ck_assert(delay_ns >= 0 && delay_ns < 20 * PL_NS_PER_S);
+            most_ns = delay_ns > most_ns ? delay_ns : most_ns;
+        }
+        ck_assert(most_ns > (attempt < 7 ? (90 * PL_NS_PER_MS) << attempt : 12 * PL_NS_PER_S));
+    }
+}
+END_TEST
+
+START_TEST(the_server_is_believed_a_minute)
+{
+    ck_assert_int_ge(pl_s3_retry_delay_ns(1, 2, 0), 2 * PL_NS_PER_S);
+    ck_assert_int_le(pl_s3_retry_delay_ns(1, 1000000, 12345), 63 * PL_NS_PER_S);
+}
+END_TEST
+
+UNIT_MAIN("s3io/s3_retry", answers_are_judged, waits_grow_and_stay_within_bounds, the_server_is_believed_a_minute)
