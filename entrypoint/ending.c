@@ -54,30 +54,32 @@ enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *li
     snprintf(rank, sizeof(rank), "%d", ending->rank);
     snprintf(code, sizeof(code), "%d", ending->code);
     return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, pl_ending_word(ending->of), rank, ending->host, ending->signalled ? "1" : "0", code,
-                        ending->out_of_memory ? "1" : "0", ending->program, ending->note, ending->tail);
+                        ending->out_of_memory ? "1" : "0", ending->not_started ? "1" : "0", ending->program, ending->note, ending->tail);
 }
 
 enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending *ret_ending, struct pl_error *reterr)
 {
     struct pl_ending ending = PL_ENDING_NONE;
-    int64_t rank, signalled, code, out_of_memory;
+    int64_t rank, signalled, code, out_of_memory, not_started;
 
-    if (frame->count < 9) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: an ending with %zu fields, not 9", frame->count);
+    if (frame->count < 10) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: an ending with %zu fields, not 10", frame->count);
     }
     PL_TRY(pl_ending_from_word(frame->fields[0], &ending.of, reterr));
     PL_TRY(pl_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
     PL_TRY(pl_frame_number(frame, 3, 0, 1, &signalled, reterr));
     PL_TRY(pl_frame_number(frame, 4, 0, 255, &code, reterr));
     PL_TRY(pl_frame_number(frame, 5, 0, 1, &out_of_memory, reterr));
+    PL_TRY(pl_frame_number(frame, 6, 0, 1, &not_started, reterr));
     ending.rank = (int)rank;
     ending.signalled = signalled == 1;
     ending.code = (int)code;
     ending.out_of_memory = out_of_memory == 1;
+    ending.not_started = not_started == 1;
     snprintf(ending.host, sizeof(ending.host), "%s", frame->fields[2]);
-    snprintf(ending.program, sizeof(ending.program), "%s", frame->fields[6]);
-    snprintf(ending.note, sizeof(ending.note), "%s", frame->fields[7]);
-    snprintf(ending.tail, sizeof(ending.tail), "%s", frame->fields[8]);
+    snprintf(ending.program, sizeof(ending.program), "%s", frame->fields[7]);
+    snprintf(ending.note, sizeof(ending.note), "%s", frame->fields[8]);
+    snprintf(ending.tail, sizeof(ending.tail), "%s", frame->fields[9]);
     *ret_ending = ending;
     return PL_OK;
 }
@@ -93,7 +95,9 @@ void pl_ending_sentence(const struct pl_ending *ending, struct pl_text *text)
     if (ending->host[0] != '\0') {
         pl_text_printf(text, " on host %s", ending->host);
     }
-    if (ending->signalled) {
+    if (ending->not_started) {
+        pl_text_append(text, " did not start");
+    } else if (ending->signalled) {
         pl_text_printf(text, " was killed by signal %d (%s)", ending->code, pl_signal_name(ending->code, name));
     } else {
         pl_text_printf(text, " exited with code %d", ending->code);

@@ -34,11 +34,12 @@ struct pl_ending {
     enum pl_ending_of of;
     int rank; /* -1 when it is no rank */
     char host[PL_ENDING_HOST_BYTES];
+    bool not_started; /* `note` says why */
     bool signalled;
     int code;           /* exit code, or the signal's number */
     bool out_of_memory; /* the kernel's memory limit killed something here meanwhile */
     char program[PL_ENDING_PROGRAM_BYTES];
-    char note[PL_ENDING_NOTE_BYTES]; /* why it could not even start; a full disk; "" mostly */
+    char note[PL_ENDING_NOTE_BYTES]; /* why it did not start; a full disk; "" mostly */
     char tail[PL_ENDING_TAIL_BYTES]; /* its last stderr lines */
 };
 

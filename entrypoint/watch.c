@@ -276,9 +276,9 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
         ending->code = pl_process_status_code(watcher.wait_status, &ending->signalled);
         pl_tail_lines(&watcher.copier.tail, ending->tail, sizeof(ending->tail));
     } else {
+        ending->not_started = true;
         ending->code = error.status == PL_NOT_FOUND ? 127 : 126; /* as shells have it */
         pl_error_text(&error, ending->note, sizeof(ending->note));
-        pl_log(PL_LOG_ERROR, "%s", ending->note);
     }
     pl_file_close_at(&watcher.copier.fd);
     if (watch->setup.foreground && isatty(STDIN_FILENO)) {
