@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+# Hosts algo-1, algo-2, ... on one Linux machine, to be sourced by a test. Each is a set of namespaces in which the
+# command given to host_start is process 1, with its own host name, /opt/ml, /run, /etc/hosts, /dev/shm and a cable to a
+# switch that is a namespace too; the machine's own network is not touched.
+#
+#   cluster_up N              make N hosts; exits 77 where that cannot be done
+#   host_start HOST CMD...    power a host on: CMD becomes its process 1; output in $cluster/HOST.log
+#   host_wait HOST SECONDS    wait for its end; leaves the exit code in $code and fails when it does not come
+#   host_signal HOST SIGNAL   send a signal to its process 1
+#   host_off HOST             power it off: every process on it is killed at once
+#   host_run HOST CMD...      run something else on a host that is up
+#   host_cut HOST, host_join HOST    pull its cable, plug it in again
+#   host_pids HOST            the processes that are on it, as this machine numbers them
+#   cluster_down              remove everything (do this from a trap)
+#
+# $cluster is the work folder; $cluster/algo-1/ml is /opt/ml of algo-1. An array `cluster_environment` of NAME=VALUE
+# reaches every process 1.
+
+cluster_skip() { echo "SKIP: $*"; exit 77; }
+
+cluster_up() {
+  local i host
+  [ "$(id -u)" = 0 ] || cluster_skip "namespaces need root"
+  for tool in ip unshare nsenter ssh-keygen; do command -v $tool >/dev/null || cluster_skip "$tool is not installed"; done
+  [ -x /usr/sbin/sshd ] || cluster_skip "sshd is not installed"
+  cluster=$(mktemp -d "${TMPDIR:-/tmp}/paceline-cluster-XXXXXX")
+  cluster_tag=pl$$
+  cluster_hosts=()
+  cluster_environment=()
+  ip netns add "$cluster_tag-sw" 2>/dev/null || { rm -rf "$cluster"; cluster_skip "this machine allows no network namespaces"; }
+  ip -n "$cluster_tag-sw" link add sw0 type bridge 2>/dev/null || cluster_skip "the kernel has no bridge"
+  ip -n "$cluster_tag-sw" link set sw0 up
+  mkdir -m 0700 "$cluster/ssh"
+  ssh-keygen -q -t ed25519 -N '' -C test -f "$cluster/ssh/id_ed25519"
+  ssh-keygen -q -t ed25519 -N '' -C test -f "$cluster/ssh/host_ed25519"
+  echo "127.0.0.1 localhost" >"$cluster/hosts"
+  for i in $(seq "$1"); do echo "10.78.0.$i algo-$i" >>"$cluster/hosts"; done
+  for i in $(seq "$1"); do
+    host=algo-$i
+    cluster_hosts+=("$host")
+    ip netns add "$cluster_tag-$i"
+    ip -n "$cluster_tag-$i" link add eth0 type veth peer name "p$i" netns "$cluster_tag-sw" 2>/dev/null || cluster_skip "the kernel has no veth"
+    ip -n "$cluster_tag-sw" link set "p$i" master sw0 up
+    ip -n "$cluster_tag-$i" link set lo up
+    ip -n "$cluster_tag-$i" link set eth0 up
+    ip -n "$cluster_tag-$i" addr add "10.78.0.$i/24" dev eth0
+    mkdir -p "$cluster/$host/ml/input/config" "$cluster/$host/ml/input/data" "$cluster/$host/ml/output"
+  done
+}
+
+host_number() { echo "${1#algo-}"; }
+
+# What runs in the new namespaces before the command becomes process 1.
+cluster_inside='
+  set -e
+  host=$1 cluster=$2; shift 2
+  hostname "$host"
+  mount --make-rprivate /
+  mount -t tmpfs -o mode=0755 tmpfs /run
+  mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+  mount --bind "$cluster/hosts" /etc/hosts
+  if [ ! -d /opt/ml ]; then mount -t tmpfs -o mode=0755 tmpfs /opt; mkdir /opt/ml; fi
+  mount --bind "$cluster/$host/ml" /opt/ml
+  cd /
+  exec "$@"'
+
+host_start() {
+  local host=$1 number
+  shift
+  number=$(host_number "$host")
+  rm -f "$cluster/$host.code"
+  (
+    ip netns exec "$cluster_tag-$number" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
+      env PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
+    echo $! >"$cluster/$host.pid"
+    wait $! 2>/dev/null && echo 0 >"$cluster/$host.code.new" || echo $? >"$cluster/$host.code.new"
+    date +%s.%N >"$cluster/$host.end"
+    mv "$cluster/$host.code.new" "$cluster/$host.code"
+  ) &
+  while [ ! -s "$cluster/$host.pid" ]; do sleep 0.01; done
+}
+
+# unshare's only child is the host's process 1.
+host_first() { pgrep -P "$(cat "$cluster/$1.pid")" 2>/dev/null; }
+
+host_wait() {
+  local tries=$(($2 * 20))
+  while [ ! -e "$cluster/$1.code" ]; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || { echo "FAILED: $1 did not end within $2 s"; cat "$cluster/$1.log"; return 1; }
+    sleep 0.05
+  done
+  code=$(cat "$cluster/$1.code")
+}
+
+host_signal() { kill "-$2" "$(host_first "$1")"; }
+host_off() { kill -KILL "$(host_first "$1")"; }
+
+host_run() {
+  local host=$1
+  shift
+  nsenter -t "$(host_first "$host")" -n -m -u -i -p -- "$@"
+}
+
+host_cut() { ip -n "$cluster_tag-sw" link set "p$(host_number "$1")" down; }
+host_join() { ip -n "$cluster_tag-sw" link set "p$(host_number "$1")" up; }
+
+# Every process whose network is the host's: whoever lived on it, whatever became of its parents.
+host_pids() { ip netns pids "$cluster_tag-$(host_number "$1")"; }
+
+cluster_down() {
+  local host pid
+  for host in "${cluster_hosts[@]}"; do
+    if [ -s "$cluster/$host.pid" ] && [ ! -e "$cluster/$host.code" ]; then kill -KILL "$(cat "$cluster/$host.pid")" 2>/dev/null || true; fi
+    for pid in $(host_pids "$host" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null || true; done
+    ip netns del "$cluster_tag-$(host_number "$host")" 2>/dev/null || true
+  done
+  ip netns del "$cluster_tag-sw" 2>/dev/null || true
+  rm -rf "$cluster"
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/ending.h"
+#include "entrypoint/failure.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+static void expect_file(const struct scratch *scratch, const char *name, const char *content)
+{
+    PL_AUTO_FREE char *data = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_ok(pl_file_read(scratch_path(scratch, name, path), 65536, &data, NULL, &error), &error);
+    ck_assert_str_eq(data, content);
+}
+
+START_TEST(the_report_is_written_and_leaves_no_other_file)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    scratch_path(&scratch, "output", path);
+    ck_assert_ok(pl_failure_open(&failure, path, &error), &error);
+    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited with code 3\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "output/failure", "rank 1 exited with code 3\n");
+    ck_assert_int_eq(unlink(scratch_path(&scratch, "output/failure", path)), 0);
+    ck_assert_int_eq(rmdir(scratch_path(&scratch, "output", path)), 0);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_programs_own_words_stay_in_front)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    scratch_write(&scratch, "failure", "loss is NaN", 11);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_ok(pl_failure_write(&failure, "the program exited with code 3\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "loss is NaN\n\nthe program exited with code 3\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_link_is_replaced_not_followed)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX], target[PATH_MAX];
+
+    scratch_write(&scratch, "secret", "secret", 6);
+    ck_assert_int_eq(symlink(scratch_path(&scratch, "secret", target), scratch_path(&scratch, "failure", path)), 0);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "report\n");
+    expect_file(&scratch, "secret", "secret");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(success_is_an_empty_file)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "success", "");
+    scratch_done(&scratch);
+}
+END_TEST
+
+static void fill(struct pl_ending *ending)
+{
+    *ending = PL_ENDING_NONE;
+    ending->of = PL_ENDING_RANK;
+    ending->rank = 1;
+    ending->code = 3;
+    strcpy(ending->host, "algo-2");
+    strcpy(ending->program, "/opt/ml/code/train");
+}
+
+START_TEST(the_sentence_names_rank_host_and_cause)
+{
+    struct pl_ending ending;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    fill(&ending);
+    pl_ending_sentence(&ending, &text);
+    ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 exited with code 3");
+    pl_text_clear(&text);
+    ending.signalled = ending.out_of_memory = true;
+    ending.code = 9;
+    pl_ending_sentence(&ending, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, the container's memory limit was reached");
+}
+END_TEST
+
+START_TEST(the_report_fits_and_ends_with_the_newest_lines)
+{
+    struct pl_ending ending;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    fill(&ending);
+    for (int i = 0; i < 90; i++) {
+        snprintf(ending.tail + strlen(ending.tail), sizeof(ending.tail) - strlen(ending.tail), "stderr line %d\n", i);
+    }
+    pl_ending_report(&ending, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
+    ck_assert_uint_gt(text.length, PL_FAILURE_SHOWN_BYTES - 40);
+    ck_assert_ptr_eq(strstr(text.data, "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"), text.data);
+    ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
+}
+END_TEST
+
+START_TEST(an_ending_travels_unchanged)
+{
+    struct pl_ending ending, back;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame = {.type = PL_FRAME_ENDED, .count = 10, .fields = {"rank", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
+
+    fill(&ending);
+    ck_assert_ok(pl_ending_receive(&frame, &back, &error), &error);
+    ck_assert(back.signalled && back.out_of_memory && !back.not_started);
+    ck_assert_int_eq(back.code, 9);
+    ck_assert_str_eq(back.note, "note");
+    ck_assert_str_eq(back.tail, "tail\n");
+    frame.fields[4] = "900";
+    ck_assert_int_eq(pl_ending_receive(&frame, &back, &error), PL_CORRUPT);
+    frame.count = 9;
+    ck_assert_int_eq(pl_ending_receive(&frame, &back, &error), PL_CORRUPT);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, a_programs_own_words_stay_in_front, a_link_is_replaced_not_followed,
+          success_is_an_empty_file, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
+          an_ending_travels_unchanged)

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/watch.h"
+
+#include "base/clock.h"
+#include "tests/support/unit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct pl_signals signals;
+static struct pl_link link_to_watch;
+static pid_t watch_pid;
+static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
+
+static void start_watch(const char *script)
+{
+    const char *const argv[] = {"sh", "-c", script, NULL};
+    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    int fd;
+
+    signals = PL_SIGNALS_NONE;
+    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    watch.setup.argv = argv;
+    watch.setup.environment = plain_environment;
+    ck_assert_ok(pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error), &error);
+    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+}
+
+/* The next frame of `type`; others are passed over. */
+static struct pl_frame await(enum pl_frame_type type)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame;
+
+    for (;;) {
+        struct pollfd wait = {.fd = link_to_watch.fd, .events = POLLIN};
+        enum pl_status status = pl_link_next(&link_to_watch, &frame, &error);
+
+        if (status == PL_OK && frame.type == type) {
+            return frame;
+        }
+        ck_assert_msg(status == PL_OK || status == PL_END, "the watcher ended without a %s frame", pl_frame_name(type));
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        if (status == PL_END) {
+            ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);
+            ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+        }
+    }
+}
+
+static struct pl_ending await_ending(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame = await(PL_FRAME_ENDED);
+    struct pl_ending ending;
+
+    ck_assert_ok(pl_ending_receive(&frame, &ending, &error), &error);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+    return ending;
+}
+
+START_TEST(exit_code_and_last_words_are_reported)
+{
+    struct pl_ending ending;
+
+    start_watch("echo first >&2; echo last word >&2; exit 41");
+    ending = await_ending();
+    ck_assert(!ending.signalled);
+    ck_assert_int_eq(ending.code, 41);
+    ck_assert_str_eq(ending.tail, "first\nlast word\n");
+}
+END_TEST
+
+START_TEST(every_exit_code_passes)
+{
+    for (int code = 0; code < 256; code += 51) {
+        char script[32];
+
+        snprintf(script, sizeof(script), "exit %d", code);
+        start_watch(script);
+        ck_assert_int_eq(await_ending().code, code);
+        pl_link_close(&link_to_watch);
+        pl_signals_close(&signals);
+    }
+}
+END_TEST
+
+START_TEST(a_signal_is_told_from_an_exit)
+{
+    struct pl_ending ending;
+
+    start_watch("kill -SEGV $$");
+    ending = await_ending();
+    ck_assert(ending.signalled);
+    ck_assert_int_eq(ending.code, SIGSEGV);
+}
+END_TEST
+
+START_TEST(the_program_gets_clean_signals)
+{
+    struct pl_ending ending;
+
+    start_watch("grep -E 'SigBlk|SigIgn' /proc/self/status >&2");
+    ending = await_ending();
+    ck_assert_ptr_nonnull(strstr(ending.tail, "SigBlk:\t0000000000000000"));
+    ck_assert_ptr_nonnull(strstr(ending.tail, "SigIgn:\t0000000000000000"));
+}
+END_TEST
+
+START_TEST(a_stop_reaches_the_whole_group)
+{
+    struct pl_ending ending;
+
+    start_watch("trap 'echo stopped >&2; exit 5' TERM; sleep 100 & echo $! ; wait");
+    await(PL_FRAME_BEGUN);
+    usleep(200000); /* the shell needs a moment to set its trap; there is nothing to wait on */
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    ending = await_ending();
+    ck_assert_int_eq(ending.code, 5);
+    ck_assert_str_eq(ending.tail, "stopped\n");
+}
+END_TEST
+
+START_TEST(a_daemon_that_holds_stderr_delays_nothing)
+{
+    int64_t start_ns = pl_clock_now_ns();
+
+    start_watch("sleep 30 & exit 0");
+    ck_assert_int_eq(await_ending().code, 0);
+    ck_assert(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S);
+}
+END_TEST
+
+START_TEST(the_program_dies_with_its_supervisor)
+{
+    pid_t program;
+
+    start_watch("sleep 100");
+    program = (pid_t)atoi(await(PL_FRAME_BEGUN).fields[2]);
+    pl_link_close(&link_to_watch);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+    ck_assert(kill(program, 0) != 0 && errno == ESRCH);
+}
+END_TEST
+
+START_TEST(a_missing_program_says_so)
+{
+    const char *const argv[] = {"/nonexistent/program", NULL};
+    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_ending ending;
+    int fd;
+
+    signals = PL_SIGNALS_NONE;
+    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    watch.setup.argv = argv;
+    watch.setup.environment = plain_environment;
+    ck_assert_ok(pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error), &error);
+    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+    ending = await_ending();
+    ck_assert(ending.not_started);
+    ck_assert_int_eq(ending.code, 127);
+    ck_assert_ptr_nonnull(strstr(ending.note, "/nonexistent/program"));
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
+          the_program_gets_clean_signals, a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing,
+          the_program_dies_with_its_supervisor, a_missing_program_says_so)
