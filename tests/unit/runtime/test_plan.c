@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/plan.h"
+
+#include "tests/unit/runtime/ranks.h"
+
+#include <string.h>
+
+enum { TENSORS = 5 };
+
+static const char *const names[TENSORS] = {"a", "b", "c", "d", "e"};
+static const uint64_t counts[TENSORS] = {3, 1000, 1, 5000, 17};
+
+static struct pl_plan *sealed_plan(struct pl_world *world, const struct pl_plan_options *options)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    ck_assert_ok(pl_plan_new(world, options, &plan, &error), &error);
+    for (size_t i = 0; i < TENSORS; i++) {
+        ck_assert_ok(pl_plan_add(plan, names[i], 1, &counts[i], &index, &error), &error);
+        ck_assert_uint_eq(index, i);
+    }
+    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    return plan;
+}
+
+/* What rank `rank` puts into element `e` of tensor `t` at step `step`: small whole numbers, so that all sums are exact. */
+static float given(int rank, size_t t, uint64_t e, int step)
+{
+    return (float)((rank + 1) * (int)((t * 31 + e * 7 + (uint64_t)step * 3) % 97));
+}
+
+static void write_gradient(const struct pl_plan *plan, size_t t, int rank, int step, bool add)
+{
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+    for (uint64_t e = 0; e < tensor->count_elems; e++) {
+        tensor->gradient[e] = given(rank, t, e, step) + (add ? tensor->gradient[e] : 0.0F);
+    }
+}
+
+static void check_gradient(const struct pl_plan *plan, size_t t, double factor, int step)
+{
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+    for (uint64_t e = 0; e < tensor->count_elems; e++) {
+        ck_assert_double_eq((double)tensor->gradient[e], (double)given(0, t, e, step) * factor);
+    }
+}
+
+/* The sum of 1..n. */
+static double triangle(int size)
+{
+    return size * (size + 1) / 2.0;
+}
+
+static void sums_in_any_order(struct pl_world *world, void *context)
+{
+    const struct pl_plan_options *options = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, options);
+    int rank = pl_world_rank(world);
+    static const size_t orders[3][TENSORS] = {{4, 3, 2, 1, 0}, {0, 1, 2, 3, 4}, {2, 4, 0, 3, 1}};
+
+    for (int step = 0; step < 6; step++) {
+        for (size_t i = 0; i < TENSORS; i++) {
+            size_t t = orders[(step + rank) % 3][i]; /* every rank in another order */
+
+            write_gradient(plan, t, rank, step, false);
+            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        }
+        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        for (size_t t = 0; t < TENSORS; t++) {
+            check_gradient(plan, t, triangle(pl_world_size(world)), step);
+        }
+    }
+    ck_assert_uint_eq(pl_plan_counts(plan).steps, 6);
+    ck_assert_uint_eq(pl_plan_counts(plan).zeroed, 0);
+    pl_plan_free(plan);
+}
+
+START_TEST(gradients_are_summed_whatever_the_bucket_size_and_order)
+{
+    struct pl_plan_options options = {.sum = true};
+
+    for (int size = 1; size <= 4; size++) {
+        for (uint64_t bytes = 64; bytes <= 1 << 20; bytes *= 16) {
+            options.bucket_bytes = bytes;
+            ranks_run(size, sums_in_any_order, &options);
+        }
+        options.bucket_bytes = 1 << 20;
+        options.merge_tensors = 1;
+        ranks_run(size, sums_in_any_order, &options);
+        options.merge_tensors = 2;
+        options.order = PL_PLAN_FORWARD;
+        ranks_run(size, sums_in_any_order, &options);
+        options = (struct pl_plan_options){.sum = true};
+    }
+}
+END_TEST
+
+static void layout(struct pl_world *world, void *context)
+{
+    struct pl_plan_options options = {.bucket_bytes = 4096};
+    struct pl_plan *plan = sealed_plan(world, &options);
+    uint64_t next = 0;
+
+    (void)context;
+    ck_assert_uint_eq(pl_plan_tensor(plan, 4)->offset_elems, 0); /* the last registered comes first */
+    for (size_t t = 0; t < TENSORS; t++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        ck_assert_uint_eq((uintptr_t)tensor->gradient % 64, 0);
+        ck_assert_uint_eq((uintptr_t)tensor->value % 64, 0);
+        ck_assert_ptr_eq(tensor->value - pl_plan_values(plan) + pl_plan_gradients(plan), tensor->gradient);
+        ck_assert_uint_eq(pl_plan_find(plan, names[t]), t);
+    }
+    for (size_t b = 0; b < pl_plan_bucket_count(plan); b++) {
+        uint64_t first;
+        uint64_t count;
+
+        pl_plan_bucket(plan, b, &first, &count);
+        ck_assert_uint_eq(first, next); /* no gap, no overlap */
+        ck_assert_uint_le(count * sizeof(float), 4096 + 2048);
+        next = first + count;
+    }
+    ck_assert_uint_eq(next, pl_plan_elems(plan));
+    pl_plan_free(plan);
+}
+
+START_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split)
+{
+    ranks_run(2, layout, NULL);
+}
+END_TEST
+
+static void average(struct pl_world *world, void *context)
+{
+    struct pl_plan_options options = {.predivide = *(double *)context};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, &options);
+
+    for (size_t t = 0; t < TENSORS; t++) {
+        write_gradient(plan, t, 0, 0, false);
+        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+    }
+    ck_assert_ok(pl_plan_wait(plan, &error), &error);
+    for (size_t t = 0; t < TENSORS; t++) {
+        check_gradient(plan, t, 1.0, 0);
+    }
+    pl_plan_free(plan);
+}
+
+START_TEST(the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide)
+{
+    double factors[] = {0.0, 1.0, 2.0, 4.0};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(factors); i++) {
+        ranks_run(2, average, &factors[i]);
+        ranks_run(4, average, &factors[i]);
+    }
+}
+END_TEST
+
+static void passes(struct pl_world *world, void *context)
+{
+    bool average_passes = *(bool *)context;
+    struct pl_plan_options options = {.sum = true, .passes_per_step = 4, .average_passes = average_passes};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, &options);
+    int rank = pl_world_rank(world);
+
+    for (int step = 0; step < 3; step++) {
+        for (int pass = 0; pass < 4; pass++) {
+            for (size_t t = TENSORS; t-- > 0;) {
+                ck_assert_int_eq(pl_plan_accumulates(plan, t), pass > 0);
+                write_gradient(plan, t, rank, step, pl_plan_accumulates(plan, t));
+                ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+            }
+        }
+        ck_assert_int_eq(pl_plan_ready(plan, 1, &error), PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(error.cause, "'b' was ready 5 times"));
+        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        for (size_t t = 0; t < TENSORS; t++) {
+            check_gradient(plan, t, triangle(pl_world_size(world)) * (average_passes ? 1.0 : 4.0), step);
+        }
+    }
+    pl_plan_free(plan);
+}
+
+START_TEST(several_passes_a_step_add_up_and_one_too_many_is_refused_by_name)
+{
+    bool average_passes[] = {false, true};
+
+    ranks_run(2, passes, &average_passes[0]);
+    ranks_run(3, passes, &average_passes[1]);
+}
+END_TEST
+
+static void missing(struct pl_world *world, void *context)
+{
+    struct pl_plan_options options = {.sum = true, .bucket_bytes = 4096};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, &options);
+    int rank = pl_world_rank(world);
+
+    (void)context;
+    for (int step = 0; step < 2; step++) {
+        for (size_t t = 0; t < TENSORS; t++) {
+            write_gradient(plan, t, rank, step, false);
+            if (!(rank == 1 && t == 3)) { /* rank 1 never uses tensor d */
+                ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+            }
+        }
+        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        for (size_t t = 0; t < TENSORS; t++) {
+            check_gradient(plan, t, t == 3 ? 1.0 + 3.0 : 6.0, step);
+        }
+    }
+    ck_assert_uint_eq(pl_plan_counts(plan).zeroed, rank == 1 ? 2 : 0);
+    pl_plan_free(plan);
+}
+
+START_TEST(a_gradient_that_one_rank_lacks_counts_as_zero_there)
+{
+    ranks_run(3, missing, NULL);
+}
+END_TEST
+
+static void broadcast(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, NULL);
+    int root = *(int *)context;
+
+    for (size_t t = 0; t < TENSORS; t++) {
+        for (uint64_t e = 0; e < counts[t]; e++) {
+            pl_plan_tensor(plan, t)->value[e] = given(pl_world_rank(world), t, e, 0);
+        }
+    }
+    ck_assert_ok(pl_plan_broadcast(plan, root, &error), &error);
+    for (size_t t = 0; t < TENSORS; t++) {
+        for (uint64_t e = 0; e < counts[t]; e++) {
+            ck_assert(pl_plan_tensor(plan, t)->value[e] == given(root, t, e, 0));
+        }
+    }
+    pl_plan_free(plan);
+}
+
+START_TEST(broadcast_gives_all_ranks_the_roots_values)
+{
+    int roots[] = {0, 2};
+
+    ranks_run(3, broadcast, &roots[0]);
+    ranks_run(3, broadcast, &roots[1]);
+}
+END_TEST
+
+static void mismatch(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    uint64_t shape[2] = {10, pl_world_rank(world) == 2 ? 7 : 8};
+    size_t index;
+
+    (void)context;
+    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "second", 2, shape, &index, &error), &error);
+    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MISMATCH);
+    ck_assert_str_eq(error.cause, "gradients: rank 0 has 'second' [10, 8], rank 2 has 'second' [10, 7]");
+    pl_plan_free(plan);
+}
+
+START_TEST(ranks_that_register_differently_hear_all_what_differs)
+{
+    ranks_run(4, mismatch, NULL);
+}
+END_TEST
+
+static void fewer(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    uint64_t shape = 10;
+    size_t index;
+
+    (void)context;
+    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "first", 1, &shape, &index, &error), &error);
+    if (pl_world_rank(world) == 0) {
+        ck_assert_ok(pl_plan_add(plan, "second", 1, &shape, &index, &error), &error);
+    }
+    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MISMATCH);
+    ck_assert_str_eq(error.cause, "gradients: rank 0 has 'second' [10], rank 1 has nothing more");
+    pl_plan_free(plan);
+}
+
+START_TEST(a_rank_that_registers_fewer_is_named)
+{
+    ranks_run(2, fewer, NULL);
+}
+END_TEST
+
+static void refused(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    uint64_t shape[2] = {10, 0};
+    uint64_t huge[2] = {UINT64_MAX / 2, 3};
+    size_t index;
+
+    (void)context;
+    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
+    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_INVALID);
+    ck_assert_int_eq(pl_plan_add(plan, "none", 2, shape, &index, &error), PL_INVALID);
+    ck_assert_int_eq(pl_plan_add(plan, "huge", 2, huge, &index, &error), PL_INVALID);
+    ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
+    ck_assert_int_eq(pl_plan_add(plan, "first", 1, shape, &index, &error), PL_INVALID);
+    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_assert_int_eq(pl_plan_add(plan, "late", 1, shape, &index, &error), PL_INVALID);
+    pl_plan_free(plan);
+}
+
+START_TEST(names_twice_empty_tensors_and_late_ones_are_refused)
+{
+    ranks_run(1, refused, NULL);
+}
+END_TEST
+
+UNIT_MAIN("runtime/plan", gradients_are_summed_whatever_the_bucket_size_and_order,
+          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,
+          the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide, several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
+          a_gradient_that_one_rank_lacks_counts_as_zero_there, broadcast_gives_all_ranks_the_roots_values,
+          ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
+          names_twice_empty_tensors_and_late_ones_are_refused)
