@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char default_base[] = "/opt/ml";
 
@@ -113,7 +114,11 @@ static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
     job->host_index = pl_words_find(&job->hosts, job->current_host);
     current = pl_json_member(job->resource, "current_host");
     if (job->host_index < 0) {
-        return pl_config_wrong(path, current, "one of the names in \"hosts\"", reterr);
+        /* SageMaker Studio's local mode runs one container under a name of its own. */
+        if (strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0) {
+            return pl_config_wrong(path, current, "one of the names in \"hosts\"", reterr);
+        }
+        job->host_index = 0;
     }
     PL_TRY(pl_config_string(path, job->resource, "network_interface_name", "eth0", &job->network_interface, reterr));
     PL_TRY(pl_config_string(path, job->resource, "current_instance_type", "local", &job->instance_type, reterr));
@@ -280,6 +285,10 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
     }
     job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
     job->distribution_index = pl_words_find(&job->distribution_hosts, job->current_host);
+    if (job->distribution_index < 0 && pl_words_find(&job->distribution_groups, job->group_name) >= 0) {
+        return pl_error_set(reterr, PL_INVALID, "resourceconfig.json: this host '%s' is in the group '%s', but not among that group's hosts",
+                            job->current_host, job->group_name);
+    }
     return PL_OK;
 }
 

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Environment and argument vectors are those of the Python toolkit, byte for byte, for every captured case.
+
+The captures are not part of this repository. The folder is the first argument, else the golden folder of the shared
+specification two levels up or beside the sources. Where the results differ on purpose, the test names the row of
+docs/differences.md that says so, and fails when there is no such row or when there is no difference any more.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(os.environ.get('PACELINE_SOURCE', pathlib.Path(__file__).resolve().parents[2]))
+BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', SOURCE / 'build'))
+PACELINE = str(BUILD / 'entrypoint' / 'paceline')
+IGNORED = {'SM_NUM_CPUS', 'SM_NUM_GPUS', 'SM_NUM_NEURONS', 'PYTHONPATH'}
+COUNTS = re.compile(r'"num_(cpus|gpus|neurons)":\d+')
+DIFFERENCES = set(re.findall(r'^\| `([a-z-]+)`', (SOURCE / 'docs' / 'differences.md').read_text(), re.M))
+
+# case -> the row that explains why its arguments or its success differ
+CASE_DIFFERENCES = {
+    '22-framework-capture-error': 'no-shell',
+    '41-framework-semicolon-swallows-failure': 'no-shell',
+    '32-mpi-custom-options-argparse-exit': 'mpi-options',
+    'mpi-nif-ethwe': 'interface',
+    'mpi-binary-entry': 'no-shell',
+    'process-package-sh': 'no-shell',
+}
+failures = []
+used = set()
+
+
+def golden_folder():
+    places = [pathlib.Path(a) for a in sys.argv[1:2]]
+    places += [p / 'shared' / 'spec' / 'golden' for p in (SOURCE, SOURCE.parent)]
+    for place in places:
+        if (place / 'cases.json').exists():
+            return place
+    print('no captured cases of the toolkit here: ' + ', '.join(map(str, places)))
+    sys.exit(77)
+
+
+def differs(row):
+    assert row in DIFFERENCES, f'docs/differences.md has no row `{row}`'
+    used.add(row)
+
+
+def check(what, ours, theirs):
+    if ours != theirs:
+        failures.append(f'{what}:\n    ours    {ours!r}\n    toolkit {theirs!r}')
+
+
+class Tree:
+    """One host's /opt/ml, with SAGEMAKER_BASE_DIR in place of the mount."""
+
+    def __init__(self, config, code, env):
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix='paceline-golden-'))
+        (self.base / 'input/config').mkdir(parents=True)
+        for name, text in config.items():
+            (self.base / 'input/config' / name).write_text(text)
+        for name, text in code.items():
+            path = self.base / 'code' / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.env = {'PATH': os.environ['PATH'], 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base)}
+        self.env.update(env)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.base)
+
+    def run(self, verb):
+        done = subprocess.run([PACELINE, verb], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            return None, done.stderr.decode()
+        return json.loads(done.stdout.decode().replace(str(self.base), '/opt/ml')), ''
+
+
+def comparable(env):
+    return {k: COUNTS.sub(r'"num_\1":0', v) if k == 'SM_TRAINING_ENV' else v for k, v in env.items() if k not in IGNORED}
+
+
+def code_of(case):
+    program = json.loads(case.get('hyperparameters', {}).get('sagemaker_program', '"train.py"'))
+    code = case.get('code') or {'train.py': '# a program\n'}
+    if case.get('tarball'):
+        code = dict(case['tarball'])
+    code.setdefault(program, '#!/bin/sh\n')
+    return code
+
+
+def words_of(argv):
+    """The user's words: behind `paceline rank --` under MPI, behind the interpreter for Python."""
+    if 'rank' in argv and argv[argv.index('rank') + 1] == '--':
+        argv = argv[argv.index('rank') + 2:]
+    if os.path.basename(argv[0]).startswith('python'):
+        argv = argv[3:] if argv[1:3] == ['-m', 'mpi4py'] else argv[1:]
+    return argv[1:] if argv[0] == '/bin/sh' else argv
+
+
+def run_case(name, data):
+    case, expected = data['case'], data['expected']
+    for host, result in expected.get('hosts', {}).items():
+        env = dict(expected.get('parent_env') or {})
+        env.setdefault('TRAINING_JOB_NAME', 'sample-job-2024-01-01-00-00-00-000')
+        env.update(case.get('env', {}))
+        env.pop('LD_PRELOAD', None)
+        env.pop('PATH', None)
+        env.pop('HOME', None)
+        with Tree(data['config'][host], code_of(case), env) as tree:
+            check_host(name, host, result, tree)
+
+
+def check_host(name, host, result, tree):
+    row = CASE_DIFFERENCES.get(name)
+    env, _ = tree.run('env')
+    plan, _ = tree.run('plan')
+    for process, seen in result['processes'].items():
+        if env is None or plan is None:
+            failures.append(f'{name} {process}: refused')
+            return
+        theirs = comparable(seen['env'])
+        ours = comparable(env)
+        if plan['role'] == 'worker':
+            # All ranks of the toolkit see the master's values.
+            differs('own-host')
+            for key in ('SM_CURRENT_HOST', 'SM_TRAINING_ENV', 'SM_RESOURCE_CONFIG'):
+                ours.pop(key)
+                theirs.pop(key)
+        check(f'{name} {process} environment', sorted(set(ours.items()) - set(theirs.items())), [])
+        check(f'{name} {process} environment', [], sorted(set(theirs.items()) - set(ours.items())))
+        check(f'{name} {process} directory', plan['cwd'], seen['cwd'])
+        if plan['argv'] is None:
+            continue
+        if row is None:
+            check(f'{name} {process} arguments', words_of(plan['argv']), seen['argv'])
+        else:
+            differs(row)
+            assert words_of(plan['argv']) != seen['argv'], f'{name}: there is no difference any more'
+    if not result['processes'] and result['failure_file'] and ('json' in name or 'no-program' in name):
+        check(f'{name} refused', plan is None, True)
+
+
+def translate(argv, interpreter):
+    """The toolkit's command line as ours should be: the placeholders filled in."""
+    out = []
+    for word in argv:
+        if word == '{PY}':
+            word = interpreter
+        out.append('LD_PRELOAD=' if word.startswith('LD_PRELOAD=') else word)
+    return out
+
+
+def run_command(name, data):
+    config = {'hyperparameters.json': json.dumps(data['hyperparameters']), 'resourceconfig.json': json.dumps(data['resourceconfig'])}
+    if '-x' in (data['argv'] if data.get('argv') else []) and 'SM_CHANNEL_TRAIN' in data['argv']:
+        config['inputdataconfig.json'] = json.dumps({'train': {'TrainingInputMode': 'File'}})
+    with Tree(config, {f: '#!/bin/sh\n' for f in data['code_files']}, data['extra_env']) as tree:
+        plan, error = tree.run('plan')
+    if name.startswith('smddp'):
+        differs('smddp')
+        check(f'{name} refused', 'not supported' in error, True)
+        return
+    if 'error' in data:
+        check(f'{name} refused', plan is None and 'torchrun' in error, True)
+        return
+    if plan is None:
+        failures.append(f'{name}: refused: {error}')
+        return
+    if data['argv'] is None:
+        check(f'{name} role', (plan['role'], plan['argv']), ('worker', None))
+        return
+    interpreter = next((w for w in plan['argv'] if os.path.basename(w).startswith('python')), '')
+    ours = ['LD_PRELOAD=' if w.startswith('LD_PRELOAD=') else w for w in plan['argv']]
+    if 'rank' in ours:
+        at = ours.index('rank')
+        ours = ours[:at - 1] + ours[at + 2:]
+    theirs = translate(data['argv'], interpreter)
+    row = CASE_DIFFERENCES.get(name)
+    if row == 'no-shell':
+        differs(row)
+        at = theirs.index('/bin/sh')
+        theirs = theirs[:at] + theirs[at + 2].strip('"').split()
+    elif row == 'interface':
+        differs(row)
+        chosen = next(w.split('=')[1] for w in ours if w.startswith('NCCL_SOCKET_IFNAME='))
+        theirs = [w.replace('ethwe', chosen) for w in theirs]
+    check(f'{name} command', ours, theirs)
+    for key, value in data['env_set_by_runner'].items():
+        check(f'{name} {key}', plan['env'].get(key), value)
+
+
+def run_tf_config(kind, switch, data):
+    for name, expected in data.items():
+        count, current = re.match(r'(\d) hosts, current (\S+)', name).groups()
+        hosts = [f'algo-{i + 1}' for i in range(int(count))]
+        config = {
+            'hyperparameters.json': json.dumps({switch: 'true', 'sagemaker_program': '"train.py"'}),
+            'resourceconfig.json': json.dumps({'current_host': current, 'hosts': hosts, 'network_interface_name': 'eth0'}),
+        }
+        with Tree(config, {'train.py': '# a program\n'}, {}) as tree:
+            plan, error = tree.run('plan')
+        if plan is None:
+            failures.append(f'{kind} {name}: refused: {error}')
+        elif kind == 'parameter_server' and len(hosts) == 1:
+            check(f'{kind} {name}', plan['launcher'], 'direct')
+        else:
+            check(f'{kind} {name} TF_CONFIG', plan['env'].get('TF_CONFIG'), expected['TF_CONFIG'])
+            if expected.get('ps_task_config'):
+                check(f'{kind} {name} server', plan['side']['TF_CONFIG'], expected['ps_task_config'])
+
+
+folder = golden_folder()
+cases = json.loads((folder / 'cases.json').read_text())
+commands = json.loads((folder / 'commands.json').read_text())
+tf_config = json.loads((folder / 'tf-config.json').read_text())
+for case_name, case_data in cases.items():
+    run_case(case_name, case_data)
+for case_name, case_data in commands.items():
+    run_command(case_name, case_data)
+run_tf_config('parameter_server', 'sagemaker_parameter_server_enabled', tf_config['parameter_server'])
+run_tf_config('multi_worker_mirrored', 'sagemaker_multi_worker_mirrored_strategy_enabled', tf_config['multi_worker_mirrored'])
+for failure in failures:
+    print(failure)
+print(f'{len(cases)} cases and {len(commands)} command lines, {len(failures)} failures, differences used: {", ".join(sorted(used))}')
+sys.exit(1 if failures else 0)
