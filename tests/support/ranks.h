@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Threads of this process as the ranks of a world. Failures are texts, so that only the main thread talks to Check. */
+#ifndef PL_TESTS_SUPPORT_RANKS_H
+#define PL_TESTS_SUPPORT_RANKS_H
+
+#include "collectives/collective.h"
+#include "collectives/world.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RANKS_MOST = 33, RANKS_TEXT_BYTES = 1400 };
+
+/** What one rank does. A text in `failure` fails the test. */
+typedef void ranks_function(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES]);
+
+struct ranks_seat {
+    struct pl_bootstrap *bootstrap;
+    const struct pl_world_options *options;
+    ranks_function *function;
+    void *argument;
+    pthread_t thread;
+    char failure[RANKS_TEXT_BYTES];
+};
+
+static inline void *ranks_main(void *argument)
+{
+    struct ranks_seat *seat = argument;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_world *world = NULL;
+
+    if (pl_world_new(seat->bootstrap, seat->options, &world, &error) != PL_OK) {
+        snprintf(seat->failure, sizeof(seat->failure), "pl_world_new: %s (%s)", error.cause, error.context);
+    } else {
+        seat->function(world, seat->argument, seat->failure);
+        pl_world_free(world);
+    }
+    pl_bootstrap_free(seat->bootstrap);
+    return NULL;
+}
+
+/** Run `function` on `size` ranks; the first failure's text, "" when all went well, in `failure`. */
+static inline void ranks_run(int size, const struct pl_world_options *options, ranks_function *function, void *argument,
+                             char failure[RANKS_TEXT_BYTES])
+{
+    struct ranks_seat seats[RANKS_MOST];
+    struct pl_bootstrap *bootstraps[RANKS_MOST];
+    struct pl_error error = PL_ERROR_NONE;
+
+    failure[0] = '\0';
+    memset(seats, 0, sizeof(seats));
+    if (pl_bootstrap_new_threads(size, bootstraps, &error) != PL_OK) {
+        snprintf(failure, RANKS_TEXT_BYTES, "bootstrap: %s", error.cause);
+        return;
+    }
+    for (int r = 0; r < size; r++) {
+        seats[r].bootstrap = bootstraps[r];
+        seats[r].options = options;
+        seats[r].function = function;
+        seats[r].argument = argument;
+        pthread_create(&seats[r].thread, NULL, ranks_main, &seats[r]);
+    }
+    for (int r = 0; r < size; r++) {
+        pthread_join(seats[r].thread, NULL);
+    }
+    for (int r = 0; r < size && !failure[0]; r++) {
+        if (seats[r].failure[0]) {
+            snprintf(failure, RANKS_TEXT_BYTES, "rank %d of %d: %.1300s", r, size, seats[r].failure);
+        }
+    }
+}
+
+/** Run and fail the Check test with the text. */
+#define ck_assert_ranks(size, options, function, argument)                                                                                           \
+    do {                                                                                                                                             \
+        char ranks_failure_[RANKS_TEXT_BYTES];                                                                                                       \
+                                                                                                                                                     \
+        ranks_run((size), (options), (function), (argument), ranks_failure_);                                                                        \
+        ck_assert_msg(!ranks_failure_[0], "%s", ranks_failure_);                                                                                     \
+    } while (0)
+
+/** In a rank's function: fail unless `condition`. */
+#define RANKS_NEED(condition, ...)                                                                                                                   \
+    do {                                                                                                                                             \
+        if (!(condition)) {                                                                                                                          \
+            snprintf(failure, RANKS_TEXT_BYTES, __VA_ARGS__);                                                                                        \
+            return;                                                                                                                                  \
+        }                                                                                                                                            \
+    } while (0)
+
+/** In a rank's function: fail unless the expression, which fills `error`, is PL_OK. */
+#define RANKS_OK(expression)                                                                                                                         \
+    do {                                                                                                                                             \
+        struct pl_error error = PL_ERROR_NONE;                                                                                                       \
+        if ((expression) != PL_OK) {                                                                                                                 \
+            snprintf(failure, RANKS_TEXT_BYTES, "%s: %s (%s)", #expression, error.cause, error.context);                                             \
+            return;                                                                                                                                  \
+        }                                                                                                                                            \
+    } while (0)
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one. */
+#include "tests/support/conformance.h"
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+static const uint64_t counts[] = {0, 1, 17, 2003};
+
+/* Several lanes even for these sizes. */
+static void small_segments(struct pl_knobs *knobs, const char *backend, const char *algorithm)
+{
+    pl_knobs_default(knobs);
+    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_SEGMENT_BYTES, "512", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_BACKEND, backend, "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_ALGORITHM, algorithm, "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(knobs, PL_KNOB_TIMEOUT_S, "30", "test", NULL), PL_OK);
+}
+
+static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct conformance conformance = *(const struct conformance *)argument;
+
+    conformance_run(world, &conformance);
+    RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
+}
+
+static void run_sizes(const struct pl_world_options *options, struct conformance conformance)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        ck_assert_ranks(sizes[i], options, run, &conformance);
+    }
+}
+
+START_TEST(every_operation_is_right_over_messages)
+{
+    struct pl_knobs knobs;
+
+    small_segments(&knobs, "exchange", "");
+    run_sizes(&(struct pl_world_options){.knobs = &knobs}, (struct conformance){.counts = counts, .count_count = 4});
+}
+END_TEST
+
+START_TEST(every_allreduce_algorithm_is_right)
+{
+    static const char *const algorithms[] = {"ring", "halving", "doubling", "tree", "direct"};
+    static const uint64_t two[] = {3, 3011};
+    struct pl_knobs knobs;
+
+    for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
+        for (int size = 2; size <= 5; size++) {
+            small_segments(&knobs, "exchange", algorithms[i]);
+            ck_assert_ranks(size, &(struct pl_world_options){.knobs = &knobs}, run, &((struct conformance){.counts = two, .count_count = 2}));
+        }
+    }
+}
+END_TEST
+
+START_TEST(every_type_is_right)
+{
+    static const uint64_t two[] = {5, 1503};
+    struct pl_knobs knobs;
+
+    small_segments(&knobs, "", "");
+    ck_assert_ranks(3, &(struct pl_world_options){.knobs = &knobs}, run, &((struct conformance){.counts = two, .count_count = 2, .all_types = true}));
+}
+END_TEST
+
+START_TEST(every_operation_is_right_in_the_arena)
+{
+    struct pl_knobs knobs;
+
+    small_segments(&knobs, "", "");
+    run_sizes(&(struct pl_world_options){.knobs = &knobs}, (struct conformance){.counts = counts, .count_count = 4, .arena = true});
+}
+END_TEST
+
+UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
+          every_operation_is_right_in_the_arena)

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. */
+#include "collectives/pattern.h"
+#include "tests/support/unit.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 33 };
+
+/* held[place][block]: the inputs added up there, one bit a place. aside[place][sender]: the same for what is put aside. */
+struct paper {
+    uint64_t held[MOST][MOST];
+    uint64_t aside[MOST][MOST];
+};
+
+static bool rooted(enum pl_pattern pattern)
+{
+    return pattern == PL_PATTERN_TREE_BROADCAST || pattern == PL_PATTERN_CHAIN_BROADCAST || pattern == PL_PATTERN_TREE_REDUCE ||
+           pattern == PL_PATTERN_CHAIN_REDUCE || pattern == PL_PATTERN_DIRECT_REDUCE;
+}
+
+static bool starts_everywhere(enum pl_pattern pattern)
+{
+    return pattern != PL_PATTERN_RING_ALLGATHER && pattern != PL_PATTERN_TREE_BROADCAST && pattern != PL_PATTERN_CHAIN_BROADCAST;
+}
+
+static void begin(struct paper *paper, enum pl_pattern pattern, int n, int root)
+{
+    memset(paper, 0, sizeof(*paper));
+    for (int p = 0; p < n; p++) {
+        for (int b = 0; b < pl_pattern_blocks(pattern, n); b++) {
+            bool has = starts_everywhere(pattern) || (pattern == PL_PATTERN_RING_ALLGATHER ? p == b : p == root);
+
+            paper->held[p][b] = has ? UINT64_C(1) << p : 0;
+        }
+    }
+}
+
+/*
+ * Rounds are not in step: a place enters its next round when its own messages have ended. Here each place keeps its own round, and
+ * messages wait in a queue for each pair, so that a pattern that relied on lockstep would stand still or mix rounds up.
+ */
+struct message {
+    int blocks;
+    uint64_t sets[MOST];
+};
+
+static struct message queue[MOST][MOST][2 * MOST];
+static int queued[MOST][MOST];
+static int taken[MOST][MOST];
+
+static void send_step(const struct paper *paper, const struct pl_step *step, int p)
+{
+    struct message *message = &queue[p][step->to][queued[p][step->to]++];
+
+    message->blocks = step->send_blocks;
+    for (int b = 0; b < step->send_blocks; b++) {
+        message->sets[b] = step->aside ? UINT64_C(1) << p : paper->held[p][step->send_first + b];
+    }
+}
+
+static void receive_step(struct paper *paper, const struct pl_step *step, int p)
+{
+    const struct message *message = &queue[step->from][p][taken[step->from][p]++];
+
+    ck_assert_int_eq(message->blocks, step->recv_blocks);
+    for (int b = 0; b < step->recv_blocks; b++) {
+        uint64_t *own = &paper->held[p][step->recv_first + b];
+
+        if (step->aside) {
+            paper->aside[p][step->from] = message->sets[b];
+        } else if (step->combine) {
+            ck_assert_uint_eq(*own & message->sets[b], 0); /* nothing is added twice */
+            *own |= message->sets[b];
+        } else {
+            *own = message->sets[b];
+        }
+    }
+}
+
+static void gather(struct paper *paper, int n, int p)
+{
+    for (int from = 0; from < n; from++) {
+        paper->held[p][p] |= from == p ? 0 : paper->aside[p][from];
+    }
+}
+
+static void run_on_paper(struct paper *paper, enum pl_pattern pattern, int n, int root)
+{
+    int round[MOST] = {0};
+    bool sent[MOST] = {false};
+    int ended = 0;
+
+    memset(queued, 0, sizeof(queued));
+    memset(taken, 0, sizeof(taken));
+    begin(paper, pattern, n, root);
+    if (pl_pattern_rounds(pattern, n) == 0) {
+        return;
+    }
+    while (ended < n) {
+        bool moved = false;
+
+        for (int p = n - 1; p >= 0; p--) {
+            struct pl_step step;
+
+            if (round[p] >= pl_pattern_rounds(pattern, n)) {
+                continue;
+            }
+            step = pl_pattern_step(pattern, n, p, root, round[p]);
+            if (!sent[p] && step.to >= 0) {
+                send_step(paper, &step, p);
+                moved = true;
+            }
+            sent[p] = true;
+            if (step.from >= 0 && queued[step.from][p] == taken[step.from][p]) {
+                continue;
+            }
+            if (step.from >= 0) {
+                receive_step(paper, &step, p);
+            }
+            if (pl_pattern_gathers(pattern, n, round[p])) {
+                gather(paper, n, p);
+            }
+            round[p]++;
+            sent[p] = false;
+            moved = true;
+            ended += round[p] >= pl_pattern_rounds(pattern, n);
+        }
+        ck_assert_msg(moved, "%s stands still at %d places", pl_pattern_text(pattern), n);
+    }
+    for (int a = 0; a < n; a++) {
+        for (int b = 0; b < n; b++) {
+            ck_assert_int_eq(queued[a][b], taken[a][b]);
+        }
+    }
+}
+
+/* What `place` must hold of `block` in the end; 0: does not matter. */
+static uint64_t wanted(enum pl_pattern pattern, int n, int root, int place, int block)
+{
+    uint64_t all = (UINT64_C(1) << n) - 1;
+
+    switch (pattern) {
+    case PL_PATTERN_RING:
+    case PL_PATTERN_HALVING:
+    case PL_PATTERN_DOUBLING:
+    case PL_PATTERN_TREE:
+    case PL_PATTERN_DIRECT:
+        return all;
+    case PL_PATTERN_RING_REDUCE_SCATTER:
+    case PL_PATTERN_DIRECT_REDUCE_SCATTER:
+        return place == block ? all : 0;
+    case PL_PATTERN_RING_ALLGATHER:
+        return UINT64_C(1) << block;
+    case PL_PATTERN_TREE_BROADCAST:
+    case PL_PATTERN_CHAIN_BROADCAST:
+        return UINT64_C(1) << root;
+    case PL_PATTERN_TREE_REDUCE:
+    case PL_PATTERN_CHAIN_REDUCE:
+    case PL_PATTERN_DIRECT_REDUCE:
+        return place == root ? all : 0;
+    case PL_PATTERN_PAIRWISE:
+        return UINT64_C(1) << block;
+    }
+    return 0;
+}
+
+START_TEST(every_pattern_brings_every_block_where_it_belongs)
+{
+    static struct paper paper;
+
+    for (int p = 0; p < PL_PATTERN_COUNT; p++) {
+        enum pl_pattern pattern = (enum pl_pattern)p;
+
+        if (pattern == PL_PATTERN_PAIRWISE) {
+            continue; /* sends inputs only; checked by the conformance matrix */
+        }
+        for (int n = 1; n <= MOST; n++) {
+            for (int root = 0; root < (rooted(pattern) ? n : 1); root++) {
+                run_on_paper(&paper, pattern, n, root);
+                for (int place = 0; place < n; place++) {
+                    for (int block = 0; block < pl_pattern_blocks(pattern, n); block++) {
+                        uint64_t want = wanted(pattern, n, root, place, block);
+
+                        ck_assert_msg(!want || paper.held[place][block] == want, "%s, n %d, root %d: place %d block %d", pl_pattern_text(pattern), n,
+                                      root, place, block);
+                    }
+                }
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_ring_of_five_looks_like_this)
+{
+    /* Rows are rounds, columns places: the block sent to the next place, then the one received; + is added, = replaces. */
+    static const char *const drawing = "4>3+ 0>4+ 1>0+ 2>1+ 3>2+\n"
+                                       "3>2+ 4>3+ 0>4+ 1>0+ 2>1+\n"
+                                       "2>1+ 3>2+ 4>3+ 0>4+ 1>0+\n"
+                                       "1>0+ 2>1+ 3>2+ 4>3+ 0>4+\n"
+                                       "0>4= 1>0= 2>1= 3>2= 4>3=\n"
+                                       "4>3= 0>4= 1>0= 2>1= 3>2=\n"
+                                       "3>2= 4>3= 0>4= 1>0= 2>1=\n"
+                                       "2>1= 3>2= 4>3= 0>4= 1>0=\n";
+    char drawn[1000];
+    size_t used = 0;
+
+    for (int round = 0; round < pl_pattern_rounds(PL_PATTERN_RING, 5); round++) {
+        for (int place = 0; place < 5; place++) {
+            struct pl_step step = pl_pattern_step(PL_PATTERN_RING, 5, place, 0, round);
+
+            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%d>%d%c%c", step.send_first, step.recv_first, step.combine ? '+' : '=',
+                                     place < 4 ? ' ' : '\n');
+        }
+    }
+    ck_assert_str_eq(drawn, drawing);
+}
+END_TEST
+
+START_TEST(doubling_of_five_looks_like_this)
+{
+    /* Rows are rounds, columns places: a>b sends to b, <b receives from b, <>b both, . is idle. Place 1 folds into place 0. */
+    static const char *const drawing = "<1 >0 . . .\n"
+                                       "<>2 . <>0 <>4 <>3\n"
+                                       "<>3 . <>4 <>0 <>2\n"
+                                       ">1 <0 . . .\n";
+    char drawn[1000];
+    size_t used = 0;
+
+    for (int round = 0; round < pl_pattern_rounds(PL_PATTERN_DOUBLING, 5); round++) {
+        for (int place = 0; place < 5; place++) {
+            struct pl_step step = pl_pattern_step(PL_PATTERN_DOUBLING, 5, place, 0, round);
+            int peer = step.from >= 0 ? step.from : step.to;
+
+            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%s%s", step.from >= 0 ? "<" : "", step.to >= 0 ? ">" : "");
+            used += (size_t)(peer < 0 ? snprintf(drawn + used, sizeof(drawn) - used, ".") : snprintf(drawn + used, sizeof(drawn) - used, "%d", peer));
+            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%c", place < 4 ? ' ' : '\n');
+        }
+    }
+    ck_assert_str_eq(drawn, drawing);
+}
+END_TEST
+
+UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
+          doubling_of_five_looks_like_this)
