@@ -50,6 +50,15 @@ ends() {
   code=$(timeout "$2" "$engine" wait "$run_id-$1") || fail "$1 did not end within $2 s"
 }
 
+# end_well NAME...: all of them end with 0.
+end_well() {
+  local host
+  for host in "$@"; do
+    ends "$host" 120
+    [ "$code" = 0 ] || fail "$host: exit code $code"
+  done
+}
+
 finished_ns() {
   local at
   at=$("$engine" inspect --format '{{.State.FinishedAt}}' "$run_id-$1")
@@ -87,8 +96,7 @@ one_host_trains() {
   config "$work/one" algo-1 '["algo-1"]' eth0 '{"epochs": "1", "batch-size": "32"}'
   mkdir -p "$work/one/model" && cp -r "$work/digits" "$work/one/input/data"
   start one --network none -v "$work/one:/opt/ml" -- train
-  ends one 120
-  [ "$code" = 0 ] || fail "exit code $code"
+  end_well one
   says one 'epoch=1 .*test_accuracy=0\.[0-9]+'
   [ -s "$work/one/model/model.safetensors" ] || fail "no model"
   [ ! -e "$work/one/output/failure" ] || fail "a failure file although the job succeeded"
@@ -103,10 +111,7 @@ two_hosts_train_over_mpi() {
     mkdir -p "$work/two/$host/model"
     start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/two/$host:/opt/ml" -v "$work/digits:/opt/ml/input/data:ro" -- train
   done
-  for host in algo-1 algo-2; do
-    ends "$host" 120
-    [ "$code" = 0 ] || fail "$host: exit code $code"
-  done
+  end_well algo-1 algo-2
   says algo-1 'epoch=1 .*test_accuracy=0\.[0-9]+'
   [ -s "$work/two/algo-1/model/model.safetensors" ] || fail "no model on the master"
   [ ! -e "$work/two/algo-2/model/model.safetensors" ] || fail "rank 0 is not the only one that saves"
@@ -151,10 +156,7 @@ local_mode_of_sdk_v2_runs() {
       -v "$root/$host/output:/opt/ml/output" -v "$root/$host/output/data:/opt/ml/output/data" -v "$root/$host/input:/opt/ml/input" -v "$root/model:/opt/ml/model" \
       -v "$work/digits/training:/opt/ml/input/data/training" -v "$work/digits/testing:/opt/ml/input/data/testing" -- train
   done
-  for host in algo-1-abcde algo-2-abcde; do
-    ends "$host" 120
-    [ "$code" = 0 ] || fail "$host: exit code $code"
-  done
+  end_well algo-1-abcde algo-2-abcde
   [ -s "$root/model/model.safetensors" ] || fail "no model in the shared model directory"
   says algo-1-abcde 'test_accuracy=0\.[0-9]+'
   master_ended_first algo-1-abcde algo-2-abcde
@@ -171,10 +173,7 @@ local_mode_of_sdk_v3_runs() {
       -v "$root/$host/output:/opt/ml/output" -v "$root/$host/output/data:/opt/ml/output/data" -v "$root/$host/input:/opt/ml/input" -v "$root/model:/opt/ml/model" \
       -v "$work/digits/training:/opt/ml/input/data/training" -v "$work/digits/testing:/opt/ml/input/data/testing" --
   done
-  for host in algo-1 algo-2; do
-    ends "$host" 120
-    [ "$code" = 0 ] || fail "$host: exit code $code"
-  done
+  end_well algo-1 algo-2
   [ -s "$root/model/model.safetensors" ] || fail "no model in the shared model directory"
   master_ended_first algo-1 algo-2
   forget
