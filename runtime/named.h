@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Named tensors: asynchronous operations that ranks submit in any order, matched by name. Horovod's way of working;
+ * the gradient plan (plan.h) is the faster one for programs that know their gradients beforehand.
+ *
+ * How ranks agree. Submissions are announced in rounds: one allgather of 64 bytes a rank, posted when a rank has
+ * something to announce or has to wait. A name announced for the first time travels with its whole definition; when all
+ * ranks have announced the same one, it is known by a number from then on, and a step's announcements fit in those 64
+ * bytes. Every rank sees all announcements and keeps the same table, so all take the same decisions in the same order
+ * without a coordinator. There is no tick and no thread: rounds are driven by the calls below, and a waiting rank sleeps
+ * in its collective. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank, naming both
+ * sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have submitted,
+ * that is noticed at once and every waiting tensor fails, naming who submitted what.
+ *
+ * Threads  one thread at a time per engine; the engine uses its world alone while a round or an operation is under way.
+ * Cost     in the steady state one round (an allgather of 64 bytes a rank) for all operations submitted before a wait.
+ * Source   Sergeev and Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow" (2018), for the
+ *          programming model.
+ * Test     tests/unit/runtime/test_named.c, test_named_faults.c
+ */
+#ifndef PL_RUNTIME_NAMED_H
+#define PL_RUNTIME_NAMED_H
+
+#include "collectives/collective.h"
+#include "collectives/world.h"
+
+enum {
+    PL_NAMED_MAX_DIMS = 8,
+    PL_NAMED_MAX_NAME_BYTES = 256, /* with the NUL */
+};
+
+struct pl_named;
+
+/** A submitted operation; 0 is none. */
+typedef uint64_t pl_named_handle;
+
+/**
+ * What to do. Zero-initialise; n is the world's size. Everything but buffers, dimension 0 of ALLGATHER and ALLTOALL, and
+ * splits must be equal on all ranks.
+ *
+ *   kind            send            result
+ *   ALLREDUCE       shape           recv, shape; in place when recv == send
+ *   BROADCAST       root: shape     recv, shape; in place when send is NULL or equals recv
+ *   ALLGATHER       shape           new memory: all ranks' rows (dimension 0), one rank behind the other
+ *   ALLTOALL        shape           new memory: splits[r] rows go to rank r; NULL: shape[0] / n to each
+ *   REDUCE_SCATTER  shape           new memory: this rank's rows; where shape[0] does not divide, the first ranks get one more
+ *   BARRIER                         nothing; done when every rank has submitted it
+ *
+ * ALLGATHER, ALLTOALL and REDUCE_SCATTER need at least one dimension; no dimensions mean one element.
+ */
+struct pl_named_op {
+    const char *name; /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission */
+    enum pl_kind kind;
+    enum pl_dtype dtype;
+    enum pl_op op;
+    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_* */
+    bool scaled;    /* as in struct pl_collective */
+    double prescale;
+    double postscale;
+    int root;
+    unsigned dims;
+    uint64_t shape[PL_NAMED_MAX_DIMS];
+    const uint64_t *splits; /* [n], ALLTOALL; copied */
+    const void *send;
+    void *recv;
+};
+
+/** What an operation that makes new memory gave. Zero for the others. */
+struct pl_named_result {
+    void *data; /* the caller's; free() */
+    uint64_t rows;
+    uint64_t bytes;
+    uint64_t *rows_of_rank; /* [n], rows that came from each rank (ALLGATHER, ALLTOALL); free() */
+};
+
+void pl_named_result_done(struct pl_named_result *result);
+
+/** What the average divides by while some ranks have joined. */
+enum pl_named_divisor {
+    PL_NAMED_DIVIDE_BY_CONTRIBUTORS, /* the ranks that gave a tensor */
+    PL_NAMED_DIVIDE_BY_SIZE,         /* all ranks: what Horovod does */
+};
+
+/** Zero-initialise. */
+struct pl_named_options {
+    uint64_t start_bytes; /* submitted bytes at which a round starts without a wait; 0: 1 MiB */
+    enum pl_named_divisor join_divisor;
+};
+
+/** Make an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not collective. */
+enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Release without waiting; operations under way are given up and make the world unusable. See pl_named_shutdown(). NULL is fine. */
+void pl_named_free(struct pl_named *named);
+
+/**
+ * Submit one operation. Nothing waits here.
+ *
+ * Ownership  buffers belong to the engine until the handle is done.
+ * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape, root, split or type. PL_CANCELLED
+ *            after a shutdown. PL_MEMORY. Nothing was submitted then.
+ */
+enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Submit `count` operations that start together or not at all, as members "<base>.<i>of<count>" (their own names are not used).
+ * They may differ in kind, type and shape. One handle stands for all, and pl_named_wait() gives `count` results; if any member fails on
+ * any rank, the whole group fails on all ranks and no output was touched. `base` NULL: numbered. `count` 0 is done at once.
+ */
+enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops, size_t count,
+                                     pl_named_handle *ret_handle, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Announce what was submitted without waiting for more. */
+enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Advance; true in `*ret_done` when pl_named_wait() would not block. An unknown handle is PL_INVALID. */
+enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Wait for `handle`, release it, and return how it ended. `ret_result` has one place for each operation that was submitted with the
+ * handle, set on success; NULL drops the results.
+ *
+ * Errors  PL_MISMATCH: ranks disagree about this tensor, or all ranks wait and not all have submitted it; every rank that submitted it
+ *         gets the same text, the engine goes on. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY: the
+ *         world has failed, and with it everything under way. PL_INVALID: unknown handle.
+ */
+enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_named_submit() and pl_named_wait(). */
+enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op, struct pl_named_result *ret_result,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * This rank has no more data: take part in the others' operations with neutral elements (sum 0, product 1, min and max the
+ * type's largest and smallest, no rows) until all ranks have joined. Own operations must be done before.
+ * ALLREDUCE, BROADCAST from a rank that has not joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a BROADCAST
+ * from a joined root fail with PL_MISMATCH on the ranks that submitted them.
+ *
+ * Collective  every rank joins once, whenever it is ready. `*ret_last_rank` is the last one to join, equal on all ranks.
+ */
+enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Tell all ranks that this one leaves: what is under way and not yet agreed fails everywhere with PL_CANCELLED. Waits until all ranks have
+ * heard, that is until each of them waits, polls, joins or shuts down too.
+ */
+enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Append a line for each tensor that some ranks have announced and others not: "'w': ranks 0-2 of 4; missing: 3". */
+void pl_named_describe_waiting(const struct pl_named *named, struct pl_text *text);
+
+#endif

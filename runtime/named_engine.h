@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What named.c (calls) and named_round.c (rounds and execution) share. Internal to runtime/. */
+#ifndef PL_RUNTIME_NAMED_ENGINE_H
+#define PL_RUNTIME_NAMED_ENGINE_H
+
+#include "runtime/named_table.h"
+
+/** This rank's operation of one name, from submit to done. */
+struct named_local {
+    struct named_entry *entry;
+    struct named_definition definition;
+    const void *send;
+    void *recv;
+    uint64_t *extras; /* rows or splits, see named_definition_extras() */
+    uint64_t bytes;
+    size_t slot;   /* the handle it counts for */
+    size_t member; /* and its place there */
+    bool transient;
+    struct named_local *next; /* of those not yet announced */
+};
+
+/** What a handle stands for. */
+struct named_slot {
+    bool used;
+    uint32_t generation;
+    size_t members;
+    size_t undone;   /* members that have not ended */
+    size_t unagreed; /* members that still need a round */
+    enum pl_status status;
+    char *failure;
+    struct pl_named_result *results; /* [members] */
+};
+
+/** One entry of a request under way. */
+struct named_item {
+    struct named_entry *entry;
+    struct named_local *local; /* NULL where this rank has joined */
+    void *scratch;             /* what a joined rank receives into */
+    struct pl_named_result result;
+};
+
+struct named_batch {
+    struct pl_request *request;
+    struct named_batch *next;
+    size_t count;
+    struct named_item items[];
+};
+
+enum {
+    NAMED_HEAD_NEWS = 1 << 0,    /* announces, joins or leaves */
+    NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
+    NAMED_HEAD_JOIN = 1 << 2,
+    NAMED_HEAD_LEAVE = 1 << 3,
+    NAMED_HEAD_RUNS = 7,
+};
+
+/** What every rank sends in a round: 64 bytes. Known names go as runs of numbers, all else into the payload that follows. */
+struct named_head {
+    uint32_t flags;
+    uint32_t payload_bytes;
+    struct {
+        uint32_t first, count;
+    } runs[NAMED_HEAD_RUNS];
+};
+
+struct named_round {
+    struct pl_request *request; /* NULL: no round under way */
+    bool in_payload;            /* the heads have arrived, the payloads are under way */
+    struct named_head own;
+    struct named_head *heads; /* [n] */
+    struct pl_text payload;   /* own */
+    uint64_t *payload_bytes;  /* [n] */
+    unsigned char *received;  /* payloads, one rank behind the other */
+    size_t received_capacity;
+};
+
+struct pl_named {
+    struct pl_world *world;
+    int rank, ranks;
+    struct pl_named_options options;
+    struct named_table table;
+    struct named_round round;
+    struct named_slot *slots;
+    size_t slot_count, slot_capacity, free_slot_hint;
+    struct named_local *first_unannounced, *last_unannounced;
+    uint64_t unannounced_bytes;
+    struct named_batch *first_batch, *last_batch; /* requests under way, in order */
+    uint64_t numbered[PL_KIND_COUNT];
+    uint64_t numbered_groups;
+    bool joining, join_told;
+    int join_last_rank;
+    bool leaving, left;
+    int left_rank;
+    struct pl_error failure; /* of the world; sticky */
+};
+
+void named_local_free(struct named_local *local);
+void named_batch_free(struct named_batch *batch);
+
+/**
+ * Advance once: end what has ended, and begin a round where one is needed. With `block` wait until something moved.
+ * `need_round`: the caller waits for something that only a round can bring. A failure is also kept in named->failure.
+ */
+enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
+
+/** Run what the table has made ready (named_run.c). */
+enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** End this rank's operation: count it down at its handle, forget a transient name. `failure` NULL means success. */
+void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure);
+
+/** The requests of `batch` have ended well: hand results over and free it. */
+void named_batch_end(struct pl_named *named, struct named_batch *batch);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order. */
+#include "base/memory.h"
+#include "runtime/named_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How one announcement in a payload begins. */
+enum announcement {
+    ANNOUNCE_ID = 1,        /* uint32_t id, extras */
+    ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, extras */
+    ANNOUNCE_TRANSIENT = 3, /* as WHOLE; the name will not be used again */
+};
+
+enum { WAITING_LINES = 8 };
+
+static void announce_long(struct pl_named *named, const struct named_local *local, bool by_id)
+{
+    struct pl_text *payload = &named->round.payload;
+    size_t extras = named_definition_extras(&local->definition, named->ranks);
+
+    if (by_id) {
+        pl_text_append_char(payload, ANNOUNCE_ID);
+        pl_text_append_n(payload, (const char *)&local->entry->id, sizeof(local->entry->id));
+    } else {
+        uint16_t length = (uint16_t)strlen(local->entry->name);
+
+        pl_text_append_char(payload, local->transient ? ANNOUNCE_TRANSIENT : ANNOUNCE_WHOLE);
+        pl_text_append_n(payload, (const char *)&length, sizeof(length));
+        pl_text_append_n(payload, local->entry->name, length);
+        pl_text_append_n(payload, (const char *)&local->definition, sizeof(local->definition));
+    }
+    pl_text_append_n(payload, (const char *)local->extras, extras * sizeof(uint64_t));
+}
+
+/* True when the number fits into the head: at the end of the last run, or as a run of its own. */
+static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
+{
+    if (*runs > 0 && head->runs[*runs - 1].first + head->runs[*runs - 1].count == id) {
+        head->runs[*runs - 1].count++;
+        return true;
+    }
+    if (*runs == NAMED_HEAD_RUNS) {
+        return false;
+    }
+    head->runs[*runs].first = id;
+    head->runs[(*runs)++].count = 1;
+    return true;
+}
+
+static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl_error *reterr)
+{
+    struct named_round *round = &named->round;
+    struct pl_collective heads = {
+        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(struct named_head), .send = &round->own, .recv = round->heads};
+    unsigned runs = 0;
+
+    memset(&round->own, 0, sizeof(round->own));
+    pl_text_clear(&round->payload);
+    for (struct named_local *local = named->first_unannounced; local; local = local->next) {
+        bool by_id = local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
+
+        if (!by_id || local->extras || !announce_short(&round->own, &runs, local->entry->id)) {
+            announce_long(named, local, by_id);
+        }
+        round->own.flags |= NAMED_HEAD_NEWS;
+    }
+    PL_TRY(pl_text_check(&round->payload, reterr));
+    if (round->payload.length > UINT32_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%zu bytes of announcements in one round", round->payload.length);
+    }
+    named->first_unannounced = named->last_unannounced = NULL;
+    named->unannounced_bytes = 0;
+    round->own.payload_bytes = (uint32_t)round->payload.length;
+    if (named->joining && !named->join_told) {
+        round->own.flags |= NAMED_HEAD_NEWS | NAMED_HEAD_JOIN;
+        named->join_told = true;
+    }
+    if (named->leaving) {
+        round->own.flags |= NAMED_HEAD_NEWS | NAMED_HEAD_LEAVE;
+    }
+    if (waiting) {
+        round->own.flags |= NAMED_HEAD_WAITING;
+    }
+    round->in_payload = false;
+    return pl_collective_post(named->world, &heads, &round->request, reterr);
+}
+
+static enum pl_status corrupt(int rank, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CORRUPT, "rank %d sent an announcement that this rank cannot read: are all ranks the same program?", rank);
+}
+
+static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
+{
+    const struct named_head *head = &named->round.heads[rank];
+
+    for (unsigned i = 0; i < NAMED_HEAD_RUNS; i++) {
+        for (uint32_t id = head->runs[i].first; id - head->runs[i].first < head->runs[i].count; id++) {
+            if (id >= named->table.known_count) {
+                return corrupt(rank, reterr);
+            }
+            PL_TRY(named_table_announce(&named->table, named->table.known[id], rank, NULL, NULL, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* One announcement out of `rank`'s payload at `*at`, which moves on. */
+static enum pl_status take_one(struct pl_named *named, int rank, const unsigned char **at, const unsigned char *end, struct pl_error *reterr)
+{
+    char name[PL_NAMED_MAX_NAME_BYTES + 64];
+    struct named_definition definition;
+    struct named_entry *entry;
+    unsigned char type = *(*at)++;
+    size_t extras_bytes;
+
+    if (type == ANNOUNCE_ID) {
+        uint32_t id;
+
+        if ((size_t)(end - *at) < sizeof(id)) {
+            return corrupt(rank, reterr);
+        }
+        memcpy(&id, *at, sizeof(id));
+        *at += sizeof(id);
+        if (id >= named->table.known_count) {
+            return corrupt(rank, reterr);
+        }
+        entry = named->table.known[id];
+        definition = entry->agreed;
+    } else {
+        uint16_t length;
+
+        if ((size_t)(end - *at) < sizeof(length)) {
+            return corrupt(rank, reterr);
+        }
+        memcpy(&length, *at, sizeof(length));
+        *at += sizeof(length);
+        if (length >= sizeof(name) || (size_t)(end - *at) < length + sizeof(definition)) {
+            return corrupt(rank, reterr);
+        }
+        memcpy(name, *at, length);
+        name[length] = '\0';
+        memcpy(&definition, *at + length, sizeof(definition));
+        *at += length + sizeof(definition);
+        entry = named_table_find(&named->table, name, true, reterr);
+        if (!entry) {
+            return PL_MEMORY;
+        }
+        if (entry->announced == 0 && !entry->known) {
+            entry->transient = type == ANNOUNCE_TRANSIENT;
+        }
+    }
+    extras_bytes = named_definition_extras(&definition, named->ranks) * sizeof(uint64_t);
+    if ((size_t)(end - *at) < extras_bytes) {
+        return corrupt(rank, reterr);
+    }
+    PL_TRY(named_table_announce(&named->table, entry, rank, &definition, extras_bytes ? *at : NULL, reterr));
+    *at += extras_bytes;
+    return PL_OK;
+}
+
+/* Fail every tensor that is under way, here and, since all ranks do the same, everywhere. */
+static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure, struct pl_error *reterr)
+{
+    while (named->table.first_pending) {
+        struct named_entry *entry = named->table.first_pending;
+
+        PL_TRY(named_table_settle(&named->table, entry, false, reterr));
+        if (entry->local) {
+            named_end_local(named, entry->local, status, failure);
+        } else {
+            named_table_drop_idle(&named->table, entry);
+        }
+    }
+    return PL_OK;
+}
+
+/* All ranks wait, and none had anything new to say: nothing can ever come. */
+static enum pl_status fail_deadlock(struct pl_named *named, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    int lines = 0;
+
+    pl_text_append(&text, "all ranks wait for tensors that not all have submitted: ");
+    for (struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
+        if (lines++ == WAITING_LINES) {
+            pl_text_append(&text, "; and more");
+            break;
+        }
+        pl_text_append(&text, lines > 1 ? "; " : "");
+        named_entry_waiting_text(&named->table, entry, &text);
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return fail_pending(named, PL_MISMATCH, text.data, reterr);
+}
+
+static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *reterr)
+{
+    char failure[80];
+
+    snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", rank);
+    named->left = true;
+    named->left_rank = rank;
+    PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
+    while (named->first_unannounced) {
+        struct named_local *local = named->first_unannounced;
+
+        named->first_unannounced = local->next;
+        named_end_local(named, local, PL_CANCELLED, failure);
+    }
+    named->last_unannounced = NULL;
+    named->unannounced_bytes = 0;
+    return PL_OK;
+}
+
+/* The whole round has arrived. */
+static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr)
+{
+    const unsigned char *at = named->round.received;
+    uint32_t any = 0, all = UINT32_MAX;
+    int leaving_rank = -1;
+
+    for (int rank = 0; rank < named->ranks; rank++) {
+        const struct named_head *head = &named->round.heads[rank];
+        const unsigned char *end = at + head->payload_bytes;
+
+        any |= head->flags;
+        all &= head->flags;
+        PL_TRY(take_runs(named, rank, reterr));
+        while (at < end) {
+            PL_TRY(take_one(named, rank, &at, end, reterr));
+        }
+        if (head->flags & NAMED_HEAD_JOIN) {
+            named_table_join(&named->table, rank);
+        }
+        if (head->flags & NAMED_HEAD_LEAVE && leaving_rank < 0) {
+            leaving_rank = rank;
+        }
+    }
+    PL_TRY(named_table_collect(&named->table, reterr));
+    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS) && named->table.ready_count == 0) {
+        PL_TRY(fail_deadlock(named, reterr));
+    }
+    PL_TRY(named_run_ready(named, reterr));
+    if (named->table.joined_count == named->ranks) {
+        named->join_last_rank = named->table.last_joined;
+        named->joining = false;
+        named_table_join_reset(&named->table);
+    }
+    return leaving_rank >= 0 ? leave(named, leaving_rank, reterr) : PL_OK;
+}
+
+/* The heads have arrived: fetch the payloads if any rank has one. */
+static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr)
+{
+    struct named_round *round = &named->round;
+    struct pl_collective payloads = {.kind = PL_ALLGATHER, .dtype = PL_UINT8, .counts = round->payload_bytes};
+    size_t total = 0;
+
+    for (int rank = 0; rank < named->ranks; rank++) {
+        round->payload_bytes[rank] = round->heads[rank].payload_bytes;
+        total += round->heads[rank].payload_bytes;
+    }
+    if (total == 0) {
+        return take_round(named, reterr);
+    }
+    PL_TRY(pl_memory_grow(&round->received, &round->received_capacity, total, 1, reterr));
+    payloads.send = pl_text_string(&round->payload);
+    payloads.recv = round->received;
+    round->in_payload = true;
+    return pl_collective_post(named->world, &payloads, &round->request, reterr);
+}
+
+/* The round's request has ended: release it and go on with what it brought. */
+static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
+{
+    struct pl_request *request = named->round.request;
+
+    named->round.request = NULL;
+    PL_TRY(pl_request_wait(request, reterr));
+    return named->round.in_payload ? take_round(named, reterr) : take_heads(named, reterr);
+}
+
+static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
+{
+    struct named_batch *batch = named->first_batch;
+    struct pl_request *request = batch->request;
+    enum pl_status status;
+
+    named->first_batch = batch->next;
+    if (!named->first_batch) {
+        named->last_batch = NULL;
+    }
+    batch->request = NULL;
+    status = pl_request_wait(request, reterr);
+    if (status != PL_OK) {
+        named_batch_free(batch);
+        return status;
+    }
+    named_batch_end(named, batch);
+    return PL_OK;
+}
+
+static enum pl_status drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+{
+    bool progressed = false, done;
+
+    /* Requests end in the order of posting: batches first, since a round is only posted behind the batches of the last. */
+    while (named->first_batch) {
+        PL_TRY(pl_request_test(named->first_batch->request, &done, reterr));
+        if (!done) {
+            break;
+        }
+        PL_TRY(end_batch(named, reterr));
+        progressed = true;
+    }
+    if (!named->first_batch && named->round.request) {
+        PL_TRY(pl_request_test(named->round.request, &done, reterr));
+        if (done) {
+            PL_TRY(end_request(named, reterr));
+            progressed = true;
+        }
+    }
+    if (progressed && block) {
+        return PL_OK; /* what the caller waits for may have come */
+    }
+    if (!named->round.request && !named->left && (need_round || named->unannounced_bytes >= named->options.start_bytes)) {
+        PL_TRY(post_round(named, block && need_round, reterr));
+    }
+    if (!block || named->left) {
+        return PL_OK;
+    }
+    if (named->first_batch) {
+        return end_batch(named, reterr);
+    }
+    PL_BUG_IF(!named->round.request);
+    return end_request(named, reterr);
+}
+
+enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = named->failure.status;
+
+    if (status == PL_OK) {
+        status = drive(named, need_round, block, &error);
+        if (status != PL_OK) {
+            error.status = status;
+            named->failure = error;
+        }
+    }
+    if (status != PL_OK && reterr) {
+        *reterr = named->failure;
+    }
+    return status;
+}

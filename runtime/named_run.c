@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running what ranks have agreed on: tensors that are ready become collectives, small sums side by side. */
+#include "base/memory.h"
+#include "runtime/named_engine.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL_BYTES = 64 << 10 }; /* up to here packing several sums into one message is cheaper than a message each */
+
+void named_batch_free(struct named_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        free(batch->items[i].scratch);
+        pl_named_result_done(&batch->items[i].result);
+    }
+    free(batch);
+}
+
+void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure)
+{
+    struct named_slot *slot = &named->slots[local->slot];
+    struct named_entry *entry = local->entry;
+
+    slot->undone--;
+    if (status != PL_OK) {
+        slot->unagreed--;
+        if (slot->status == PL_OK) {
+            slot->status = status;
+            slot->failure = failure ? strdup(failure) : NULL;
+        }
+    }
+    entry->local = NULL;
+    named_local_free(local);
+    named_table_drop_idle(&named->table, entry);
+}
+
+void named_batch_end(struct pl_named *named, struct named_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct named_item *item = &batch->items[i];
+
+        if (item->local) {
+            named->slots[item->local->slot].results[item->local->member] = item->result;
+            memset(&item->result, 0, sizeof(item->result));
+            named_end_local(named, item->local, PL_OK, NULL);
+        } else {
+            named_table_drop_idle(&named->table, item->entry);
+        }
+    }
+    named_batch_free(batch);
+}
+
+static uint64_t elems_from(const struct named_definition *definition, uint32_t first)
+{
+    uint64_t elems = 1;
+
+    for (uint32_t i = first; i < definition->dims; i++) {
+        elems *= definition->shape[i]; /* checked at submit */
+    }
+    return elems;
+}
+
+/* Bits of the value that changes nothing under min (the largest) or max (the smallest). */
+static uint64_t extreme_bits(enum pl_dtype dtype, bool largest)
+{
+    float single = largest ? __builtin_inff() : -__builtin_inff();
+    double wide = largest ? __builtin_inf() : -__builtin_inf();
+    uint64_t bits = 0;
+
+    switch (dtype) {
+    case PL_FLOAT32:
+        memcpy(&bits, &single, sizeof(single));
+        return bits;
+    case PL_FLOAT64:
+        memcpy(&bits, &wide, sizeof(wide));
+        return bits;
+    case PL_FLOAT16:
+        return largest ? 0x7c00 : 0xfc00;
+    case PL_BFLOAT16:
+        return largest ? 0x7f80 : 0xff80;
+    case PL_INT8:
+        return largest ? (uint64_t)INT8_MAX : 0x80;
+    case PL_INT16:
+        return largest ? (uint64_t)INT16_MAX : 0x8000;
+    case PL_INT32:
+        return largest ? (uint64_t)INT32_MAX : 0x80000000;
+    case PL_INT64:
+        return largest ? (uint64_t)INT64_MAX : UINT64_C(1) << 63;
+    case PL_UINT8:
+        return largest ? UINT8_MAX : 0;
+    case PL_BOOL:
+        return largest;
+    case PL_DTYPE_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static uint64_t one_bits(enum pl_dtype dtype)
+{
+    switch (dtype) {
+    case PL_FLOAT32:
+        return 0x3f800000;
+    case PL_FLOAT64:
+        return UINT64_C(0x3ff0000000000000);
+    case PL_FLOAT16:
+        return 0x3c00;
+    case PL_BFLOAT16:
+        return 0x3f80;
+    case PL_INT8:
+    case PL_INT16:
+    case PL_INT32:
+    case PL_INT64:
+    case PL_UINT8:
+    case PL_BOOL:
+    case PL_DTYPE_COUNT:
+        break;
+    }
+    return 1;
+}
+
+/* What a joined rank gives: elements that do not change the others' result. The bytes of an element are little-endian. */
+static void fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
+{
+    size_t elem_bytes = pl_dtype_bytes(dtype);
+    uint64_t bits = 0;
+
+    switch (op) {
+    case PL_MIN:
+        bits = extreme_bits(dtype, true);
+        break;
+    case PL_MAX:
+        bits = extreme_bits(dtype, false);
+        break;
+    case PL_PRODUCT:
+        bits = one_bits(dtype);
+        break;
+    case PL_SUM:
+    case PL_AVERAGE:
+    case PL_ADASUM:
+    case PL_OP_COUNT:
+        break;
+    }
+    for (uint64_t i = 0; i < elems; i++) {
+        memcpy((char *)data + i * elem_bytes, &bits, elem_bytes);
+    }
+}
+
+static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
+                                         struct pl_collective *collective, struct pl_error *reterr)
+{
+    const struct named_definition *definition = &entry->definition;
+    int contributors = entry->announced;
+
+    collective->op = (enum pl_op)definition->op;
+    collective->flags = definition->flags;
+    collective->scaled = definition->scaled;
+    collective->prescale = definition->prescale;
+    collective->postscale = definition->postscale;
+    collective->count = elems_from(definition, 0);
+    if (contributors < named->ranks && collective->op == PL_AVERAGE && named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
+        collective->op = PL_SUM;
+        collective->scaled = true;
+        collective->postscale = definition->postscale / contributors;
+    }
+    if (!item->local) {
+        item->scratch = pl_memory_new(collective->count, pl_dtype_bytes(collective->dtype), reterr);
+        if (!item->scratch) {
+            return PL_MEMORY;
+        }
+        fill_neutral(item->scratch, collective->count, collective->dtype, collective->op);
+        collective->send = collective->recv = item->scratch;
+    }
+    return PL_OK;
+}
+
+/* New memory for what arrives, and `rows_of_rank` where rows come from several ranks. */
+static enum pl_status make_result(struct pl_named *named, struct named_item *item, const uint64_t *rows_of_rank, uint64_t rows, uint64_t row_bytes,
+                                  struct pl_error *reterr)
+{
+    if (__builtin_mul_overflow(rows, row_bytes, &item->result.bytes)) {
+        return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", item->entry->name, (unsigned long long)rows,
+                            (unsigned long long)row_bytes);
+    }
+    item->result.rows = rows;
+    item->result.data = pl_memory_new(item->result.bytes, 1, reterr);
+    if (!item->result.data) {
+        return PL_MEMORY;
+    }
+    if (rows_of_rank) {
+        item->result.rows_of_rank = pl_memory_new((size_t)named->ranks, sizeof(uint64_t), reterr);
+        if (!item->result.rows_of_rank) {
+            return PL_MEMORY;
+        }
+        memcpy(item->result.rows_of_rank, rows_of_rank, (size_t)named->ranks * sizeof(uint64_t));
+    }
+    return PL_OK;
+}
+
+/* Counts in elements for the kinds whose ranks have different numbers of rows. `counts` and `recv_counts` are [n]. */
+static enum pl_status describe_rows(struct pl_named *named, const struct named_entry *entry, struct named_item *item, uint64_t *counts,
+                                    uint64_t *recv_counts, struct pl_collective *collective, struct pl_error *reterr)
+{
+    const struct named_definition *definition = &entry->definition;
+    uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank, row_elems = elems_from(definition, 1), rows = 0;
+
+    for (uint64_t i = 0; i < ranks; i++) {
+        switch (collective->kind) {
+        case PL_ALLGATHER:
+            counts[i] = entry->rows[i];
+            rows += counts[i];
+            break;
+        case PL_ALLTOALL:
+            counts[i] = entry->rows[own * ranks + i];
+            recv_counts[i] = entry->rows[i * ranks + own];
+            rows += recv_counts[i];
+            break;
+        case PL_REDUCE_SCATTER:
+            counts[i] = definition->shape[0] / ranks + (i < definition->shape[0] % ranks);
+            rows = counts[own];
+            break;
+        case PL_ALLREDUCE:
+        case PL_BROADCAST:
+        case PL_REDUCE:
+        case PL_BARRIER:
+        case PL_KIND_COUNT:
+            PL_BUG_IF(true);
+        }
+    }
+    if (collective->kind == PL_REDUCE_SCATTER) {
+        rows = counts[own];
+        collective->op = (enum pl_op)definition->op;
+        collective->flags = definition->flags;
+        collective->scaled = definition->scaled;
+        collective->prescale = definition->prescale;
+        collective->postscale = definition->postscale;
+    }
+    PL_TRY(make_result(named, item,
+                       collective->kind == PL_ALLGATHER  ? counts
+                       : collective->kind == PL_ALLTOALL ? recv_counts
+                                                         : NULL,
+                       rows, row_elems * pl_dtype_bytes(collective->dtype), reterr));
+    for (uint64_t i = 0; i < ranks; i++) {
+        counts[i] *= row_elems;
+        recv_counts[i] *= row_elems;
+    }
+    collective->counts = counts;
+    collective->recv_counts = collective->kind == PL_ALLTOALL ? recv_counts : NULL;
+    collective->recv = item->result.data;
+    return PL_OK;
+}
+
+static enum pl_status describe(struct pl_named *named, const struct named_entry *entry, struct named_item *item, uint64_t *counts,
+                               uint64_t *recv_counts, struct pl_collective *collective, struct pl_error *reterr)
+{
+    memset(collective, 0, sizeof(*collective));
+    collective->kind = (enum pl_kind)entry->definition.kind;
+    collective->dtype = (enum pl_dtype)entry->definition.dtype;
+    collective->name = entry->name;
+    if (item->local) {
+        collective->send = item->local->send;
+        collective->recv = item->local->recv;
+    }
+    switch (collective->kind) {
+    case PL_ALLREDUCE:
+        return describe_allreduce(named, entry, item, collective, reterr);
+    case PL_BROADCAST:
+        collective->root = entry->definition.root;
+        collective->count = elems_from(&entry->definition, 0);
+        if (!item->local) {
+            collective->recv = item->scratch = pl_memory_new(collective->count, pl_dtype_bytes(collective->dtype), reterr);
+            return item->scratch ? PL_OK : PL_MEMORY;
+        }
+        return PL_OK;
+    case PL_ALLGATHER:
+    case PL_ALLTOALL:
+    case PL_REDUCE_SCATTER:
+        return describe_rows(named, entry, item, counts, recv_counts, collective, reterr);
+    case PL_REDUCE:
+    case PL_BARRIER:
+    case PL_KIND_COUNT:
+        break;
+    }
+    PL_BUG_IF(true);
+    return PL_INVALID;
+}
+
+/* Whether packing this with its like pays. */
+static bool is_small(const struct named_entry *entry)
+{
+    const struct named_definition *definition = &entry->definition;
+
+    return definition->kind == PL_ALLREDUCE && elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype) <= SMALL_BYTES;
+}
+
+/* A batch of `count` entries; the caller fills and posts it. */
+static struct named_batch *new_batch(struct named_entry **entries, size_t count, struct pl_error *reterr)
+{
+    struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
+
+    if (batch) {
+        batch->count = count;
+        for (size_t i = 0; i < count; i++) {
+            batch->items[i].entry = entries[i];
+            batch->items[i].local = entries[i]->local;
+        }
+    }
+    return batch;
+}
+
+/* Post `count` entries as one request. */
+static enum pl_status post(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_collective *collectives = pl_memory_new(count, sizeof(struct pl_collective), reterr);
+    PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
+    struct named_batch *batch = collectives && counts ? new_batch(entries, count, reterr) : NULL;
+    enum pl_status status = batch ? PL_OK : PL_MEMORY;
+
+    for (size_t i = 0; i < count && status == PL_OK; i++) {
+        status = describe(named, entries[i], &batch->items[i], counts, counts + named->ranks, &collectives[i], reterr);
+    }
+    if (status == PL_OK) {
+        status = count == 1 ? pl_collective_post(named->world, &collectives[0], &batch->request, reterr)
+                            : pl_collective_post_group(named->world, collectives, count, &batch->request, reterr);
+    }
+    if (status != PL_OK) {
+        if (batch) {
+            named_batch_free(batch);
+        }
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct named_local *local = batch->items[i].local;
+
+        if (local) {
+            named->slots[local->slot].unagreed--;
+        }
+        PL_TRY(named_table_settle(&named->table, entries[i], true, reterr));
+    }
+    *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
+    named->last_batch = batch;
+    return PL_OK;
+}
+
+/* A ready entry that exchanges nothing: ranks disagree, or reaching agreement was all (barrier). */
+static enum pl_status end_at_once(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
+    struct named_local *local = entry->local;
+
+    PL_TRY(named_table_settle(&named->table, entry, !conflict, reterr));
+    if (!local) {
+        named_table_drop_idle(&named->table, entry);
+    } else if (conflict) {
+        named_end_local(named, local, PL_MISMATCH, conflict);
+    } else {
+        named->slots[local->slot].unagreed--;
+        named_end_local(named, local, PL_OK, NULL);
+    }
+    return PL_OK;
+}
+
+/* Equal for entries that the collectives may pack into one message. */
+static int compare_packing(const struct named_definition *a, const struct named_definition *b)
+{
+    int order = (int)a->dtype - (int)b->dtype;
+
+    order = order ? order : (int)a->op - (int)b->op;
+    order = order ? order : (int)a->scaled - (int)b->scaled;
+    order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
+    order = order ? order : (a->prescale > b->prescale) - (a->prescale < b->prescale);
+    return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);
+}
+
+/* Insertion keeps the order of equals, which qsort(3) does not, and lists of one kind, the usual ones, cost one pass. */
+static void sort_for_packing(struct named_entry **entries, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        struct named_entry *entry = entries[i];
+        size_t at = i;
+
+        for (; at > 0 && compare_packing(&entries[at - 1]->definition, &entry->definition) > 0; at--) {
+            entries[at] = entries[at - 1];
+        }
+        entries[at] = entry;
+    }
+}
+
+enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
+{
+    struct named_table *table = &named->table;
+    size_t count = table->ready_count, small = 0, large = 0;
+    PL_AUTO_FREE struct named_entry **sorted = NULL;
+
+    if (count == 0) {
+        return PL_OK;
+    }
+    sorted = pl_memory_new(2 * count, sizeof(struct named_entry *), reterr);
+    if (!sorted) {
+        return PL_MEMORY;
+    }
+    table->ready_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct named_entry *entry = table->ready[i];
+
+        if (entry->conflict || entry->definition.kind == PL_BARRIER) {
+            PL_TRY(end_at_once(named, entry, reterr));
+        } else if (is_small(entry)) {
+            sorted[small++] = entry;
+        } else {
+            sorted[count + large++] = entry;
+        }
+    }
+    sort_for_packing(sorted, small);
+    if (small > 0) {
+        PL_TRY(post(named, sorted, small, reterr));
+    }
+    for (size_t i = 0; i < large; i++) {
+        PL_TRY(post(named, &sorted[count + i], 1, reterr));
+    }
+    return PL_OK;
+}

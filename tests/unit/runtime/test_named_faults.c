@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
+#include "runtime/named.h"
+#include "tests/support/expect.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+#define ENGINE()                                                                                                                                     \
+    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
+    struct pl_named *named = NULL;                                                                                                                   \
+    expect_ok(pl_named_new(self->world, NULL, &named, &error))
+
+static struct pl_named_op sum_of(const char *name, float *data, uint64_t elems)
+{
+    return (struct pl_named_op){
+        .name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {elems}, .send = data, .recv = data};
+}
+
+/* K9: after the fault the engine still works. */
+static void expect_alive(struct rank *self, struct pl_named *named)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    float value = 1;
+    struct pl_named_op op = sum_of("still alive", &value, 1);
+
+    expect_ok(pl_named_run(named, &op, NULL, &error));
+    expect((int)value == self->size, "%g", (double)value);
+}
+
+/* What the last rank does differently, and what every rank has to read. */
+struct difference {
+    void (*change)(struct pl_named_op *op);
+    const char *mine, *theirs;
+};
+
+static void other_shape(struct pl_named_op *op)
+{
+    op->shape[1] = 5;
+}
+
+static void other_dtype(struct pl_named_op *op)
+{
+    op->dtype = PL_INT32;
+}
+
+static void other_op(struct pl_named_op *op)
+{
+    op->op = PL_MAX;
+}
+
+static void other_scale(struct pl_named_op *op)
+{
+    op->scaled = true;
+    op->prescale = 0.5;
+    op->postscale = 1;
+}
+
+static void other_kind(struct pl_named_op *op)
+{
+    op->kind = PL_ALLGATHER;
+}
+
+static void other_kind_and_root(struct pl_named_op *op)
+{
+    op->kind = PL_BROADCAST;
+    op->root = 1;
+}
+
+static const struct difference differences[] = {
+    {other_shape, "allreduce sum of float32 [2,4]", "allreduce sum of float32 [2,5]"},                 /* K4 */
+    {other_dtype, "allreduce sum of float32 [2,4]", "allreduce sum of int32 [2,4]"},                   /* K5 */
+    {other_op, "allreduce sum of float32 [2,4]", "allreduce max of float32 [2,4]"},                    /* K6 */
+    {other_scale, "allreduce sum of float32 [2,4]", "prescale 0.5"},                                   /* K7 */
+    {other_kind, "allreduce sum of float32 [2,4]", "allgather of float32 [rows,4]"},                   /* K8 */
+    {other_kind_and_root, "allreduce sum of float32 [2,4]", "broadcast of float32 [2,4] from root 1"}, /* E5, K8 */
+};
+
+static void difference_body(struct rank *self)
+{
+    const struct difference *difference = self->data;
+    float in[10], out[10];
+
+    ENGINE();
+    for (int step = 0; step < 3; step++) { /* fresh, then with the name known, then fresh differences again */
+        struct pl_named_op op = {
+            .name = "w", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 2, .shape = {2, 4}, .send = in, .recv = out};
+
+        memset(in, 0, sizeof(in));
+        memset(out, 0x55, sizeof(out));
+        if (step == 1) {
+            expect_ok(pl_named_run(named, &op, NULL, &error));
+            continue;
+        }
+        if (self->rank == self->size - 1) {
+            difference->change(&op);
+        }
+        expect(pl_named_run(named, &op, NULL, &error) == PL_MISMATCH, "step %d: %s", step, error.cause);
+        expect(strstr(error.cause, "'w': rank 0: ") && strstr(error.cause, difference->mine) && strstr(error.cause, difference->theirs), "%s",
+               error.cause);
+        expect(((unsigned char *)out)[0] == 0x55, "the output was touched");
+    }
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(a_difference_is_told_to_every_rank_by_name)
+{
+    for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++) {
+        for (int size = 2; size <= 4; size++) {
+            ck_assert_bodies(size, difference_body, (void *)&differences[i]);
+        }
+    }
+}
+END_TEST
+
+/* K11: different sets of names. Everybody waits for what somebody never submits; nobody has to wait for a deadline. */
+static void missing_body(struct rank *self)
+{
+    float mine = 1, both = 1;
+    const char *names[] = {"left", "right"};
+    struct pl_named_op own, shared = sum_of("both", &both, 1);
+    pl_named_handle own_handle, shared_handle;
+
+    ENGINE();
+    own = sum_of(names[self->rank % 2], &mine, 1);
+    expect_ok(pl_named_submit(named, &own, &own_handle, &error));
+    expect_ok(pl_named_submit(named, &shared, &shared_handle, &error));
+    expect(pl_named_wait(named, own_handle, NULL, &error) == PL_MISMATCH, "%s", error.cause);
+    expect(strstr(error.cause, "'left': submitted by rank 0 of 2, not by 1") && strstr(error.cause, "'right': submitted by rank 1 of 2, not by 0"),
+           "%s", error.cause);
+    expect_ok(pl_named_wait(named, shared_handle, NULL, &error));
+    expect(both == 2, "%g", (double)both);
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(names_that_never_meet_end_with_both_sides_named)
+{
+    ck_assert_bodies(2, missing_body, NULL);
+}
+END_TEST
+
+/* C8, C9, C10: one bad member, wherever it stands, fails the group on all ranks and leaves nothing queued. */
+static void group_body(struct rank *self)
+{
+    float data[3][4];
+
+    ENGINE();
+    for (int bad = 0; bad < 3; bad++) {
+        struct pl_named_op ops[3];
+        pl_named_handle handle;
+
+        memset(data, 0, sizeof(data));
+        for (int i = 0; i < 3; i++) {
+            ops[i] = sum_of("not used", data[i], i == bad && self->rank == 1 ? 3 : 4);
+            data[i][0] = 7;
+        }
+        expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
+        expect(pl_named_wait(named, handle, NULL, &error) == PL_MISMATCH, "bad member %d: %s", bad, error.cause);
+        expect(data[0][0] == 7 && data[1][0] == 7 && data[2][0] == 7, "an output was touched");
+        for (int i = 0; i < 3; i++) { /* the same names right after, this time alike */
+            ops[i].shape[0] = 4;
+        }
+        expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect((int)data[2][0] == 7 * self->size, "%g", (double)data[2][0]);
+    }
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(a_group_fails_as_a_whole)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, group_body, NULL);
+    }
+}
+END_TEST
+
+/* K1, K2, C10, F10, F12, G9, D12, E8, N5: what one rank can see alone is refused at the submit, and nothing is queued. */
+static void local_body(struct rank *self)
+{
+    float data[4] = {1, 1, 1, 1}, out[4];
+    uint64_t splits[RANKS_MOST] = {9};
+    struct pl_named_op op = sum_of("twice", data, 4), bad;
+    pl_named_handle handle, second = 0;
+    bool done;
+
+    ENGINE();
+    expect_ok(pl_named_submit(named, &op, &handle, &error));
+    expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "%s", error.cause);
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    expect((int)data[3] == self->size, "%g", (double)data[3]);
+
+    {
+        struct pl_named_op pair[] = {sum_of("a", data, 1), sum_of("b", out, 1)};
+
+        expect_ok(pl_named_submit(named, &(struct pl_named_op){.name = "g.1of2", .kind = PL_BARRIER}, &handle, &error));
+        expect(pl_named_submit_group(named, "g", pair, 2, &second, &error) == PL_INVALID, "the second member's name is taken");
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect_ok(pl_named_submit_group(named, "g", pair, 2, &second, &error));
+        expect_ok(pl_named_wait(named, second, NULL, &error));
+    }
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {4}, .splits = splits, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "splits"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = self->size, .recv = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "is not a rank"), "%s", error.cause);
+    bad = sum_of("bad", data, 4);
+    bad.op = PL_ADASUM;
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
+    expect(pl_named_poll(named, 12345, &done, &error) == PL_INVALID, "an unknown handle");
+    expect(pl_named_wait(named, 0, NULL, &error) == PL_INVALID, "no handle");
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(what_one_rank_can_see_is_refused_at_the_submit)
+{
+    for (int size = 1; size <= 3; size++) {
+        ck_assert_bodies(size, local_body, NULL);
+    }
+}
+END_TEST
+
+/* A7, A8: one rank leaves; the others' waiting and later operations end with its number. */
+static void leave_body(struct rank *self)
+{
+    float value = 1;
+    struct pl_named_op op = sum_of("never", &value, 1);
+    pl_named_handle handle;
+
+    ENGINE();
+    expect_alive(self, named);
+    if (self->rank != 1) {
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+        expect(pl_named_wait(named, handle, NULL, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s", error.cause);
+    }
+    expect_ok(pl_named_shutdown(named, &error));
+    expect(pl_named_submit(named, &op, &handle, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s", error.cause);
+    pl_named_free(named);
+}
+
+START_TEST(one_rank_leaving_ends_all)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, leave_body, NULL);
+    }
+}
+END_TEST
+
+/* I6: kinds that have no neutral part fail while somebody has joined, and the others go on. */
+static void join_fault_body(struct rank *self)
+{
+    float data[RANKS_MOST] = {0};
+    int last;
+
+    ENGINE();
+    if (self->rank > 0) {
+        struct pl_named_op exchange = {
+            .name = "exchange", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)self->size}, .send = data};
+        struct pl_named_op spread = {.name = "spread", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .dims = 1, .shape = {4}, .root = 0, .recv = data};
+
+        expect(pl_named_run(named, &exchange, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
+        expect(pl_named_run(named, &spread, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
+        spread.root = 1;
+        spread.name = "spread by 1";
+        data[0] = (float)self->rank;
+        expect_ok(pl_named_run(named, &spread, NULL, &error));
+        expect(data[0] == 1, "%g", (double)data[0]);
+    }
+    expect_ok(pl_named_join(named, &last, &error));
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, join_fault_body, NULL);
+    }
+}
+END_TEST
+
+UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
+          a_group_fails_as_a_whole, what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
+          kinds_without_a_neutral_part_fail_while_ranks_have_joined)
