@@ -45,6 +45,11 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     return PL_OK;
 }
 
+int pl_named_ranks(const struct pl_named *named)
+{
+    return named->ranks;
+}
+
 void named_local_free(struct named_local *local)
 {
     free(local->extras);
@@ -402,7 +407,13 @@ enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, c
 enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
 {
     PL_TRY(refuse_ended(named, reterr));
-    return named_drive(named, named->first_unannounced != NULL, false, reterr);
+    if (!named->first_unannounced) {
+        return PL_OK;
+    }
+    do {
+        PL_TRY(named_drive(named, true, false, reterr));
+    } while (named->first_unannounced && !named->round.request);
+    return PL_OK;
 }
 
 enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done, struct pl_error *reterr)

@@ -94,6 +94,9 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
 /** Release without waiting; operations under way are given up and make the world unusable. See pl_named_shutdown(). NULL is fine. */
 void pl_named_free(struct pl_named *named);
 
+/** Number of ranks of the engine's world. */
+int pl_named_ranks(const struct pl_named *named);
+
 /**
  * Submit one operation. Nothing waits here.
  *

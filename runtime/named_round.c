@@ -327,7 +327,8 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     if (progressed && block) {
         return PL_OK; /* what the caller waits for may have come */
     }
-    if (!named->round.request && !named->left && (need_round || named->unannounced_bytes >= named->options.start_bytes)) {
+    /* After progress the caller may no longer need a round, and one that nobody needs would be in the way of other uses of the world. */
+    if (!named->round.request && !named->left && ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));
     }
     if (!block || named->left) {

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/process_set.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct process_set {
+    bool used;
+    int *ranks; /* [count], of the whole world */
+    int count;
+    struct pl_world *world; /* NULL where this rank is no member */
+    struct pl_named *named;
+};
+
+struct pl_process_sets {
+    struct pl_world *world;
+    struct pl_named_options options;
+    struct process_set *sets; /* by number */
+    size_t count, capacity;
+};
+
+/* What ranks compare before they act. */
+struct proposal {
+    uint64_t action; /* ADD or REMOVE */
+    uint64_t set;    /* the number to remove */
+    uint64_t count;
+    uint64_t hash; /* of the list */
+};
+
+enum { ADD = 1, REMOVE = 2 };
+
+static void set_release(struct pl_process_sets *sets, struct process_set *set)
+{
+    pl_named_free(set->named);
+    if (set->world != sets->world) {
+        pl_world_free(set->world);
+    }
+    free(set->ranks);
+    memset(set, 0, sizeof(*set));
+}
+
+void pl_process_sets_free(struct pl_process_sets *sets)
+{
+    if (!sets) {
+        return;
+    }
+    for (size_t i = sets->count; i-- > 0;) {
+        set_release(sets, &sets->sets[i]);
+    }
+    free(sets->sets);
+    free(sets);
+}
+
+enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named_options *options, struct pl_process_sets **ret_sets,
+                                   struct pl_error *reterr)
+{
+    struct pl_process_sets *sets = pl_memory_new(1, sizeof(*sets), reterr);
+    int size = pl_world_size(world);
+    struct process_set *all;
+
+    if (!sets) {
+        return PL_MEMORY;
+    }
+    sets->world = world;
+    if (options) {
+        sets->options = *options;
+    }
+    if (pl_memory_grow(&sets->sets, &sets->capacity, 1, sizeof(struct process_set), reterr) != PL_OK) {
+        goto fail;
+    }
+    memset(sets->sets, 0, sets->capacity * sizeof(struct process_set));
+    sets->count = 1;
+    all = &sets->sets[0];
+    all->used = true;
+    all->world = world;
+    all->count = size;
+    all->ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
+    if (!all->ranks || pl_named_new(world, &sets->options, &all->named, reterr) != PL_OK) {
+        goto fail;
+    }
+    for (int i = 0; i < size; i++) {
+        all->ranks[i] = i;
+    }
+    *ret_sets = sets;
+    return PL_OK;
+fail:
+    pl_process_sets_free(sets);
+    return PL_MEMORY;
+}
+
+static void proposal_text(const struct proposal *proposal, struct pl_text *text)
+{
+    if (proposal->action == ADD) {
+        pl_text_printf(text, "adds a set of %llu ranks (list %08x)", (unsigned long long)proposal->count, (unsigned)(proposal->hash & UINT32_MAX));
+    } else {
+        pl_text_printf(text, "removes set %llu", (unsigned long long)proposal->set);
+    }
+}
+
+/* PL_OK when all ranks propose the same. */
+static enum pl_status agree(struct pl_process_sets *sets, const struct proposal *proposal, struct pl_error *reterr)
+{
+    int size = pl_world_size(sets->world);
+    PL_AUTO_FREE struct proposal *proposals = pl_memory_new((size_t)size, sizeof(*proposals), reterr);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (!proposals) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_allgather(sets->world, proposal, proposals, sizeof(*proposal), PL_UINT8, reterr));
+    for (int rank = 1; rank < size; rank++) {
+        if (memcmp(&proposals[0], &proposals[rank], sizeof(*proposals)) != 0) {
+            pl_text_append(&text, "process sets: rank 0 ");
+            proposal_text(&proposals[0], &text);
+            pl_text_printf(&text, ", rank %d ", rank);
+            proposal_text(&proposals[rank], &text);
+            return pl_error_set(reterr, PL_MISMATCH, "%s", pl_text_string(&text));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count, struct pl_error *reterr)
+{
+    int size = pl_world_size(sets->world);
+
+    if (count < 1 || count > size) {
+        return pl_error_set(reterr, PL_INVALID, "a process set has 1 to %d ranks, not %d", size, count);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= size) {
+            return pl_error_set(reterr, PL_INVALID, "process set: %d is not a rank, there are %d", ranks[i], size);
+        }
+        for (int k = 0; k < i; k++) {
+            if (ranks[k] == ranks[i]) {
+                return pl_error_set(reterr, PL_INVALID, "process set: rank %d stands in the list twice", ranks[i]);
+            }
+        }
+    }
+    for (size_t i = 0; i < sets->count; i++) {
+        const struct process_set *set = &sets->sets[i];
+
+        if (set->used && set->count == count && memcmp(set->ranks, ranks, (size_t)count * sizeof(int)) == 0) {
+            return pl_error_set(reterr, PL_INVALID, "these ranks are process set %zu already", i);
+        }
+    }
+    return PL_OK;
+}
+
+static uint64_t list_hash(const int *ranks, int count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (int i = 0; i < count; i++) {
+        hash = (hash ^ (uint64_t)(unsigned)ranks[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+/* The members' part of adding. */
+static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
+{
+    for (int i = 0; i < set->count; i++) {
+        if (set->ranks[i] == pl_world_rank(sets->world)) {
+            PL_TRY(pl_world_new_sub(sets->world, set->ranks, set->count, &set->world, reterr));
+            return pl_named_new(set->world, &sets->options, &set->named, reterr);
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr)
+{
+    struct proposal proposal = {.action = ADD, .count = count > 0 ? (uint64_t)count : 0, .hash = list_hash(ranks, count)};
+    struct process_set set = {.used = true, .count = count};
+    enum pl_status status;
+    size_t number = 1;
+
+    PL_TRY(agree(sets, &proposal, reterr));
+    PL_TRY(check_list(sets, ranks, count, reterr)); /* the same list, so the same answer everywhere */
+    while (number < sets->count && sets->sets[number].used) {
+        number++;
+    }
+    PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct process_set), reterr));
+    set.ranks = pl_memory_new((size_t)count, sizeof(int), reterr);
+    if (!set.ranks) {
+        return PL_MEMORY;
+    }
+    memcpy(set.ranks, ranks, (size_t)count * sizeof(int));
+    status = open_member(sets, &set, reterr);
+    if (status != PL_OK) {
+        set_release(sets, &set);
+        return status;
+    }
+    if (number == sets->count) {
+        sets->count++;
+    }
+    sets->sets[number] = set;
+    *ret_set = (int)number;
+    return PL_OK;
+}
+
+static struct process_set *find(const struct pl_process_sets *sets, int set)
+{
+    return set >= 0 && (size_t)set < sets->count && sets->sets[set].used ? &sets->sets[set] : NULL;
+}
+
+static enum pl_status unknown(int set, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_INVALID, "there is no process set %d", set);
+}
+
+enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr)
+{
+    struct proposal proposal = {.action = REMOVE, .set = (uint64_t)(int64_t)set};
+
+    PL_TRY(agree(sets, &proposal, reterr));
+    if (set == 0) {
+        return pl_error_set(reterr, PL_INVALID, "process set 0 is the whole world and stays");
+    }
+    if (!find(sets, set)) {
+        return unknown(set, reterr);
+    }
+    set_release(sets, find(sets, set));
+    return PL_OK;
+}
+
+int pl_process_sets_list(const struct pl_process_sets *sets, int *ret_sets, int room)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < sets->count; i++) {
+        if (sets->sets[i].used) {
+            if (count < room) {
+                ret_sets[count] = (int)i;
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+bool pl_process_set_included(const struct pl_process_sets *sets, int set)
+{
+    return find(sets, set) && find(sets, set)->world;
+}
+
+enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, int *ret_size, struct pl_error *reterr)
+{
+    if (!find(sets, set)) {
+        return unknown(set, reterr);
+    }
+    *ret_size = find(sets, set)->count;
+    return PL_OK;
+}
+
+static enum pl_status member_of(const struct pl_process_sets *sets, int set, const struct process_set **ret_set, struct pl_error *reterr)
+{
+    const struct process_set *found = find(sets, set);
+
+    if (!found) {
+        return unknown(set, reterr);
+    }
+    if (!found->world) {
+        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d", pl_world_rank(sets->world), set);
+    }
+    *ret_set = found;
+    return PL_OK;
+}
+
+enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    const struct process_set *found = NULL;
+
+    PL_TRY(member_of(sets, set, &found, reterr));
+    *ret_world = found->world;
+    return PL_OK;
+}
+
+enum pl_status pl_process_set_named(const struct pl_process_sets *sets, int set, struct pl_named **ret_named, struct pl_error *reterr)
+{
+    const struct process_set *found = NULL;
+
+    PL_TRY(member_of(sets, set, &found, reterr));
+    *ret_named = found->named;
+    return PL_OK;
+}

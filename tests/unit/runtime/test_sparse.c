@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* L14 and L21 of the inventory: an embedding's gradient as rows. */
+#include "runtime/sparse.h"
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+/* Rank r gives rows 5, r and 5 again, rank 0 none: the sum is what a dense table would hold. */
+static void sparse_body(struct rank *self)
+{
+    int64_t indices[3] = {5, self->rank, 5};
+    float values[6] = {1, 2, 3, 4, 5, 6}, dense[16] = {0}, want[16] = {0};
+    struct pl_sparse input = {.rows = self->rank ? 3 : 0, .row_elems = 2, .indices = indices, .values = values}, sum = {0};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    pl_named_handle handle;
+
+    expect_ok(pl_named_new(self->world, NULL, &named, &error));
+    for (int average = 0; average < 2; average++) {
+        memset(dense, 0, sizeof(dense));
+        memset(want, 0, sizeof(want));
+        expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
+        expect_ok(pl_sparse_wait(named, handle, 2, average, &sum, &error));
+        for (int rank = 1; rank < self->size; rank++) {
+            want[2 * 5] += 1 + 5;
+            want[2 * 5 + 1] += 2 + 6;
+            want[2 * rank] += 3;
+            want[2 * rank + 1] += 4;
+        }
+        for (int i = 0; average && i < 16; i++) {
+            want[i] /= (float)self->size;
+        }
+        expect(sum.rows == (self->size > 1 ? (uint64_t)self->size : 0), "%llu rows", (unsigned long long)sum.rows);
+        for (uint64_t i = 1; i < sum.rows; i++) {
+            expect(sum.indices[i] > sum.indices[i - 1], "indices ascend");
+        }
+        expect_ok(pl_sparse_add_to(&sum, dense, 8, &error));
+        for (int i = 0; i < 16; i++) {
+            expect(dense[i] - want[i] < 1e-6f && want[i] - dense[i] < 1e-6f, "element %d: %g, not %g", i, (double)dense[i], (double)want[i]);
+        }
+        if (self->size > 1) {
+            expect(pl_sparse_add_to(&sum, dense, 2, &error) == PL_INVALID, "row 5 is outside a table of 2");
+        }
+        pl_sparse_done(&sum);
+    }
+    indices[0] = -1;
+    if (self->rank) {
+        expect(pl_sparse_submit(named, "embedding", &input, &handle, &error) == PL_INVALID, "a negative index");
+    }
+    pl_named_free(named);
+}
+
+START_TEST(rows_add_up_like_a_dense_table)
+{
+    for (int size = 1; size <= 4; size++) {
+        ck_assert_int_eq(ranks_run(size, sparse_body, NULL), 0);
+    }
+}
+END_TEST
+
+START_TEST(dense_is_preferred_when_it_moves_less)
+{
+    ck_assert(pl_sparse_prefers_dense(2500, 64, 1000));
+    ck_assert(!pl_sparse_prefers_dense(100, 64, 1000));
+}
+END_TEST
+
+UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, dense_is_preferred_when_it_moves_less)
