@@ -3,6 +3,7 @@
 #include "runtime/named.h"
 
 #include "base/memory.h"
+#include "runtime/agree.h"
 #include "runtime/named_engine.h"
 
 #include <stdio.h>
@@ -364,7 +365,7 @@ static enum pl_status submit(struct pl_named *named, const char *base, const str
         }
         status = prepare(named, op, name, !grouped && !op->name, slot, made, &locals[made], reterr);
         if (status == PL_OK && grouped) {
-            locals[made]->definition.group = (named_hash(base) ^ count) | 1;
+            locals[made]->definition.group = pl_hash(PL_HASH_START ^ count, base, strlen(base));
             locals[made]->definition.group_members = (uint32_t)count;
             locals[made]->definition.group_index = (uint32_t)made;
         }

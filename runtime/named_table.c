@@ -2,6 +2,7 @@
 #include "runtime/named_table.h"
 
 #include "base/memory.h"
+#include "runtime/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +17,6 @@ struct named_group {
 };
 
 enum { FIRST_SLOTS = 256 };
-
-/* FNV-1a (Fowler, Noll, Vo). */
-uint64_t named_hash(const char *text)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (; *text; text++) {
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
 
 static size_t words_for(int ranks)
 {
@@ -105,7 +95,7 @@ static void grow_slots(struct named_table *table)
 
 struct named_entry *named_table_find(struct named_table *table, const char *name, bool create, struct pl_error *reterr)
 {
-    uint64_t hash = named_hash(name);
+    uint64_t hash = pl_hash(PL_HASH_START, name, strlen(name));
     struct named_entry *entry;
 
     for (entry = table->slots[hash & (table->slot_count - 1)]; entry; entry = entry->next_in_slot) {

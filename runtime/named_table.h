@@ -20,7 +20,7 @@ struct named_definition {
     uint32_t dims;
     double prescale, postscale;
     uint64_t shape[PL_NAMED_MAX_DIMS];
-    uint64_t group;         /* hash of the group's base name and size, 0 outside groups */
+    uint64_t group;         /* hash of the group's base name and size */
     uint32_t group_members; /* 0 outside groups */
     uint32_t group_index;
 };
@@ -70,9 +70,6 @@ struct named_table {
 enum {
     NAMED_MAX_KNOWN = 65536, /* numbers for names; names beyond are announced whole each time */
 };
-
-/** A hash of `text`, equal on all ranks. */
-uint64_t named_hash(const char *text);
 
 enum pl_status named_table_init(struct named_table *table, int ranks, struct pl_error *reterr) PL_MUST_CHECK;
 void named_table_done(struct named_table *table);

@@ -5,6 +5,8 @@
  *   start.h                    who am I; the world of all ranks
  *   collective.h, world.h      allreduce and its family, sub-worlds
  *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
+ *   named.h, process_set.h     tensors by name, in any order; groups of ranks; uneven data
+ *   sparse.h                   gradients of a few rows of a table
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
  *   sampler.h, loader.h, ...   reading it
@@ -24,10 +26,13 @@
 #include "collectives/world.h"
 #include "runtime/channel.h"
 #include "runtime/metrics.h"
+#include "runtime/named.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
+#include "runtime/process_set.h"
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"
+#include "runtime/sparse.h"
 #include "runtime/start.h"
 #include "s3io/channel.h"
 #include "s3io/idx.h"

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "runtime/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +22,6 @@ struct pl_process_sets {
     struct process_set *sets; /* by number */
     size_t count, capacity;
 };
-
-/* What ranks compare before they act. */
-struct proposal {
-    uint64_t action; /* ADD or REMOVE */
-    uint64_t set;    /* the number to remove */
-    uint64_t count;
-    uint64_t hash; /* of the list */
-};
-
-enum { ADD = 1, REMOVE = 2 };
 
 static void set_release(struct pl_process_sets *sets, struct process_set *set)
 {
@@ -91,36 +82,19 @@ fail:
     return PL_MEMORY;
 }
 
-static void proposal_text(const struct proposal *proposal, struct pl_text *text)
+/* PL_OK when all ranks are about to do the same. */
+static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count, struct pl_error *reterr)
 {
-    if (proposal->action == ADD) {
-        pl_text_printf(text, "adds a set of %llu ranks (list %08x)", (unsigned long long)proposal->count, (unsigned)(proposal->hash & UINT32_MAX));
-    } else {
-        pl_text_printf(text, "removes set %llu", (unsigned long long)proposal->set);
-    }
-}
-
-/* PL_OK when all ranks propose the same. */
-static enum pl_status agree(struct pl_process_sets *sets, const struct proposal *proposal, struct pl_error *reterr)
-{
-    int size = pl_world_size(sets->world);
-    PL_AUTO_FREE struct proposal *proposals = pl_memory_new((size_t)size, sizeof(*proposals), reterr);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *line;
 
-    if (!proposals) {
-        return PL_MEMORY;
+    pl_text_append(&text, verb);
+    for (int i = 0; i < count; i++) {
+        pl_text_printf(&text, i ? ",%d" : " %d", ranks[i]);
     }
-    PL_TRY(pl_allgather(sets->world, proposal, proposals, sizeof(*proposal), PL_UINT8, reterr));
-    for (int rank = 1; rank < size; rank++) {
-        if (memcmp(&proposals[0], &proposals[rank], sizeof(*proposals)) != 0) {
-            pl_text_append(&text, "process sets: rank 0 ");
-            proposal_text(&proposals[0], &text);
-            pl_text_printf(&text, ", rank %d ", rank);
-            proposal_text(&proposals[rank], &text);
-            return pl_error_set(reterr, PL_MISMATCH, "%s", pl_text_string(&text));
-        }
-    }
-    return PL_OK;
+    PL_TRY(pl_text_check(&text, reterr));
+    line = pl_text_string(&text);
+    return pl_agree(sets->world, "process sets", &line, 1, reterr);
 }
 
 static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count, struct pl_error *reterr)
@@ -150,16 +124,6 @@ static enum pl_status check_list(const struct pl_process_sets *sets, const int *
     return PL_OK;
 }
 
-static uint64_t list_hash(const int *ranks, int count)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (int i = 0; i < count; i++) {
-        hash = (hash ^ (uint64_t)(unsigned)ranks[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 /* The members' part of adding. */
 static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
 {
@@ -174,12 +138,11 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
 
 enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr)
 {
-    struct proposal proposal = {.action = ADD, .count = count > 0 ? (uint64_t)count : 0, .hash = list_hash(ranks, count)};
     struct process_set set = {.used = true, .count = count};
     enum pl_status status;
     size_t number = 1;
 
-    PL_TRY(agree(sets, &proposal, reterr));
+    PL_TRY(agree(sets, "add ranks", ranks, count, reterr));
     PL_TRY(check_list(sets, ranks, count, reterr)); /* the same list, so the same answer everywhere */
     while (number < sets->count && sets->sets[number].used) {
         number++;
@@ -215,9 +178,7 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 
 enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr)
 {
-    struct proposal proposal = {.action = REMOVE, .set = (uint64_t)(int64_t)set};
-
-    PL_TRY(agree(sets, &proposal, reterr));
+    PL_TRY(agree(sets, "remove set", &set, 1, reterr));
     if (set == 0) {
         return pl_error_set(reterr, PL_INVALID, "process set 0 is the whole world and stays");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* H1-H5, H7-H12 of the inventory: sets of ranks added, used side by side, and removed. */
 #include "runtime/process_set.h"
-#include "tests/support/ranks.h"
+#include "tests/support/expect.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
@@ -62,7 +62,8 @@ static void sets_body(struct rank *self)
     {
         int different[] = {self->rank == 0 ? 0 : 1};
 
-        expect(pl_process_sets_add(sets, different, 1, &size, &error) == PL_MISMATCH && strstr(error.cause, "rank 0 adds"), "%s", error.cause);
+        expect(pl_process_sets_add(sets, different, 1, &size, &error) == PL_MISMATCH && strstr(error.cause, "rank 0 has add ranks 0"), "%s",
+               error.cause);
     }
     expect(pl_process_sets_remove(sets, 0, &error) == PL_INVALID, "set 0 stays");
     expect_ok(pl_process_sets_remove(sets, even_set, &error));
@@ -74,8 +75,8 @@ static void sets_body(struct rank *self)
 
 START_TEST(sets_live_side_by_side)
 {
-    ck_assert_int_eq(ranks_run(3, sets_body, NULL), 0);
-    ck_assert_int_eq(ranks_run(4, sets_body, NULL), 0);
+    ck_assert_bodies(3, sets_body, NULL);
+    ck_assert_bodies(4, sets_body, NULL);
 }
 END_TEST
 
