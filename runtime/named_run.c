@@ -225,7 +225,6 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
         case PL_BROADCAST:
         case PL_REDUCE:
         case PL_BARRIER:
-        case PL_KIND_COUNT:
             PL_BUG_IF(true);
         }
     }
@@ -280,7 +279,6 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
         return describe_rows(named, entry, item, counts, recv_counts, collective, reterr);
     case PL_REDUCE:
     case PL_BARRIER:
-    case PL_KIND_COUNT:
         break;
     }
     PL_BUG_IF(true);

@@ -259,7 +259,6 @@ static enum pl_status check_joined(struct named_table *table, struct named_entry
     case PL_ALLGATHER:
     case PL_BARRIER:
     case PL_REDUCE:
-    case PL_KIND_COUNT:
         break;
     }
     if (!impossible) {
