@@ -13,6 +13,7 @@
 /* In order of preference: the first that runs and takes a collective gets it. */
 static const struct pl_backend *const table[] = {
     &pl_backend_self,
+    &pl_backend_shm,
     &pl_backend_exchange,
 };
 
