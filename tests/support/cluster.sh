@@ -64,6 +64,7 @@ cluster_inside='
   cd /
   exec "$@"'
 
+# A background job of a shell ignores SIGINT, a container's process 1 does not: hence --default-signal.
 host_start() {
   local host=$1 number
   shift
@@ -71,7 +72,7 @@ host_start() {
   rm -f "$cluster/$host.code"
   (
     ip netns exec "$cluster_tag-$number" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
-      env PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
+      env --default-signal=INT,QUIT PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
     echo $! >"$cluster/$host.pid"
     wait $! 2>/dev/null && echo 0 >"$cluster/$host.code.new" || echo $? >"$cluster/$host.code.new"
     date +%s.%N >"$cluster/$host.end"

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What can go wrong with one program on one host, where `paceline` is process 1: exit codes, failure text, survivors.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+trap cluster_down EXIT
+trap 'exit 143' TERM INT
+cluster_up 1
+
+run() { # run SECONDS CMD...: a job of one host whose program is CMD
+  local limit=$1
+  shift
+  job_config algo-1 algo-1 0
+  host_start algo-1 "$paceline" -- "$@"
+  host_wait algo-1 "$limit" || case_failed "no end"
+  expect_nobody
+}
+
+for number in 0 1 2 41 126 127 128 255; do
+  case_begin "the program exits with $number"
+  run 10 sh -c "echo out; echo err >&2; exit $number"
+  expect_code algo-1 $number
+  if [ $number = 0 ]; then expect_success algo-1; else expect_failure algo-1 "exited with code $number" "^err\$"; fi
+  grep -q '^out$' "$cluster/algo-1.log" || case_failed "its output is not there"
+  case_end algo-1
+done
+
+for name in KILL SEGV TERM ABRT; do
+  number=$(kill -l $name)
+  case_begin "the program is killed by SIG$name"
+  run 10 sh -c "kill -$name \$\$"
+  expect_code algo-1 $((128 + number))
+  expect_failure algo-1 "killed by signal $number \(SIG$name\)"
+  case_end algo-1
+done
+
+case_begin "the program does not exist"
+run 10 /nonexistent/program
+expect_code algo-1 bad
+expect_failure algo-1 "/nonexistent/program"
+case_end algo-1
+
+case_begin "a daemon holds stdout and ignores SIGTERM"
+run 10 sh -c "(trap '' TERM; setsid sleep 300) & echo started; exit 0"
+expect_code algo-1 0
+expect_success algo-1
+case_end algo-1
+
+case_begin "output passes byte for byte"
+job_config algo-1 algo-1 0
+head -c 300000 /dev/urandom >"$cluster/bytes"
+host_start algo-1 sh -c '"$1" -- cat "$2" >"$3" && "$1" -- sh -c "cat \"\$1\" >&2" sh "$2" 2>"$4"' sh "$paceline" "$cluster/bytes" "$cluster/out" "$cluster/err"
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 0
+cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the program wrote"
+cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
+case_end algo-1
+
+case_begin "the program's own failure file stays in front"
+run 10 sh -c 'echo "loss is NaN" >/opt/ml/output/failure; exit 9'
+expect_code algo-1 9
+[ "$(failure_of algo-1 | head -n 1)" = "loss is NaN" ] || case_failed "the program's words are not in front"
+expect_failure algo-1 "exited with code 9"
+case_end algo-1
+
+stop_case() { # stop_case NAME SIGNAL CODE CMD...: the program says "ready", then process 1 gets SIGNAL
+  local signal=$2 wanted=$3
+  case_begin "$1"
+  cluster_environment=("PACELINE_STOP_S=4")
+  shift 3
+  job_config algo-1 algo-1 0
+  host_start algo-1 "$paceline" -- "$@"
+  await_log algo-1 ready 10
+  case_mark
+  host_signal algo-1 "$signal"
+  host_wait algo-1 10 || case_failed "no end"
+  expect_code algo-1 "$wanted"
+  expect_nobody
+  case_end algo-1
+}
+stop_case "SIGTERM: the program saves and ends well" TERM 0 sh -c 'trap "sleep 1; echo saved >/opt/ml/model/saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
+[ -e "$cluster/algo-1/ml/model/saved" ] || case_failed "nothing was saved"
+expect_success algo-1
+stop_case "SIGTERM: the program dies of it" TERM 143 sh -c 'echo ready; sleep 300'
+expect_failure algo-1 "stopped by SIGTERM"
+stop_case "SIGINT: the program dies of it" INT 130 sh -c 'echo ready; exec sleep 300'
+stop_case "SIGTERM: the program ignores it" TERM 143 sh -c 'trap "" TERM; echo ready; while :; do sleep 1; done'
+expect_failure algo-1 "did not end within"
+
+case_begin "SIGTERM while waiting for a host name"
+cluster_environment=("PACELINE_PEER_WAIT_S=60")
+job_config algo-1 "algo-1 algo-unknown" 0
+host_start algo-1 "$paceline" -- true
+sleep 0.5
+case_mark
+host_signal algo-1 TERM
+host_wait algo-1 5 || case_failed "no end"
+expect_code algo-1 143
+expect_failure algo-1 "stopped by SIGTERM before its program started"
+case_end algo-1
+
+case_begin "a host name that never resolves"
+cluster_environment=("PACELINE_PEER_WAIT_S=1")
+job_config algo-1 "algo-1 algo-unknown" 0
+host_start algo-1 "$paceline" -- true
+host_wait algo-1 20 || case_failed "no end"
+expect_code algo-1 bad
+expect_failure algo-1 "'algo-unknown' does not resolve"
+case_end algo-1
+
+case_begin "the disk under /opt/ml/output is full"
+job_config algo-1 algo-1 0
+host_start algo-1 sh -c 'mount -t tmpfs -o size=64k tmpfs /opt/ml/output; "$@"; code=$?; mkdir /opt/ml/kept; cp /opt/ml/output/failure /opt/ml/kept; exit $code' sh \
+  "$paceline" -- sh -c 'mkdir -p /opt/ml/output/data; cat /dev/zero >/opt/ml/output/data/big'
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 1
+grep -q "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file does not name the full disk"
+case_end algo-1
+
+case_begin "/opt/ml/model is read-only"
+job_config algo-1 algo-1 0
+host_start algo-1 sh -c 'mount --bind /opt/ml/model /opt/ml/model; mount -o remount,bind,ro /opt/ml/model; exec "$@"' sh \
+  "$paceline" -- sh -c 'echo x >/opt/ml/model/m || exit 5'
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 5
+expect_failure algo-1 "exited with code 5" "Read-only"
+case_end algo-1
+
+# A memory cgroup of our own, version 2 or 1, entered by the host's process 1 before `paceline` takes its place.
+oom_case() {
+  local group type limit
+  case_begin "the memory limit kills the program"
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    group=/sys/fs/cgroup/pl-oom-$$ type="cgroup2 none /sys/fs/cgroup" limit=memory.max
+  else
+    group=/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)/pl-oom-$$
+    type="cgroup -o memory none /sys/fs/cgroup/memory" limit=memory.limit_in_bytes
+  fi
+  if ! mkdir "$group" 2>/dev/null || ! { [ -e "$group/$limit" ] && echo 64M >"$group/$limit"; } 2>/dev/null; then
+    rmdir "$group" 2>/dev/null || true
+    echo "$case_name: left out, this machine lends no memory cgroup"
+    return
+  fi
+  echo 0 >"$group/memory.swap.max" 2>/dev/null || true
+  job_config algo-1 algo-1 0
+  host_start algo-1 sh -c "until [ -e /opt/ml/go ]; do sleep 0.02; done
+    exec unshare --cgroup sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/memory; mount -t $type; exec \"\$@\"' sh \"\$@\"" sh \
+    "$paceline" -- sh -c 'exec tail /dev/zero'
+  until [ -n "$(host_first algo-1)" ]; do sleep 0.02; done
+  host_first algo-1 >"$group/cgroup.procs"
+  touch "$cluster/algo-1/ml/go"
+  host_wait algo-1 20 || case_failed "no end"
+  rmdir "$group" || true
+  expect_code algo-1 137
+  expect_failure algo-1 "out of memory"
+  case_end algo-1
+}
+oom_case
+echo "direct faults: all cases passed"

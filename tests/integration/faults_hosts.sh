@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What can go wrong between two hosts: a host dies, the network is cut, a port is taken, the job is stopped.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+[ -x "$probe" ] || cluster_skip "built without MPI"
+trap cluster_down EXIT
+trap 'exit 143' TERM INT
+cluster_up 2
+
+start_host() {
+  local host=$1
+  shift
+  job_config "$host" "algo-1 algo-2" 2
+  host_start "$host" "$paceline" -- "$probe" "$@"
+}
+start_both() { start_host algo-1 "$@"; start_host algo-2 "$@"; }
+wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
+await_ranks() { await_log algo-1 "rank 3 of 4" 60; await_log algo-1 "rank 0 of 4" 60; }
+
+case_begin "the worker is powered off mid-job"
+start_both sleep 0 60
+await_ranks
+case_mark
+host_off algo-2
+wait_host algo-1 10
+wait_host algo-2 10
+expect_code algo-1 bad
+expect_failure algo-1 "host algo-2 went away"
+expect_nobody
+case_end algo-1 algo-2
+
+case_begin "the master is powered off mid-job"
+start_both sleep 0 60
+await_ranks
+case_mark
+host_off algo-1
+wait_host algo-2 10
+wait_host algo-1 10
+expect_code algo-2 bad
+expect_failure algo-2 "master host algo-1 went away"
+expect_nobody
+case_end algo-2 algo-1
+
+case_begin "the worker never comes"
+cluster_environment=("PACELINE_PEER_WAIT_S=3")
+start_host algo-1
+wait_host algo-1 10
+expect_code algo-1 bad
+expect_failure algo-1 "1 of 2 hosts did not come within 3 s: algo-2"
+expect_nobody
+case_end algo-1
+
+case_begin "the master never comes"
+cluster_environment=("PACELINE_PEER_WAIT_S=3")
+start_host algo-2
+wait_host algo-2 10
+expect_code algo-2 bad
+expect_failure algo-2 "master host algo-1 did not come within 3 s"
+expect_nobody
+case_end algo-2
+
+case_begin "SIGTERM while waiting for the worker"
+start_host algo-1
+sleep 1
+case_mark
+host_signal algo-1 TERM
+wait_host algo-1 5
+expect_code algo-1 143
+expect_failure algo-1 "stopped by SIGTERM before its program started"
+expect_nobody
+case_end algo-1
+
+case_begin "port 22 is taken on the worker"
+cluster_environment=("PACELINE_PEER_WAIT_S=3")
+start_host algo-1
+job_config algo-2 "algo-1 algo-2" 2
+host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.bind((\"\", 22)); s.listen(); print(\"taken\", flush=True); time.sleep(60)" & sleep 0.5; exec "$@"' sh \
+  "$paceline" -- "$probe"
+wait_host algo-2 10
+wait_host algo-1 10
+expect_code algo-2 bad
+expect_code algo-1 bad
+expect_failure algo-2 "cannot have port 22.*Address already in use" "PACELINE_SSH_PORT"
+expect_failure algo-1 "algo-2"
+case_end algo-2 algo-1
+
+case_begin "another port serves"
+cluster_environment=("PACELINE_SSH_PORT=2022")
+start_both
+wait_host algo-1 30
+wait_host algo-2 10
+expect_code algo-1 0
+expect_code algo-2 0
+case_end algo-1 algo-2
+
+case_begin "a cut of 5 s is survived"
+start_both sleep 0 9
+await_ranks
+host_cut algo-2
+sleep 5
+host_join algo-2
+wait_host algo-1 40
+wait_host algo-2 10
+expect_code algo-1 0
+expect_code algo-2 0
+expect_success algo-2
+case_end algo-1 algo-2
+
+case_begin "the cable is cut for good"
+cluster_environment=("PACELINE_SILENCE_S=3")
+start_both sleep 0 60
+await_ranks
+case_mark
+host_cut algo-2
+wait_host algo-1 20
+wait_host algo-2 20
+host_join algo-2
+expect_code algo-1 bad
+expect_code algo-2 bad
+expect_failure algo-1 "host algo-2 went away: nothing was heard from it for 3 s"
+expect_failure algo-2 "master host algo-1 went away: nothing was heard from it for 3 s"
+expect_nobody
+case_end algo-1 algo-2
+
+for host in algo-1 algo-2; do
+  case_begin "SIGTERM to $host: ranks on both save"
+  start_both save 0 1
+  await_ranks
+  sleep 0.3
+  case_mark
+  host_signal $host TERM
+  wait_host algo-1 15
+  wait_host algo-2 10
+  expect_code algo-1 0
+  expect_code algo-2 0
+  for rank in 0 1; do [ -e "$cluster/algo-1/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+  for rank in 2 3; do [ -e "$cluster/algo-2/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
+case_begin "SIGTERM that the ranks ignore"
+cluster_environment=("PACELINE_STOP_S=6")
+start_both save 0 60
+await_ranks
+sleep 0.3
+case_mark
+host_signal algo-1 TERM
+wait_host algo-1 12
+wait_host algo-2 12
+expect_code algo-1 bad
+expect_code algo-2 bad
+expect_failure algo-1 "SIGTERM|asked to stop"
+expect_nobody
+case_end algo-1 algo-2
+
+case_begin "a rank leaves a daemon that holds its output"
+start_both daemon 2 60
+await_ranks
+case_mark
+wait_host algo-1 15
+wait_host algo-2 10
+expect_code algo-1 0
+expect_code algo-2 0
+expect_nobody
+case_end algo-1 algo-2
+
+case_begin "a rank fails after all have finished"
+start_both last 3 5
+await_ranks
+case_mark
+wait_host algo-1 15
+wait_host algo-2 10
+expect_code algo-1 bad
+expect_failure algo-1 "rank 3 on host algo-2 exited with code 5"
+expect_failure algo-2 "rank 3 on host algo-2 exited with code 5"
+expect_nobody
+case_end algo-1 algo-2
+echo "faults between hosts: all cases passed"

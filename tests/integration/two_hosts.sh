@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Two hosts for real: `paceline` is process 1 of each, with its own /opt/ml, host name and sshd, and MPI between them.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+[ -x "$probe" ] || cluster_skip "built without MPI"
+trap cluster_down EXIT
+trap 'exit 143' TERM INT
+cluster_up 2
+
+start_both() {
+  local host
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 2
+    host_start $host "$paceline" -- "$probe" "$@"
+  done
+}
+wait_both() { host_wait algo-1 "$1" || case_failed "no end"; host_wait algo-2 "$1" || case_failed "no end"; }
+
+case_begin "all ranks end well"
+start_both
+wait_both 60
+for host in algo-1 algo-2; do
+  expect_code $host 0
+  expect_success $host
+done
+for rank in 0 1; do grep -q "\[1,$rank\]<stdout>:rank $rank of 4 sum 4 on algo-1\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-1"; done
+for rank in 2 3; do grep -q "\[1,$rank\]<stdout>:rank $rank of 4 sum 4 on algo-2\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-2"; done
+awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEGIN { exit !(b > a) }' || case_failed "the worker ended before the master"
+expect_nobody
+case_end algo-1 algo-2
+
+for rank in 1 3; do
+  where=algo-$((rank / 2 + 1))
+  case_begin "rank $rank exits with 3"
+  start_both exit $rank 3
+  await_log algo-1 "last word of rank $rank" 60
+  case_mark
+  wait_both 10
+  for host in algo-1 algo-2; do
+    expect_code $host bad
+    expect_failure $host "rank $rank on host $where exited with code 3" "this is the last word of rank $rank"
+  done
+  expect_nobody
+  case_end algo-1 algo-2
+
+  case_begin "rank $rank is killed by SIGKILL"
+  start_both raise $rank 9
+  await_log algo-1 "last word of rank $rank" 60
+  case_mark
+  wait_both 10
+  for host in algo-1 algo-2; do
+    expect_code $host bad
+    expect_failure $host "rank $rank on host $where was killed by signal 9 \(SIGKILL\)" "this is the last word of rank $rank"
+  done
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
+# The kernel ends everything with a host's process 1, so look before: here a shell is process 1 and lists who is left.
+case_begin "nobody survives under another process 1"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 2
+  host_start $host sh -c '"$@"; code=$?; ps -e -o pid=,args= >/opt/ml/left; exit $code' sh "$paceline" -- "$probe" stubborn 2 7
+done
+await_log algo-1 "last word of rank 2" 60
+case_mark
+wait_both 10
+for host in algo-1 algo-2; do
+  expect_code $host bad
+  expect_failure $host "rank 2 on host algo-2 exited with code 7"
+  ! grep -E "mpi_probe|mpirun|orted|sshd|ssh |relay|rank --" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
+done
+case_end algo-1 algo-2
+echo "two hosts: all cases passed"

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+# What tests of `paceline train` on hosts in namespaces share; needs tests/support/cluster.sh.
+
+paceline=$PACELINE_BUILD/entrypoint/paceline
+probe=$PACELINE_BUILD/tests/integration/mpi_probe
+
+# job_config HOST HOSTS PROCESSES: HOST's configuration; HOSTS are words; PROCESSES a host, 0 for no MPI.
+job_config() {
+  local names='' host
+  for host in $2; do names="$names${names:+, }\"$host\""; done
+  rm -rf "${cluster:?}/$1/ml"
+  mkdir -p "$cluster/$1/ml/input/config" "$cluster/$1/ml/output" "$cluster/$1/ml/model"
+  echo "{\"current_host\": \"$1\", \"hosts\": [$names], \"network_interface_name\": \"eth0\"}" >"$cluster/$1/ml/input/config/resourceconfig.json"
+  if [ "$3" = 0 ]; then
+    echo '{}' >"$cluster/$1/ml/input/config/hyperparameters.json"
+  else
+    echo "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"$3\",
+      \"sagemaker_mpi_custom_mpi_options\": \"--mca mpi_yield_when_idle 1\"}" >"$cluster/$1/ml/input/config/hyperparameters.json"
+  fi
+}
+
+failure_of() { cat "$cluster/$1/ml/output/failure" 2>/dev/null || true; }
+
+case_failed() {
+  echo "FAILED: $case_name: $*"
+  local host
+  for host in "${cluster_hosts[@]}"; do
+    echo "---- $host: exit code $(cat "$cluster/$host.code" 2>/dev/null || echo none), its output and failure file:"
+    tail -n 40 "$cluster/$host.log" 2>/dev/null || true
+    failure_of "$host"
+  done
+  exit 1
+}
+
+# expect_code HOST 0|bad|NUMBER
+expect_code() {
+  local found
+  found=$(cat "$cluster/$1.code")
+  case $2 in
+  bad) [ "$found" != 0 ] || case_failed "$1 ended with 0" ;;
+  *) [ "$found" = "$2" ] || case_failed "$1 ended with $found, not $2" ;;
+  esac
+}
+
+# expect_failure HOST REGEX...: the failure file exists, each expression is found within its first 1,024 bytes.
+expect_failure() {
+  local host=$1 expression
+  shift
+  [ -s "$cluster/$host/ml/output/failure" ] || case_failed "$host wrote no failure file"
+  for expression; do
+    head -c 1024 "$cluster/$host/ml/output/failure" | grep -Eq -- "$expression" || case_failed "the failure file of $host lacks '$expression'"
+  done
+}
+
+expect_success() {
+  [ -e "$cluster/$1/ml/output/success" ] || case_failed "$1 wrote no success file"
+  [ ! -e "$cluster/$1/ml/output/failure" ] || case_failed "$1 wrote a failure file"
+}
+
+# Nobody of the job is left on any host, whoever its parents are.
+expect_nobody() {
+  local host pids
+  for host in "${cluster_hosts[@]}"; do
+    pids=$(host_pids "$host")
+    [ -z "$pids" ] || case_failed "left on $host: $(ps -o pid=,args= -p "$(echo $pids | tr ' ' ,)" | tr '\n' ';')"
+  done
+}
+
+# await_log HOST REGEX SECONDS: until HOST's output shows it.
+await_log() {
+  local tries=$(($3 * 20))
+  until grep -Eq -- "$2" "$cluster/$1.log" 2>/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || case_failed "the output of $1 lacks '$2' after $3 s"
+    sleep 0.05
+  done
+}
+
+case_begin() {
+  case_name=$1
+  case_start=$(date +%s.%N)
+  cluster_environment=()
+}
+
+# case_mark: from here on counts as "time to notice".
+case_mark() { case_start=$(date +%s.%N); }
+
+# case_end HOST...: one line of the table: case, seconds from the mark to each host's end, exit codes, first line of the failure.
+case_end() {
+  local host line
+  line=$(printf '%-44s' "$case_name")
+  for host; do
+    line="$line $host: $(awk -v a="$case_start" -v b="$(cat "$cluster/$host.end")" 'BEGIN { printf "%.1f", b - a }') s code $(cat "$cluster/$host.code");"
+  done
+  echo "$line $(failure_of "$1" | head -n 1)"
+}
