@@ -144,6 +144,7 @@ struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *r
 {
     struct pl_record_counts counts = reader->counts;
 
+    counts.next_index = reader->next_index;
     counts.source_bytes = reader->window.offset_bytes + reader->discard_bytes;
     return counts;
 }

@@ -51,6 +51,7 @@ struct pl_record_counts {
     uint64_t source_bytes;  /* consumed from the source */
     uint64_t skipped;       /* records or stretches left out because they were corrupt */
     uint64_t skipped_bytes; /* their size */
+    uint64_t next_index;    /* the number of the next record: records and those skipped that have a number */
 };
 
 struct pl_record_reader;

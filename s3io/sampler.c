@@ -37,6 +37,11 @@ uint64_t pl_sampler_permute(uint64_t position, uint64_t count, uint64_t key)
     return position;
 }
 
+uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch)
+{
+    return pl_sampler_permute(position, count, mix(seed) ^ mix(~epoch));
+}
+
 enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle, enum pl_sampler_tail tail,
                                struct pl_deal deal, struct pl_error *reterr)
 {
@@ -78,7 +83,7 @@ bool pl_sampler_next(struct pl_sampler *sampler, uint64_t *ret_index)
     /* Only wrapping can reach beyond the count, and by less than the number of ranks, which may itself be larger than the count. */
     position = (sampler->taken * sampler->deal.size + sampler->deal.rank) % sampler->count;
     sampler->taken++;
-    *ret_index = sampler->shuffle ? pl_sampler_permute(position, sampler->count, mix(sampler->seed) ^ mix(~sampler->epoch)) : position;
+    *ret_index = sampler->shuffle ? pl_sampler_order(position, sampler->count, sampler->seed, sampler->epoch) : position;
     return true;
 }
 

@@ -63,4 +63,7 @@ enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sa
 /** The image of `position` under the permutation of 0..count-1 that `key` names. */
 uint64_t pl_sampler_permute(uint64_t position, uint64_t count, uint64_t key);
 
+/** What stands at `position` of the shuffled order of `count` things in `epoch`. */
+uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch);
+
 #endif

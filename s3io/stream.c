@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/stream.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/sampler.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW_BYTES = 1 << 20, LEAST_WINDOW_BYTES = 4096 };
+
+struct pl_stream {
+    struct pl_stream_options options;
+    struct pl_channel channel; /* its strings are ours; mode FILE with `store` */
+    char *name;
+    char *path;
+    bool *own; /* [deal.size]: this rank's records */
+    struct pl_share *share;
+    struct pl_share_options share_options;
+    struct pl_stream *feed; /* with `share` on local rank 0: what the dealer reads, with a stream of its own */
+
+    struct pl_store *store;
+    struct pl_object_list list;
+    bool listed;
+
+    uint64_t epoch;
+    bool started;
+    uint64_t next_object;            /* position in the epoch's order of objects */
+    struct pl_source *ahead;         /* the next object, opened early so that its first bytes are on their way */
+    struct pl_record_reader *outer;  /* Pipe Mode with RecordIO wrapping: the objects */
+    struct pl_record_reader *reader; /* the records of the current object or stream */
+    uint64_t base;                   /* records before those of `reader` */
+    struct pl_record_counts counts;  /* of closed readers */
+
+    pthread_mutex_t mutex;
+    struct {
+        bool cancelled;
+        struct pl_source *reading; /* what a call may be waiting for */
+        struct pl_source *ahead;
+    } synced; /* guarded by `mutex` */
+};
+
+/* Tell the cancelling thread which source is read; a stream that is cancelled already cancels it at once. */
+static void set_reading(struct pl_stream *stream, struct pl_source *source)
+{
+    pthread_mutex_lock(&stream->mutex);
+    stream->synced.reading = source;
+    if (source && stream->synced.cancelled) {
+        pl_source_cancel(source);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+static void set_ahead(struct pl_stream *stream, struct pl_source *source)
+{
+    pthread_mutex_lock(&stream->mutex);
+    stream->synced.ahead = source;
+    if (source && stream->synced.cancelled) {
+        pl_source_cancel(source);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    stream->ahead = source;
+}
+
+static void close_reader(struct pl_stream *stream)
+{
+    if (stream->reader) {
+        struct pl_record_counts counts = pl_record_reader_counts(stream->reader);
+
+        stream->base += counts.next_index;
+        stream->counts.records += counts.records;
+        stream->counts.record_bytes += counts.record_bytes;
+        stream->counts.source_bytes += counts.source_bytes;
+        stream->counts.skipped += counts.skipped;
+        stream->counts.skipped_bytes += counts.skipped_bytes;
+        if (!stream->outer) {
+            set_reading(stream, NULL);
+        }
+        pl_record_reader_close(stream->reader);
+        stream->reader = NULL;
+    }
+}
+
+static void close_epoch(struct pl_stream *stream)
+{
+    struct pl_source *ahead = stream->ahead;
+
+    close_reader(stream);
+    set_reading(stream, NULL);
+    set_ahead(stream, NULL);
+    pl_source_close(ahead);
+    pl_record_reader_close(stream->outer);
+    stream->outer = NULL;
+}
+
+static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, uint64_t size_bytes, struct pl_error *reterr)
+{
+    struct pl_record_options options = stream->options.records;
+
+    if (options.window_bytes == 0 && stream->options.compression == PL_COMPRESSION_NONE && size_bytes < WINDOW_BYTES) {
+        /* A small object needs no large window: with many of them, clearing it would be most of the work. */
+        options.window_bytes = size_bytes < LEAST_WINDOW_BYTES ? LEAST_WINDOW_BYTES : (size_t)size_bytes + 1;
+    }
+    if (stream->options.compression != PL_COMPRESSION_NONE) {
+        PL_TRY(pl_source_open_inflate(*top, stream->options.compression, top, reterr));
+    }
+    return pl_record_reader_open(*top, &options, &stream->reader, reterr);
+}
+
+/* `source`, decompressed where asked for, as the records of `stream`; it is closed on failure. */
+static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, uint64_t size_bytes, struct pl_error *reterr)
+{
+    enum pl_status status = try_open_reader(stream, &source, size_bytes, reterr);
+
+    if (status != PL_OK) {
+        set_reading(stream, NULL);
+        pl_source_close(source);
+    }
+    return status;
+}
+
+static enum pl_status open_object(struct pl_stream *stream, uint64_t position, int64_t deadline_ns, struct pl_source **ret_source,
+                                  const struct pl_object **ret_object, struct pl_error *reterr)
+{
+    uint64_t count = stream->list.count, index = position;
+
+    if (stream->options.shuffle_objects) {
+        index = pl_sampler_order(position, count, stream->options.seed, stream->epoch);
+    }
+    *ret_object = &stream->list.items[index];
+    return ret_source ? pl_store_open(stream->store, *ret_object, deadline_ns, ret_source, reterr) : PL_OK;
+}
+
+/* The position behind `position` of an object that this rank reads. */
+static uint64_t behind(const struct pl_stream *stream, uint64_t position)
+{
+    return position + (stream->options.split == PL_STREAM_SPLIT_OBJECTS ? stream->options.deal.size : 1);
+}
+
+static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_source *source = stream->ahead, *ahead = NULL;
+    const struct pl_object *object, *other;
+    uint64_t next = behind(stream, stream->next_object);
+
+    if (stream->next_object >= stream->list.count) {
+        return PL_END;
+    }
+    PL_TRY(open_object(stream, stream->next_object, deadline_ns, source ? NULL : &source, &object, reterr));
+    set_ahead(stream, NULL);
+    stream->next_object = next;
+    set_reading(stream, source);
+    PL_TRY(open_reader(stream, source, object->size_bytes, reterr));
+    /* One that cannot be opened yet is opened, or reported, when its turn comes. */
+    if (next < stream->list.count && open_object(stream, next, deadline_ns, &ahead, &other, NULL) == PL_OK) {
+        set_ahead(stream, ahead);
+    }
+    return PL_OK;
+}
+
+/* The next object of a FIFO whose objects are wrapped in RecordIO. */
+static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+    struct pl_record object;
+    struct pl_source *source;
+
+    PL_TRY(pl_record_reader_next(stream->outer, deadline_ns, &object, reterr));
+    pl_text_printf(&name, "%s_%llu, object %llu", stream->path, (unsigned long long)stream->epoch, (unsigned long long)object.index);
+    PL_TRY(pl_text_check(&name, reterr));
+    PL_TRY(pl_source_open_memory(pl_text_string(&name), object.data, object.bytes, &source, reterr));
+    return open_reader(stream, source, object.bytes, reterr);
+}
+
+static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    if (stream->store) {
+        return next_file(stream, deadline_ns, reterr);
+    }
+    return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
+}
+
+enum pl_status pl_stream_next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+                                 struct pl_error *reterr)
+{
+    uint32_t size = stream->options.deal.size;
+    bool by_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS;
+
+    if (!stream->started) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' was read before an epoch was started", stream->name);
+    }
+    for (;;) {
+        enum pl_status status;
+
+        if (!stream->reader) {
+            PL_TRY(next_reader(stream, deadline_ns, reterr));
+        }
+        if (!by_object && !mine[(stream->base + pl_record_reader_counts(stream->reader).next_index) % size]) {
+            status = pl_record_reader_skip(stream->reader, deadline_ns, reterr);
+        } else {
+            status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
+            ret_record->index += stream->base;
+            /* Behind a damaged record that was skipped stands one of another rank. */
+            if (status == PL_OK && (by_object || mine[ret_record->index % size])) {
+                return PL_OK;
+            }
+        }
+        if (status == PL_END) {
+            close_reader(stream);
+        } else if (status != PL_OK) {
+            return status;
+        }
+    }
+}
+
+enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+{
+    enum pl_status status = stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr)
+                                          : pl_stream_next_of(stream, stream->own, deadline_ns, ret_record, reterr);
+
+    if (stream->share && status == PL_OK) {
+        stream->counts.records++;
+        stream->counts.record_bytes += ret_record->bytes;
+    }
+    if (status != PL_OK && status != PL_END) {
+        pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)stream->epoch);
+    }
+    return status;
+}
+
+static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struct pl_error *reterr)
+{
+    struct pl_record_options wrapping = {.format = PL_RECORD_RECORDIO, .join = PL_RECORD_JOIN_CONCAT};
+    struct pl_source *source;
+
+    PL_TRY(pl_channel_open_epoch(&stream->channel, epoch, &source, reterr));
+    set_reading(stream, source);
+    if (stream->channel.wrapper == PL_CHANNEL_WRAPPER_NONE) {
+        return open_reader(stream, source, UINT64_MAX, reterr);
+    }
+    if (pl_record_reader_open(source, &wrapping, &stream->outer, reterr) != PL_OK) {
+        set_reading(stream, NULL);
+        pl_source_close(source);
+        return PL_MEMORY;
+    }
+    return PL_OK;
+}
+
+static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    if (!stream->store) {
+        PL_TRY(pl_channel_open_store(&stream->channel, &stream->store, reterr));
+    }
+    if (!stream->listed) {
+        PL_TRY(pl_store_list(stream->store, deadline_ns, &stream->list, reterr));
+        stream->listed = true;
+    }
+    if (stream->list.count == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", stream->store->name);
+    }
+    stream->next_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS ? stream->options.deal.rank : 0;
+    return PL_OK;
+}
+
+enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+
+    close_epoch(stream);
+    stream->epoch = epoch;
+    stream->base = 0;
+    stream->counts = (struct pl_record_counts){.records = 0};
+    if (stream->share) {
+        pl_share_start(stream->share, epoch);
+    } else {
+        status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr) : start_files(stream, deadline_ns, reterr);
+    }
+    stream->started = status == PL_OK;
+    if (status != PL_OK) {
+        pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)epoch);
+    }
+    return status;
+}
+
+struct pl_record_counts pl_stream_counts(const struct pl_stream *stream)
+{
+    struct pl_record_counts counts = stream->counts;
+
+    counts.next_index = stream->base;
+    if (stream->reader) {
+        struct pl_record_counts now = pl_record_reader_counts(stream->reader);
+
+        counts.records += now.records;
+        counts.record_bytes += now.record_bytes;
+        counts.source_bytes += now.source_bytes;
+        counts.skipped += now.skipped;
+        counts.skipped_bytes += now.skipped_bytes;
+        counts.next_index += now.next_index;
+    }
+    return counts;
+}
+
+void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
+{
+    if (stream->share) {
+        pl_share_cancel(stream->share, cancelled);
+        return;
+    }
+    pthread_mutex_lock(&stream->mutex);
+    stream->synced.cancelled = cancelled;
+    if (cancelled && stream->synced.reading) {
+        pl_source_cancel(stream->synced.reading);
+    }
+    if (cancelled && stream->synced.ahead) {
+        pl_source_cancel(stream->synced.ahead);
+    }
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+void pl_stream_close(struct pl_stream *stream)
+{
+    if (!stream) {
+        return;
+    }
+    if (stream->feed) {
+        /* The dealer may wait for the FIFO: nobody else wants it once the ranks have left. */
+        pl_share_close(stream->share);
+        pl_stream_close(stream->feed);
+    } else {
+        pl_share_close(stream->share);
+    }
+    close_epoch(stream);
+    pl_store_close(stream->store);
+    pl_object_list_done(&stream->list);
+    (void)pthread_mutex_destroy(&stream->mutex);
+    free(stream->own);
+    free(stream->name);
+    free(stream->path);
+    free(stream);
+}
+
+static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return pl_stream_start(context, epoch, deadline_ns, reterr);
+}
+
+static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+{
+    return pl_stream_next_of(context, mine, deadline_ns, ret_record, reterr);
+}
+
+static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
+                           struct pl_error *reterr)
+{
+    struct pl_stream *stream;
+
+    if (options->deal.rank >= options->deal.size) {
+        return pl_error_set(reterr, PL_INVALID, "rank %u of %u: a rank lies between 0 and the number of ranks minus one", options->deal.rank,
+                            options->deal.size);
+    }
+    if (options->split == PL_STREAM_SPLIT_OBJECTS && channel->mode == PL_CHANNEL_PIPE) {
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode, where only records can be dealt to ranks", channel->name);
+    }
+    stream = pl_memory_new(1, sizeof(*stream), reterr);
+    if (!stream) {
+        return PL_MEMORY;
+    }
+    (void)pthread_mutex_init(&stream->mutex, NULL);
+    stream->options = *options;
+    stream->channel = *channel;
+    stream->name = pl_memory_string(channel->name, reterr);
+    stream->path = pl_memory_string(channel->path, reterr);
+    stream->own = pl_memory_new(options->deal.size, sizeof(*stream->own), reterr);
+    stream->channel.name = stream->name;
+    stream->channel.path = stream->path;
+    if (!stream->name || !stream->path || !stream->own) {
+        pl_stream_close(stream);
+        return PL_MEMORY;
+    }
+    stream->own[options->deal.rank] = true;
+    *ret_stream = stream;
+    return PL_OK;
+}
+
+/* Meet the other ranks of the host; local rank 0 gives the dealer a stream of its own. */
+static enum pl_status open_share(struct pl_stream *stream, struct pl_error *reterr)
+{
+    struct pl_stream_options options = stream->options;
+    struct pl_share_feed feed = {.start = feed_start, .next = feed_next};
+
+    stream->share_options = *stream->options.share;
+    stream->share_options.deal = stream->options.deal;
+    if (stream->share_options.local_rank == 0) {
+        options.share = NULL;
+        PL_TRY(make(&stream->channel, &options, &stream->feed, reterr));
+        feed.context = stream->feed;
+    }
+    return pl_share_open(&stream->share_options, &feed, &stream->share, reterr);
+}
+
+enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
+                              struct pl_error *reterr)
+{
+    struct pl_stream *stream;
+    enum pl_status status = PL_OK;
+
+    PL_TRY(make(channel, options, &stream, reterr));
+    if (options->share && options->share->local_size > 1 && channel->mode == PL_CHANNEL_PIPE) {
+        status = open_share(stream, reterr);
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "channel '%s'", channel->name);
+        pl_stream_close(stream);
+        return status;
+    }
+    *ret_stream = stream;
+    return PL_OK;
+}
+
+enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stream_options *options, struct pl_stream **ret_stream,
+                                    struct pl_error *reterr)
+{
+    struct pl_channel channel = {.name = store->name, .mode = PL_CHANNEL_FILE, .path = store->name};
+
+    PL_TRY(make(&channel, options, ret_stream, reterr));
+    (*ret_stream)->store = store;
+    return PL_OK;
+}
+
+static enum pl_status samples_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return pl_stream_start(((struct pl_stream_samples *)context)->stream, epoch, deadline_ns, reterr);
+}
+
+static enum pl_status samples_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr)
+{
+    const struct pl_stream_samples *samples = context;
+    struct pl_record record;
+    enum pl_status status;
+
+    PL_TRY(pl_stream_next(samples->stream, deadline_ns, &record, reterr));
+    *ret_bytes = record.bytes;
+    status = samples->decode(samples->context, &record, fields, reterr);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "channel '%s', record %llu at byte %llu", samples->stream->name, (unsigned long long)record.index,
+                         (unsigned long long)record.offset_bytes);
+    }
+    return status == PL_END ? pl_error_set(reterr, PL_FAILED, "a decoder returned the end of data for a record") : status;
+}
+
+static void samples_cancel(void *context, bool cancelled)
+{
+    pl_stream_cancel(((struct pl_stream_samples *)context)->stream, cancelled);
+}
+
+struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples)
+{
+    return (struct pl_loader_input){.context = samples, .start = samples_start, .next = samples_next, .cancel = samples_cancel};
+}

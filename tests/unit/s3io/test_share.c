@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/share.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { MOST_RANKS = 6, MOST_RECORDS = 600 };
+
+/* Records made up on the spot: record i of epoch e is `bytes` long and says i and e in every byte. */
+struct feed {
+    uint64_t epoch;
+    uint64_t next;
+    uint64_t count;
+    size_t most_bytes;
+    uint64_t fail_at; /* a damaged record there; UINT64_MAX for none */
+    uint64_t hang_at;
+    unsigned char *record;
+};
+
+static size_t record_bytes(const struct feed *feed, uint64_t epoch, uint64_t number)
+{
+    return (size_t)((number * 2654435761U + epoch * 97) % (feed->most_bytes + 1));
+}
+
+static unsigned char record_byte(uint64_t epoch, uint64_t number, size_t at)
+{
+    return (unsigned char)(number * 7 + epoch * 31 + at);
+}
+
+static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct feed *feed = context;
+
+    (void)deadline_ns;
+    (void)reterr;
+    feed->epoch = epoch;
+    feed->next = 0;
+    return PL_OK;
+}
+
+static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+{
+    struct feed *feed = context;
+    unsigned size = (unsigned)feed->record[0]; /* the test stores the deal's size there */
+
+    while (feed->next < feed->count && !mine[feed->next % size]) {
+        feed->next++;
+    }
+    if (feed->next == feed->fail_at) {
+        return pl_error_set(reterr, PL_CORRUPT, "record %llu is damaged", (unsigned long long)feed->next);
+    }
+    if (feed->next == feed->hang_at) {
+        pl_clock_nap(deadline_ns - pl_clock_now_ns(), deadline_ns);
+        return pl_error_set(reterr, PL_TIMEOUT, "the FIFO brings nothing");
+    }
+    if (feed->next >= feed->count) {
+        return PL_END;
+    }
+    *ret_record = (struct pl_record){
+        .data = feed->record + 1, .bytes = record_bytes(feed, feed->epoch, feed->next), .index = feed->next, .offset_bytes = feed->next * 10};
+    for (size_t i = 0; i < ret_record->bytes; i++) {
+        feed->record[1 + i] = record_byte(feed->epoch, feed->next, i);
+    }
+    feed->next++;
+    return PL_OK;
+}
+
+struct job {
+    char path[PATH_MAX];
+    struct feed feed;
+    uint32_t ranks; /* of the host */
+    uint32_t world; /* deal.size; local rank i is world rank i * world / ranks */
+    uint64_t epochs;
+    uint64_t leave_after; /* local rank 1 leaves epoch 0 after so many records; UINT64_MAX: it does not */
+    size_t ring_bytes;
+    int64_t timeout_ns;
+    pthread_mutex_t mutex;
+    unsigned seen[4][MOST_RECORDS];
+};
+
+struct rank {
+    struct job *job;
+    uint32_t local_rank;
+    enum pl_status status; /* the last one */
+    struct pl_error error;
+    pthread_t thread;
+};
+
+static uint32_t world_rank(const struct job *job, uint32_t local_rank)
+{
+    return local_rank * job->world / job->ranks;
+}
+
+static enum pl_status open_share(struct job *job, uint32_t local_rank, struct pl_share **ret_share, struct pl_error *error)
+{
+    struct pl_share_feed feed = {.context = &job->feed, .start = feed_start, .next = feed_next};
+    struct pl_share_options options = {
+        .socket_path = job->path,
+        .local_rank = local_rank,
+        .local_size = job->ranks,
+        .deal = {.rank = world_rank(job, local_rank), .size = job->world},
+        .ring_bytes = job->ring_bytes,
+        .timeout_ns = job->timeout_ns,
+    };
+
+    return pl_share_open(&options, &feed, ret_share, error);
+}
+
+static enum pl_status read_epoch(struct rank *rank, struct pl_share *share, uint64_t epoch)
+{
+    struct job *job = rank->job;
+    uint64_t last = 0, count = 0, wrong = 0;
+
+    pl_share_start(share, epoch);
+    for (;;) {
+        struct pl_record record;
+
+        if (rank->local_rank == 1 && epoch == 0 && count == job->leave_after) {
+            return PL_END;
+        }
+        rank->status = pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_S), &record, &rank->error);
+        if (rank->status != PL_OK) {
+            return rank->status;
+        }
+        ck_assert_uint_eq(record.index % job->world, world_rank(job, rank->local_rank));
+        ck_assert(count == 0 || record.index > last);
+        ck_assert_uint_eq(record.bytes, record_bytes(&job->feed, epoch, record.index));
+        ck_assert_uint_eq(record.offset_bytes, record.index * 10);
+        for (size_t i = 0; i < record.bytes; i++) {
+            wrong += record.data[i] != record_byte(epoch, record.index, i);
+        }
+        ck_assert_uint_eq(wrong, 0);
+        last = record.index;
+        count++;
+        pthread_mutex_lock(&job->mutex);
+        job->seen[epoch][record.index]++;
+        pthread_mutex_unlock(&job->mutex);
+    }
+}
+
+static void *run_rank(void *argument)
+{
+    struct rank *rank = argument;
+    struct pl_share *share = NULL;
+
+    rank->status = open_share(rank->job, rank->local_rank, &share, &rank->error);
+    for (uint64_t epoch = 0; rank->status == PL_OK && epoch < rank->job->epochs; epoch++) {
+        if (read_epoch(rank, share, epoch) != PL_END) {
+            break;
+        }
+        rank->status = PL_OK;
+    }
+    pl_share_close(share);
+    return NULL;
+}
+
+static struct job make_job(const struct scratch *scratch, uint32_t ranks, uint32_t world, uint64_t count, size_t most_bytes)
+{
+    struct job job = {.feed = {.count = count, .most_bytes = most_bytes, .fail_at = UINT64_MAX, .hang_at = UINT64_MAX},
+                      .ranks = ranks,
+                      .world = world,
+                      .epochs = 3,
+                      .leave_after = UINT64_MAX,
+                      .ring_bytes = 4096};
+
+    scratch_path(scratch, "socket", job.path);
+    job.feed.record = calloc(1, most_bytes + 1);
+    job.feed.record[0] = (unsigned char)world;
+    pthread_mutex_init(&job.mutex, NULL);
+    return job;
+}
+
+static void run_job(struct job *job, struct rank *ranks)
+{
+    for (uint32_t i = 0; i < job->ranks; i++) {
+        ranks[i] = (struct rank){.job = job, .local_rank = i};
+        ck_assert_int_eq(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
+    }
+    for (uint32_t i = 0; i < job->ranks; i++) {
+        ck_assert_int_eq(pthread_join(ranks[i].thread, NULL), 0);
+    }
+    free(job->feed.record);
+}
+
+START_TEST(every_record_reaches_its_rank_exactly_once_in_every_epoch)
+{
+    static const struct {
+        uint32_t ranks, world;
+        uint64_t count;
+        size_t most_bytes;
+    } cases[] = {{1, 1, 50, 100}, {2, 2, 501, 300}, {3, 3, 100, 5000}, {2, 4, 300, 700},
+                 {5, 5, 3, 10},   {4, 7, 600, 64},  {2, 2, 0, 1},      {6, 6, 37, 20000}};
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct scratch scratch = scratch_new();
+        static struct job job;
+        struct rank ranks[MOST_RANKS];
+
+        job = make_job(&scratch, cases[c].ranks, cases[c].world, cases[c].count, cases[c].most_bytes);
+        run_job(&job, ranks);
+        for (uint32_t i = 0; i < job.ranks; i++) {
+            ck_assert_ok(ranks[i].status, &ranks[i].error);
+        }
+        for (uint64_t epoch = 0; epoch < job.epochs; epoch++) {
+            for (uint64_t number = 0; number < MOST_RECORDS; number++) {
+                bool here = false;
+
+                for (uint32_t i = 0; i < job.ranks; i++) {
+                    here = here || number % job.world == world_rank(&job, i);
+                }
+                ck_assert_uint_eq(job.seen[epoch][number], number < job.feed.count && here);
+            }
+        }
+        scratch_done(&scratch);
+    }
+}
+END_TEST
+
+START_TEST(rank_that_leaves_an_epoch_early_does_not_hold_the_others_up)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct rank ranks[MOST_RANKS];
+
+    job = make_job(&scratch, 3, 3, 500, 500);
+    job.leave_after = 5;
+    run_job(&job, ranks);
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_ok(ranks[i].status, &ranks[i].error);
+    }
+    for (uint64_t number = 0; number < 500; number++) {
+        ck_assert_uint_eq(job.seen[0][number], number % 3 != 1 || number < 15);
+        ck_assert_uint_eq(job.seen[1][number], 1);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(damaged_input_is_an_error_on_every_rank)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct rank ranks[MOST_RANKS];
+
+    job = make_job(&scratch, 3, 3, 500, 500);
+    job.feed.fail_at = 200;
+    run_job(&job, ranks);
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(ranks[i].status, PL_CORRUPT);
+        ck_assert_str_eq(ranks[i].error.cause, "record 200 is damaged");
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(fifo_that_stops_is_a_timeout_on_every_rank)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct rank ranks[MOST_RANKS];
+
+    job = make_job(&scratch, 2, 2, 500, 500);
+    job.feed.hang_at = 20;
+    job.timeout_ns = 500 * PL_NS_PER_MS;
+    run_job(&job, ranks);
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(ranks[i].status, PL_TIMEOUT);
+        ck_assert_str_eq(ranks[i].error.cause, "the FIFO brings nothing");
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(rank_that_does_not_come_is_a_timeout_that_counts)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_share *share;
+    char text[1200];
+
+    job = make_job(&scratch, 2, 2, 5, 5);
+    job.timeout_ns = 50 * PL_NS_PER_MS;
+    ck_assert_int_eq(open_share(&job, 0, &share, &error), PL_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(pl_error_text(&error, text, sizeof(text)), "1 of 2 ranks"));
+    ck_assert_int_eq(open_share(&job, 1, &share, &error), PL_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(error.cause, "is local rank 0 there?"));
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(two_ranks_with_one_number_are_refused)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct rank ranks[2];
+
+    job = make_job(&scratch, 2, 2, 5, 5);
+    for (uint32_t i = 0; i < 2; i++) {
+        ranks[i] = (struct rank){.job = &job, .local_rank = 0};
+    }
+    ranks[1].local_rank = 1;
+    job.world = 1; /* both become world rank 0 */
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(pthread_join(ranks[i].thread, NULL), 0);
+    }
+    ck_assert_int_eq(ranks[0].status, PL_INVALID);
+    ck_assert_int_eq(ranks[1].status, PL_PEER);
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* Kill the process that is local rank `victim` in the middle of an epoch; the survivor must hear of it. */
+static void kill_one(uint32_t victim)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct rank survivor;
+    int status, ready[2];
+    pid_t child;
+    char byte;
+
+    job = make_job(&scratch, 2, 2, 600, 500);
+    ck_assert_int_eq(pipe(ready), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record record;
+        struct pl_share *share;
+
+        if (open_share(&job, victim, &share, &error) != PL_OK) {
+            _exit(1);
+        }
+        pl_share_start(share, 0);
+        for (int i = 0; i < 10; i++) {
+            if (pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_S), &record, &error) != PL_OK) {
+                _exit(2);
+            }
+        }
+        (void)!write(ready[1], "x", 1);
+        pause();
+        _exit(0);
+    }
+    survivor = (struct rank){.job = &job, .local_rank = !victim};
+    ck_assert_int_eq(pthread_create(&survivor.thread, NULL, run_rank, &survivor), 0);
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(pthread_join(survivor.thread, NULL), 0);
+    ck_assert_int_eq(survivor.status, PL_PEER);
+    ck_assert_ptr_nonnull(strstr(survivor.error.cause, victim ? "local rank 1" : "local rank 0"));
+    close(ready[0]);
+    close(ready[1]);
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+
+START_TEST(killed_rank_and_killed_dealer_are_heard_of)
+{
+    kill_one(1);
+    kill_one(0);
+}
+END_TEST
+
+static void *cancel_soon(void *argument)
+{
+    pl_clock_nap(50 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    pl_share_cancel(argument, true);
+    return NULL;
+}
+
+START_TEST(cancel_wakes_a_rank_and_can_be_taken_back)
+{
+    struct scratch scratch = scratch_new();
+    static struct job job;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    struct pl_share *share;
+    pthread_t thread;
+
+    job = make_job(&scratch, 1, 1, 100, 50);
+    job.feed.hang_at = 3;
+    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    pl_share_start(share, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, share), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_ok(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), &error);
+    }
+    ck_assert_int_eq(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), PL_CANCELLED);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    pl_share_cancel(share, false);
+    pl_share_start(share, 1);
+    ck_assert_ok(pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_S), &record, &error), &error);
+    ck_assert_uint_eq(record.index, 0);
+    pl_share_close(share);
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+END_TEST
+
+UNIT_MAIN("s3io/share", every_record_reaches_its_rank_exactly_once_in_every_epoch, rank_that_leaves_an_epoch_early_does_not_hold_the_others_up,
+          damaged_input_is_an_error_on_every_rank, fifo_that_stops_is_a_timeout_on_every_rank, rank_that_does_not_come_is_a_timeout_that_counts,
+          two_ranks_with_one_number_are_refused, killed_rank_and_killed_dealer_are_heard_of, cancel_wakes_a_rank_and_can_be_taken_back)
