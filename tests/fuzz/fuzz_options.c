@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Splitting never reads beyond its text, and words quoted the shell's way split back to themselves. */
+#include "base/memory.h"
+#include "entrypoint/mpi_options.h"
+#include "tests/support/fuzz.h"
+
+#include <string.h>
+
+/* Append `word` in single quotes, each ' as '\''. */
+static void quote(const char *word, struct pl_text *text)
+{
+    pl_text_append_char(text, '\'');
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            pl_text_append(text, "'\\''");
+        } else {
+            pl_text_append_char(text, *word);
+        }
+    }
+    pl_text_append(text, "' ");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    PL_AUTO_FREE char *text = pl_memory_string_n((const char *)data, bytes, NULL);
+    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_WORDS struct pl_words again = PL_WORDS_NONE;
+    PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
+    struct pl_mpi_custom custom = {.nccl_debug = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (text != NULL && pl_words_split(text, "options", &words, &error) == PL_OK) {
+        for (size_t i = 0; i < words.count; i++) {
+            quote(words.items[i], &quoted);
+        }
+        PL_BUG_IF(pl_words_split(pl_text_string(&quoted), "quoted", &again, &error) != PL_OK || again.count != words.count);
+        for (size_t i = 0; i < words.count; i++) {
+            PL_BUG_IF(strcmp(words.items[i], again.items[i]) != 0);
+        }
+        if (pl_mpi_options_split(text, &custom, &error) == PL_OK) {
+            PL_BUG_IF(custom.words.count > words.count);
+        }
+        pl_mpi_custom_done(&custom);
+    }
+    return 0;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whatever an archive holds, nothing appears outside the destination and the limits hold. */
+#include "base/memory.h"
+#include "entrypoint/unpack.h"
+#include "tests/support/fuzz.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_BYTES = 1 << 20, MAX_ENTRIES = 64 };
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)type;
+    (void)where;
+    PL_BUG_IF(S_ISLNK(info->st_mode) || !(S_ISREG(info->st_mode) || S_ISDIR(info->st_mode)));
+    return remove(path);
+}
+
+/* The destination lies in a directory of its own, which must hold nothing else afterwards. */
+static void check_alone(const char *base)
+{
+    DIR *dir = opendir(base);
+    const struct dirent *entry;
+
+    PL_BUG_IF(dir == NULL);
+    while ((entry = readdir(dir)) != NULL) {
+        PL_BUG_IF(entry->d_name[0] != '.' && strcmp(entry->d_name, "dest") != 0);
+    }
+    (void)closedir(dir);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    const struct pl_unpack_limits limits = {.max_bytes = MAX_BYTES, .max_entries = MAX_ENTRIES};
+    char base[64];
+    char dest[128];
+    struct pl_error error = PL_ERROR_NONE;
+    int fd;
+
+    /* In memory where that is possible: thousands of runs are mostly file system calls. */
+    (void)snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    PL_BUG_IF(mkdtemp(base) == NULL);
+    (void)snprintf(dest, sizeof(dest), "%s/dest", base);
+    PL_BUG_IF(mkdir(dest, 0755) != 0);
+    fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    PL_BUG_IF(fd < 0);
+    if (pl_unpack_memory(data, bytes, fd, &limits, &error) != PL_OK) {
+        PL_BUG_IF(error.cause[0] == '\0');
+    }
+    (void)close(fd);
+    check_alone(base);
+    (void)nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/mpi_options.h"
+#include "tests/unit/entrypoint/tree.h"
+
+static void write_hps(struct tree *tree, const char *text)
+{
+    tree_write(tree, "input/config/hyperparameters.json", text);
+}
+
+static void two_hosts(struct tree *tree, const char *current)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
+                   current);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+}
+
+/* What of the argument vector stands behind `word`. */
+static const char *behind(const struct tree *tree, const char *word)
+{
+    const char *text = joined(&tree->plan->argv);
+    const char *at = strstr(text, word);
+
+    ck_assert_msg(at != NULL, "no '%s' in %s", word, text);
+    return at + strlen(word);
+}
+
+START_TEST(without_program_and_code_the_bundled_program_runs)
+{
+    struct tree tree;
+    char path[PATH_MAX];
+
+    tree_setup(&tree);
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "no program is named"));
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
+    write_hps(&tree, "{\"epochs\": \"2\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(behind(&tree, "/mnist/mnist"), "|--epochs|2");
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_SINGLE);
+    ck_assert(!tree.plan->needs_names && !tree.plan->needs_link);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/py|train.py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "nope.py");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is not in"));
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "run.sh");
+    tree_write(&tree, "code/run.sh", "#!/bin/sh\n");
+    tree_write(&tree, "code/setup.py", "");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "./run.sh");
+    ck_assert_ptr_nonnull(tree.plan->chmod_path);
+    ck_assert_ok(pl_plan_prepare(tree.job, tree.plan, &tree.error), &tree.error);
+    ck_assert_int_eq(access(tree.plan->chmod_path, X_OK), 0);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "pkg.sub.py");
+    tree_write(&tree, "code/requirements.txt", "x\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.sub");
+    ck_assert_uint_eq(tree.plan->steps.count, 1);
+    ck_assert_str_eq(joined(&tree.plan->steps.items[0].argv), "/py|-m|pip|install|.|-r|requirements.txt");
+    tree_env(&tree, "PACELINE_INSTALL", "0");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_uint_eq(tree.plan->steps.count, 0);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/no/such");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(text_without_a_shebang_runs_under_sh_and_names_are_found_on_path)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "plain");
+    tree_write(&tree, "code/plain", "echo hello\n");
+    write_hps(&tree, "{\"a\": \"\\\"x y\\\"\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/sh|./plain|-a|x y");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "env");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/bin/env|-a|x y"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(an_image_without_python_says_so)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PATH", "/nowhere");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    two_hosts(&tree, "algo-1");
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", \"sagemaker_mpi_num_processes\": \"3\","
+              " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_MASTER);
+    ck_assert(tree.plan->needs_link && tree.plan->needs_names && tree.plan->spawns_ranks);
+    ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"), joined(&tree.plan->argv));
+    (void)behind(&tree, "|NCCL_DEBUG=WARN|");
+    (void)behind(&tree, "|-verbose|-x|A=b c|");
+    ck_assert_str_eq(behind(&tree, "|rank|--"), "|/bin/true");
+    ck_assert_int_eq(tree.plan->local_processes, 2);
+    two_hosts(&tree, "algo-2");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
+    ck_assert_uint_eq(tree.plan->argv.count, 0);
+    ck_assert_int_eq(tree.plan->local_processes, 1);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
+    write_hps(
+        &tree,
+        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--nooversubscribe\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    write_hps(
+        &tree,
+        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(open_mpi_5_gets_its_own_names)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_env(&tree, "PACELINE_MPI_VERSION", "5");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    (void)behind(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|prte_if_include|lo|");
+    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "orte"));
+    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "vader"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
+{
+    static const struct {
+        const char *text;
+        const char *level;
+        const char *words;
+    } forms[] = {
+        {"", "INFO", ""},
+        {"--NCCL_DEBUG=WARN -x A", "WARN", "-x|A"},
+        {"--NCCL_DEBUG VERSION --bind-to core", "VERSION", "--bind-to|core"},
+        {"--NCCL X", "X", ""},
+        {"-x NCCL_DEBUG=TRACE", "INFO", "-x|NCCL_DEBUG=TRACE"},
+        {"-hostfile /tmp/h --help", "INFO", "-hostfile|/tmp/h|--help"},
+        {"-verbose --NCCL_DEBUG=INFO -x OMPI_MCA_btl_vader_single_copy_mechanism=none", "INFO",
+         "-verbose|-x|OMPI_MCA_btl_vader_single_copy_mechanism=none"},
+    };
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(forms); i++) {
+        struct pl_mpi_custom custom = {.nccl_debug = NULL};
+
+        ck_assert_ok(pl_mpi_options_split(forms[i].text, &custom, &error), &error);
+        ck_assert_str_eq(custom.nccl_debug, forms[i].level);
+        ck_assert_str_eq(joined(&custom.words), forms[i].words);
+        pl_mpi_custom_done(&custom);
+    }
+}
+END_TEST
+
+START_TEST(a_level_that_is_missing_is_an_error)
+{
+    static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open"};
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        struct pl_mpi_custom custom = {.nccl_debug = NULL};
+
+        ck_assert_int_eq(pl_mpi_options_split(wrong[i], &custom, &error), PL_INVALID);
+        pl_mpi_custom_done(&custom);
+    }
+}
+END_TEST
+
+START_TEST(missing_interfaces_are_replaced_with_a_warning)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_write(&tree, "input/config/resourceconfig.json",
+               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"ethwe\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "ethwe"));
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_NETWORK_INTERFACE_NAME"), "ethwe");
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "'ethwe'"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(smddp_and_xla_are_refused_clearly)
+{
+    static const char *const switches[] = {"sagemaker_distributed_dataparallel_enabled", "sagemaker_pytorch_ddp_enabled",
+                                           "sagemaker_pytorch_xla_multi_worker_enabled"};
+    struct tree tree;
+    char text[128];
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(switches); i++) {
+        (void)snprintf(text, sizeof(text), "{\"%s\": \"true\"}", switches[i]);
+        write_hps(&tree, text);
+        ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(tree.error.cause, "use MPI"));
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(the_parameter_server_is_chosen_by_the_program_or_by_the_option)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    two_hosts(&tree, "algo-2");
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(tree.plan->side);
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "TF_CONFIG"),
+                     "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], \"worker\": [\"algo-2:2222\"]}, "
+                     "\"environment\": \"cloud\", \"task\": {\"index\": 0, \"type\": \"worker\"}}");
+    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"), "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
+    tree_env(&tree, "PACELINE_PS", "other");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(words_behind_two_dashes_are_run_as_they_are)
+{
+    struct tree tree;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+
+    tree_setup(&tree);
+    write_hps(&tree, "{\"epochs\": \"2\"}");
+    ck_assert_ok(pl_words_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
+    ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error), &tree.error);
+    ck_assert_ok(pl_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "sh|-c|exit 3");
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(code_is_fetched_only_into_an_empty_directory)
+{
+    struct tree tree;
+    PL_AUTO_STEPS struct pl_plan_steps steps = {.items = NULL};
+    char path[PATH_MAX];
+
+    tree_setup(&tree);
+    write_hps(&tree, "{\"sagemaker_submit_directory\": \"/no/such.tar.gz\", \"sagemaker_program\": \"train.py\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
+    ck_assert_uint_eq(steps.count, 0);
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
+    ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_NOT_FOUND);
+    write_hps(&tree, "{\"sagemaker_submit_directory\": \"file:///bin/true\", \"sagemaker_program\": \"train.py\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
+    ck_assert_uint_eq(steps.count, 1);
+    ck_assert_ptr_nonnull(strstr(joined(&steps.items[0].argv), "/paceline-unpack|--max-bytes|17179869184|/bin/true|"));
+    write_hps(&tree, "{\"sagemaker_submit_directory\": \"http://x/y\", \"sagemaker_program\": \"train.py\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_UNSUPPORTED);
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, the_kind_of_program_follows_its_name_and_the_code_directory,
+          text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
+          mpi_starts_on_the_master_and_waits_on_the_others, more_processes_than_slots_is_an_error_unless_allowed, open_mpi_5_gets_its_own_names,
+          custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
+          smddp_and_xla_are_refused_clearly, the_parameter_server_is_chosen_by_the_program_or_by_the_option,
+          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory)
