@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/feeder.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/sampler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/*
+ * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A pipe of 1 MiB holds at most 256 pages,
+ * which are at most five chunks (the last of an epoch may be short); the one before may still be in the epoch before. A
+ * chunk comes up again only after CHUNKS others.
+ */
+enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
+
+/* A FIFO's reader sends no event to a writer that waits for it, so its open is tried again at this pace. */
+#define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
+
+/* The longest part of a RecordIO record, a multiple of four below 2^29. */
+#define MOST_PART_BYTES ((UINT64_C(1) << 29) - 4)
+
+struct pl_feeder {
+    struct pl_store *store;
+    char *path;
+    struct pl_feeder_options options;
+    struct pl_object_list list;
+    unsigned char *chunks;
+    unsigned chunk;    /* being filled */
+    size_t filled;     /* of it */
+    int fd;            /* the FIFO being written */
+    bool closed_early; /* the reader has left it */
+    uint64_t epoch_bytes;
+    uint64_t made_until; /* FIFOs of epochs before this were made */
+    uint64_t made_from;  /* and those before this removed */
+};
+
+static enum pl_status fifo_path(const struct pl_feeder *feeder, uint64_t epoch, struct pl_text *text, struct pl_error *reterr)
+{
+    pl_text_clear(text);
+    pl_text_printf(text, "%s_%llu", feeder->path, (unsigned long long)epoch);
+    return pl_text_check(text, reterr);
+}
+
+static enum pl_status make_fifo(struct pl_feeder *feeder, uint64_t epoch, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct stat info;
+
+    if (feeder->made_until != 0 && epoch < feeder->made_until) {
+        return PL_OK;
+    }
+    PL_TRY(fifo_path(feeder, epoch, &path, reterr));
+    if (mkfifo(pl_text_string(&path), 0666) != 0) {
+        if (errno != EEXIST) {
+            return pl_error_errno(reterr, "make FIFO '%s'", pl_text_string(&path));
+        }
+        /* A FIFO that a feeder before left behind serves as well; anything else is not ours to remove. */
+        if (lstat(pl_text_string(&path), &info) != 0 || !S_ISFIFO(info.st_mode)) {
+            return pl_error_set(reterr, PL_INVALID, "'%s' is there and is not a FIFO", pl_text_string(&path));
+        }
+    }
+    feeder->made_from = feeder->made_until == 0 ? epoch : feeder->made_from;
+    feeder->made_until = epoch + 1;
+    return PL_OK;
+}
+
+static void remove_fifo(struct pl_feeder *feeder, uint64_t epoch)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (fifo_path(feeder, epoch, &path, NULL) == PL_OK) {
+        (void)unlink(pl_text_string(&path));
+    }
+    feeder->made_from = epoch + 1;
+}
+
+static bool wants_stop(const struct pl_feeder *feeder, int timeout_ms)
+{
+    struct pollfd poll_fd = {.fd = feeder->options.cancel_fd, .events = POLLIN};
+
+    return poll(&poll_fd, 1, timeout_ms) > 0;
+}
+
+static enum pl_status cancelled(struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CANCELLED, "feeding was stopped");
+}
+
+/* Open the FIFO for writing once a reader has it open. */
+static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path, struct pl_error *reterr)
+{
+    int64_t deadline_ns = feeder->options.timeout_ns ? pl_deadline_after_ns(feeder->options.timeout_ns) : PL_DEADLINE_NEVER;
+
+    for (;;) {
+        PL_AUTO_CLOSE int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+        struct stat info;
+
+        if (fd >= 0) {
+            if (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode)) {
+                return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
+            }
+            (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+            feeder->fd = fd;
+            fd = -1;
+            return PL_OK;
+        }
+        if (errno != ENXIO && errno != EINTR) {
+            return pl_error_errno(reterr, "open FIFO '%s' for writing", path);
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "nobody opened FIFO '%s' before the deadline", path);
+        }
+        if (wants_stop(feeder, (int)(TRY_AGAIN_NS / PL_NS_PER_MS))) {
+            return cancelled(reterr);
+        }
+    }
+}
+
+/* Wait until the pipe takes more. */
+static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *reterr)
+{
+    int64_t deadline_ns = feeder->options.timeout_ns ? pl_deadline_after_ns(feeder->options.timeout_ns) : PL_DEADLINE_NEVER;
+    struct pollfd fds[2] = {{.fd = feeder->fd, .events = POLLOUT}, {.fd = feeder->options.cancel_fd, .events = POLLIN}};
+
+    for (;;) {
+        int ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns));
+
+        if (ready < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "poll FIFO '%s'", feeder->path);
+        }
+        if (ready > 0 && fds[1].revents) {
+            return cancelled(reterr);
+        }
+        if (ready > 0) {
+            return PL_OK;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "the reader of '%s' read nothing before the deadline", feeder->path);
+        }
+    }
+}
+
+static ssize_t put(const struct pl_feeder *feeder, unsigned char *data, size_t bytes)
+{
+    struct iovec part = {.iov_base = data, .iov_len = bytes};
+
+    return feeder->options.copy ? write(feeder->fd, data, bytes) : vmsplice(feeder->fd, &part, 1, SPLICE_F_NONBLOCK);
+}
+
+/* Write the current chunk and go to the next. A reader that left makes this and later calls do nothing. */
+static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
+{
+    unsigned char *next = feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES;
+    size_t left = feeder->filled;
+
+    if (feeder->options.cut_bytes && feeder->epoch_bytes + left > feeder->options.cut_bytes) {
+        left = (size_t)(feeder->options.cut_bytes - feeder->epoch_bytes);
+    }
+    while (left > 0 && !feeder->closed_early) {
+        ssize_t put_bytes = put(feeder, next, left);
+
+        if (put_bytes >= 0) {
+            next += put_bytes;
+            left -= (size_t)put_bytes;
+            feeder->epoch_bytes += (uint64_t)put_bytes;
+        } else if (errno == EAGAIN) {
+            PL_TRY(wait_writable(feeder, reterr));
+        } else if (errno == EPIPE) {
+            feeder->closed_early = true;
+        } else if (errno != EINTR) {
+            return pl_error_errno(reterr, "write FIFO '%s'", feeder->path);
+        }
+    }
+    feeder->chunk = (feeder->chunk + 1) % CHUNKS;
+    feeder->filled = 0;
+    return PL_OK;
+}
+
+static bool is_over(const struct pl_feeder *feeder)
+{
+    return feeder->closed_early || (feeder->options.cut_bytes && feeder->epoch_bytes + feeder->filled >= feeder->options.cut_bytes);
+}
+
+static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size_t bytes, struct pl_error *reterr)
+{
+    const unsigned char *from = data;
+
+    while (bytes > 0) {
+        size_t room = CHUNK_BYTES - feeder->filled, now = bytes < room ? bytes : room;
+
+        memcpy(feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, from, now);
+        feeder->filled += now;
+        from += now;
+        bytes -= now;
+        if (feeder->filled == CHUNK_BYTES) {
+            PL_TRY(flush(feeder, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* `bytes` of the source straight into the chunks; all of it with UINT64_MAX. Fewer bytes than asked for are an error. */
+static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes, struct pl_error *reterr)
+{
+    int64_t timeout_ns = feeder->options.timeout_ns ? feeder->options.timeout_ns : -1;
+    bool all = bytes == UINT64_MAX;
+
+    while (bytes > 0 && !is_over(feeder)) {
+        size_t room = CHUNK_BYTES - feeder->filled, got;
+
+        PL_TRY(pl_source_read(source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, bytes < room ? (size_t)bytes : room,
+                              pl_deadline_after_ns(timeout_ns), &got, reterr));
+        if (got == 0 && !all) {
+            return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than listed", source->name, (unsigned long long)bytes);
+        }
+        if (got == 0) {
+            return PL_OK;
+        }
+        feeder->filled += got;
+        bytes -= all ? 0 : got;
+        if (feeder->filled == CHUNK_BYTES) {
+            PL_TRY(flush(feeder, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static void store_le32(unsigned char *at, uint32_t value)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        at[i] = (unsigned char)(value >> (8 * i));
+    }
+}
+
+/* One part of a RecordIO record: its head, its bytes, its padding. */
+static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *source, unsigned flag, uint64_t bytes, struct pl_error *reterr)
+{
+    unsigned char head[8];
+
+    store_le32(head, 0xced7230a);
+    store_le32(head + 4, (uint32_t)flag << 29 | (uint32_t)bytes);
+    PL_TRY(put_bytes(feeder, head, sizeof(head), reterr));
+    PL_TRY(put_source(feeder, source, bytes, reterr));
+    return put_bytes(feeder, "\0\0\0", (size_t)(-bytes & 3), reterr);
+}
+
+static enum pl_status put_wrapped(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes, struct pl_error *reterr)
+{
+    bool first = true;
+
+    do {
+        uint64_t now = bytes < MOST_PART_BYTES ? bytes : MOST_PART_BYTES;
+        bool last = now == bytes;
+        unsigned flag = first ? (last ? 0 : 1) : (last ? 3 : 2);
+
+        PL_TRY(put_part(feeder, source, flag, now, reterr));
+        bytes -= now;
+        first = false;
+    } while (bytes > 0 && !is_over(feeder));
+    return PL_OK;
+}
+
+/* An object that is decompressed has to be known whole before its record's length can be written. */
+static enum pl_status put_inflated_record(struct pl_feeder *feeder, struct pl_source *source, struct pl_error *reterr)
+{
+    PL_AUTO_SOURCE struct pl_source *memory = NULL;
+    PL_AUTO_FREE unsigned char *data = NULL;
+    size_t capacity = 0, used = 0, got = 1;
+
+    while (got > 0) {
+        PL_TRY(pl_memory_grow(&data, &capacity, used + CHUNK_BYTES, 1, reterr));
+        PL_TRY(pl_source_read(source, data + used, capacity - used, PL_DEADLINE_NEVER, &got, reterr));
+        used += got;
+    }
+    PL_TRY(pl_source_open_memory(source->name, data, used, &memory, reterr));
+    return put_wrapped(feeder, memory, used, reterr);
+}
+
+static enum pl_status put_object(struct pl_feeder *feeder, const struct pl_object *object, struct pl_error *reterr)
+{
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+    int64_t timeout_ns = feeder->options.timeout_ns ? feeder->options.timeout_ns : -1;
+    bool inflate = feeder->options.compression != PL_COMPRESSION_NONE;
+
+    PL_TRY(pl_store_open(feeder->store, object, pl_deadline_after_ns(timeout_ns), &source, reterr));
+    if (inflate) {
+        PL_TRY(pl_source_open_inflate(source, feeder->options.compression, &source, reterr));
+    }
+    if (feeder->options.wrapper == PL_CHANNEL_WRAPPER_NONE) {
+        return put_source(feeder, source, UINT64_MAX, reterr);
+    }
+    return inflate ? put_inflated_record(feeder, source, reterr) : put_wrapped(feeder, source, object->size_bytes, reterr);
+}
+
+static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts, struct pl_error *reterr)
+{
+    for (uint64_t i = 0; i < feeder->list.count && !is_over(feeder); i++) {
+        uint64_t index = feeder->options.shuffle ? pl_sampler_order(i, feeder->list.count, feeder->options.seed, epoch) : i;
+
+        if (feeder->options.cancel_fd >= 0 && wants_stop(feeder, 0)) {
+            return cancelled(reterr);
+        }
+        PL_TRY(put_object(feeder, &feeder->list.items[index], reterr));
+        counts->objects += !is_over(feeder);
+    }
+    return feeder->filled ? flush(feeder, reterr) : PL_OK;
+}
+
+enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    enum pl_status status;
+
+    *ret_counts = (struct pl_feeder_counts){.objects = 0};
+    PL_TRY(fifo_path(feeder, epoch, &path, reterr));
+    PL_TRY(make_fifo(feeder, epoch, reterr));
+    if (!feeder->options.late) {
+        PL_TRY(make_fifo(feeder, epoch + 1, reterr));
+    }
+    PL_TRY(wait_for_reader(feeder, pl_text_string(&path), reterr));
+    feeder->closed_early = false;
+    feeder->epoch_bytes = 0;
+    feeder->filled = 0;
+    status = put_objects(feeder, epoch, ret_counts, reterr);
+    /* The name goes before the end is told: a reader must never find the FIFO of an epoch that is over. */
+    remove_fifo(feeder, epoch);
+    pl_file_close_at(&feeder->fd);
+    feeder->fd = -1;
+    ret_counts->bytes = feeder->epoch_bytes;
+    ret_counts->closed_early = feeder->closed_early;
+    return status;
+}
+
+/* Leave only the objects of this host, as ShardedByS3Key does. */
+static void keep_shard(struct pl_object_list *list, struct pl_deal shard)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (i % shard.size == shard.rank) {
+            struct pl_object mine = list->items[i];
+
+            list->items[i] = list->items[kept];
+            list->items[kept++] = mine;
+        }
+    }
+    for (size_t i = kept; i < list->count; i++) {
+        free(list->items[i].key);
+    }
+    list->count = kept;
+}
+
+enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
+                              struct pl_feeder **ret_feeder, struct pl_error *reterr)
+{
+    struct pl_feeder *feeder = pl_memory_new(1, sizeof(*feeder), reterr);
+    enum pl_status status = PL_OK;
+
+    if (!feeder) {
+        return PL_MEMORY;
+    }
+    feeder->store = store;
+    feeder->options = *options;
+    feeder->fd = -1;
+    feeder->path = pl_memory_string(path, reterr);
+    /* Mapped, not from the heap: pages that a pipe still holds when they are unmapped stay as they are. */
+    feeder->chunks = mmap(NULL, (size_t)CHUNKS * CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!feeder->path) {
+        status = PL_MEMORY;
+    }
+    if (feeder->chunks == MAP_FAILED) {
+        feeder->chunks = NULL;
+        status = pl_error_errno(reterr, "map the feeder's buffers");
+    }
+    if (status == PL_OK) {
+        status = pl_store_list(store, deadline_ns, &feeder->list, reterr);
+    }
+    if (status == PL_OK && options->shard.size) {
+        keep_shard(&feeder->list, options->shard);
+    }
+    if (status != PL_OK) {
+        pl_feeder_close(feeder);
+        return status;
+    }
+    *ret_feeder = feeder;
+    return PL_OK;
+}
+
+void pl_feeder_close(struct pl_feeder *feeder)
+{
+    if (!feeder) {
+        return;
+    }
+    pl_file_close_at(&feeder->fd);
+    for (uint64_t epoch = feeder->made_from; epoch < feeder->made_until; epoch++) {
+        remove_fifo(feeder, epoch);
+    }
+    pl_object_list_done(&feeder->list);
+    if (feeder->chunks) {
+        (void)munmap(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES);
+    }
+    free(feeder->path);
+    free(feeder);
+}

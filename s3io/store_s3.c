@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/store_s3.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3_get.h"
+#include "s3io/s3_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BUDGET_BYTES (UINT64_C(64) << 20)
+#define LEAST_BUDGET_BYTES (UINT64_C(1) << 20)
+
+struct s3_store {
+    struct pl_store head;
+    struct pl_s3_client *client;
+    char *bucket;
+    char *prefix;
+    size_t directory_bytes; /* of the prefix, up to its last '/' */
+    uint64_t budget_bytes;
+    struct pl_s3_listing listing; /* sorted by key: an object's ETag */
+};
+
+static int compare_entries(const void *left, const void *right)
+{
+    return strcmp(((const struct pl_s3_entry *)left)->key, ((const struct pl_s3_entry *)right)->key);
+}
+
+static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
+{
+    struct s3_store *s3 = (struct s3_store *)store;
+
+    pl_s3_listing_done(&s3->listing);
+    s3->listing = (struct pl_s3_listing){.items = NULL};
+    PL_TRY(pl_s3_list(s3->client, s3->bucket, s3->prefix, NULL, deadline_ns, &s3->listing, reterr));
+    if (s3->listing.count > 1) {
+        qsort(s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries);
+    }
+    for (size_t i = 0; i < s3->listing.count; i++) {
+        const struct pl_s3_entry *entry = &s3->listing.items[i];
+        size_t bytes = strlen(entry->key);
+
+        if (bytes <= s3->directory_bytes || (entry->size_bytes == 0 && entry->key[bytes - 1] == '/')) {
+            continue;
+        }
+        PL_TRY(pl_object_list_add(list, entry->key + s3->directory_bytes, bytes - s3->directory_bytes, entry->size_bytes, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status s3_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
+                              struct pl_error *reterr)
+{
+    struct s3_store *s3 = (struct s3_store *)store;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+    struct pl_s3_stream_options options = {.budget_bytes = s3->budget_bytes / 2};
+    struct pl_s3_entry wanted;
+    const struct pl_s3_entry *entry;
+
+    (void)deadline_ns;
+    pl_text_append_n(&key, s3->prefix, s3->directory_bytes);
+    pl_text_append(&key, object->key);
+    pl_text_printf(&name, "s3://%s/%s", s3->bucket, pl_text_string(&key));
+    PL_TRY(pl_text_check(&key, reterr));
+    PL_TRY(pl_text_check(&name, reterr));
+    wanted.key = key.data;
+    entry = s3->listing.count ? bsearch(&wanted, s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries) : NULL;
+    if (object->size_bytes < options.budget_bytes) {
+        options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
+    }
+    return pl_source_open_s3_objects(
+        s3->client, pl_text_string(&name),
+        &(struct pl_s3_object){
+            .bucket = s3->bucket, .key = key.data, .etag = entry ? entry->etag : NULL, .size_bytes = entry ? entry->size_bytes : 0},
+        1, &options, ret_source, reterr);
+}
+
+static void s3_close(struct pl_store *store)
+{
+    struct s3_store *s3 = (struct s3_store *)store;
+
+    pl_s3_listing_done(&s3->listing);
+    free(s3->bucket);
+    free(s3->prefix);
+    free(s3);
+}
+
+static const struct pl_store_ops s3_ops = {.list = s3_list, .open = s3_open, .close = s3_close};
+
+enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, uint64_t budget_bytes, struct pl_store **ret_store,
+                                struct pl_error *reterr)
+{
+    struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+    enum pl_status status;
+    const char *slash;
+
+    if (!s3) {
+        return PL_MEMORY;
+    }
+    s3->client = client;
+    s3->budget_bytes = budget_bytes ? budget_bytes : DEFAULT_BUDGET_BYTES;
+    status = pl_s3_uri_parse(uri, &s3->bucket, &s3->prefix, reterr);
+    if (status == PL_OK) {
+        slash = strrchr(s3->prefix, '/');
+        s3->directory_bytes = slash ? (size_t)(slash - s3->prefix) + 1 : 0;
+        status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
+    }
+    if (status != PL_OK) {
+        s3_close(&s3->head);
+        return status;
+    }
+    *ret_store = &s3->head;
+    return PL_OK;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/feeder.h"
+#include "s3io/stream.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+#include "tests/unit/s3io/drip.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+enum { OBJECTS = 7 };
+
+/* Object k: (k * 150,000 + k) bytes, so that some are larger than the feeder's chunks and one is empty. */
+static size_t object_bytes(unsigned object)
+{
+    return object * 150000U + object;
+}
+
+static void fill_object(unsigned object, unsigned char *data)
+{
+    uint32_t state = object + 1;
+
+    for (size_t i = 0; i < object_bytes(object); i++) {
+        state = state * 1664525 + 1013904223;
+        data[i] = (unsigned char)(state >> 24);
+    }
+}
+
+static void write_objects(const struct scratch *scratch, bool gzip)
+{
+    static unsigned char data[1 << 20], packed[2 << 20];
+
+    for (unsigned k = 0; k < OBJECTS; k++) {
+        char name[32];
+
+        fill_object(k, data);
+        snprintf(name, sizeof(name), "object-%u", k);
+        if (gzip) {
+            scratch_write(scratch, name, packed, drip_gzip(data, object_bytes(k), packed, sizeof(packed)));
+        } else {
+            scratch_write(scratch, name, data, object_bytes(k));
+        }
+    }
+}
+
+struct run {
+    const struct scratch *objects;
+    char path[PATH_MAX];
+    struct pl_feeder_options options;
+    uint64_t epochs;
+    enum pl_status status;
+    struct pl_feeder_counts counts; /* of the last epoch */
+    struct pl_error error;
+    pthread_t thread;
+};
+
+static void *run_feeder(void *argument)
+{
+    struct run *run = argument;
+    struct pl_feeder *feeder;
+    struct pl_store *store;
+
+    ck_assert_ok(pl_store_open_directory(run->objects->path, &store, &run->error), &run->error);
+    ck_assert_ok(pl_feeder_open(store, run->path, &run->options, PL_DEADLINE_NEVER, &feeder, &run->error), &run->error);
+    for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
+        run->status = pl_feeder_run(feeder, epoch, &run->counts, &run->error);
+    }
+    pl_feeder_close(feeder);
+    pl_store_close(store);
+    return NULL;
+}
+
+static void start(struct run *run, const struct scratch *objects, const struct scratch *fifos)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    run->objects = objects;
+    scratch_path(fifos, "training", run->path);
+    run->options.cancel_fd = -1;
+    run->options.timeout_ns = 10 * PL_NS_PER_S;
+    ck_assert_int_eq(pthread_create(&run->thread, NULL, run_feeder, run), 0);
+}
+
+static struct pl_stream *open_stream(const struct run *run, enum pl_record_format format)
+{
+    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .wrapper = run->options.wrapper, .path = run->path};
+    struct pl_stream_options options = {.records = {.format = format}, .deal = {.rank = 0, .size = 1}};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_stream *stream;
+
+    ck_assert_ok(pl_stream_open(&channel, &options, &stream, &error), &error);
+    return stream;
+}
+
+/* With RecordIO wrapping each object is a record: which objects came in which order. */
+static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *order)
+{
+    static unsigned char data[1 << 20];
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    enum pl_status status;
+    size_t count = 0;
+
+    ck_assert_ok(pl_stream_start(stream, epoch, PL_DEADLINE_NEVER, &error), &error);
+    while ((status = pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error)) == PL_OK) {
+        unsigned object = (unsigned)(record.bytes / 150000);
+
+        ck_assert_uint_eq(record.bytes, object_bytes(object));
+        fill_object(object, data);
+        ck_assert(record.bytes == 0 || memcmp(record.data, data, record.bytes) == 0);
+        order[count++] = object;
+    }
+    ck_assert_msg(status == PL_END, "%s", error.cause);
+    return count;
+}
+
+START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
+{
+    for (unsigned variant = 0; variant < 8; variant++) {
+        struct scratch objects = scratch_new(), fifos = scratch_new();
+        struct run run = {.epochs = 3,
+                          .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO,
+                                      .compression = variant & 1 ? PL_COMPRESSION_AUTO : PL_COMPRESSION_NONE,
+                                      .late = variant & 2,
+                                      .copy = variant & 4}};
+        struct pl_stream *stream;
+        char path[PATH_MAX];
+
+        write_objects(&objects, variant & 1);
+        start(&run, &objects, &fifos);
+        stream = open_stream(&run, PL_RECORD_WHOLE);
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            unsigned order[OBJECTS];
+
+            ck_assert_uint_eq(read_objects(stream, epoch, order), OBJECTS);
+            for (unsigned k = 0; k < OBJECTS; k++) {
+                ck_assert_uint_eq(order[k], k);
+            }
+        }
+        pl_stream_close(stream);
+        ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+        ck_assert_ok(run.status, &run.error);
+        ck_assert_uint_eq(run.counts.objects, OBJECTS);
+        for (int epoch = 0; epoch < 4; epoch++) {
+            char name[32];
+
+            snprintf(name, sizeof(name), "training_%d", epoch);
+            ck_assert_int_eq(access(scratch_path(&fifos, name, path), F_OK), -1);
+        }
+        scratch_done(&objects);
+        scratch_done(&fifos);
+    }
+}
+END_TEST
+
+START_TEST(without_wrapping_the_objects_lie_back_to_back)
+{
+    struct scratch objects = scratch_new(), fifos = scratch_new();
+    struct run run = {.epochs = 1};
+    static unsigned char data[1 << 20];
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    struct pl_stream *stream;
+    size_t at = 0;
+
+    write_objects(&objects, false);
+    start(&run, &objects, &fifos);
+    stream = open_stream(&run, PL_RECORD_WHOLE);
+    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
+    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error), &error);
+    for (unsigned k = 0; k < OBJECTS; k++) {
+        fill_object(k, data);
+        ck_assert(memcmp(record.data + at, data, object_bytes(k)) == 0);
+        at += object_bytes(k);
+    }
+    ck_assert_uint_eq(record.bytes, at);
+    pl_stream_close(stream);
+    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    ck_assert_uint_eq(run.counts.bytes, at);
+    scratch_done(&objects);
+    scratch_done(&fifos);
+}
+END_TEST
+
+START_TEST(shards_are_disjoint_and_shuffles_repeat)
+{
+    unsigned seen[OBJECTS] = {0}, orders[2][OBJECTS];
+
+    for (uint32_t host = 0; host < 2; host++) {
+        for (int again = 0; again < 2; again++) {
+            struct scratch objects = scratch_new(), fifos = scratch_new();
+            struct run run = {.epochs = 1,
+                              .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO, .shuffle = true, .seed = 5, .shard = {.rank = host, .size = 2}}};
+            struct pl_stream *stream;
+            size_t count;
+
+            write_objects(&objects, false);
+            start(&run, &objects, &fifos);
+            stream = open_stream(&run, PL_RECORD_WHOLE);
+            count = read_objects(stream, 0, orders[again]);
+            ck_assert_uint_eq(count, host ? 3 : 4);
+            for (size_t i = 0; i < count; i++) {
+                seen[orders[again][i]]++;
+                ck_assert_uint_eq(orders[again][i] % 2, host);
+            }
+            ck_assert(!again || memcmp(orders[0], orders[1], count * sizeof(unsigned)) == 0);
+            pl_stream_close(stream);
+            ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+            scratch_done(&objects);
+            scratch_done(&fifos);
+        }
+    }
+    for (int k = 0; k < OBJECTS; k++) {
+        ck_assert_uint_eq(seen[k], 2);
+    }
+}
+END_TEST
+
+START_TEST(reader_that_leaves_early_gets_the_next_epoch)
+{
+    struct scratch objects = scratch_new(), fifos = scratch_new();
+    struct run run = {.epochs = 2, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    struct pl_stream *stream;
+    unsigned order[OBJECTS];
+
+    write_objects(&objects, false);
+    start(&run, &objects, &fifos);
+    stream = open_stream(&run, PL_RECORD_WHOLE);
+    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
+    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error), &error);
+    ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
+    pl_stream_close(stream);
+    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    ck_assert_ok(run.status, &run.error);
+    scratch_done(&objects);
+    scratch_done(&fifos);
+}
+END_TEST
+
+START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
+{
+    struct scratch objects = scratch_new(), fifos = scratch_new();
+    struct pl_feeder_options options = {.timeout_ns = 30 * PL_NS_PER_MS, .cancel_fd = -1};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_feeder_counts counts;
+    struct pl_feeder *feeder;
+    struct pl_store *store;
+    char path[PATH_MAX];
+
+    scratch_write(&objects, "a", "x", 1);
+    ck_assert_ok(pl_store_open_directory(objects.path, &store, &error), &error);
+    ck_assert_ok(pl_feeder_open(store, scratch_path(&fifos, "training", path), &options, PL_DEADLINE_NEVER, &feeder, &error), &error);
+    ck_assert_int_eq(pl_feeder_run(feeder, 0, &counts, &error), PL_TIMEOUT);
+    scratch_write(&fifos, "training_7", "precious", 8);
+    ck_assert_int_eq(pl_feeder_run(feeder, 7, &counts, &error), PL_INVALID);
+    pl_feeder_close(feeder);
+    ck_assert_int_eq(access(scratch_path(&fifos, "training_7", path), F_OK), 0);
+    ck_assert_int_eq(access(scratch_path(&fifos, "training_0", path), F_OK), -1);
+    pl_store_close(store);
+    scratch_done(&objects);
+    scratch_done(&fifos);
+}
+END_TEST
+
+START_TEST(cut_epoch_is_an_error_for_the_reader)
+{
+    struct scratch objects = scratch_new(), fifos = scratch_new();
+    struct run run = {.epochs = 1, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO, .cut_bytes = 300000}};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    struct pl_stream *stream;
+    enum pl_status status;
+
+    write_objects(&objects, false);
+    start(&run, &objects, &fifos);
+    stream = open_stream(&run, PL_RECORD_WHOLE);
+    ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
+    do {
+        status = pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error);
+    } while (status == PL_OK);
+    ck_assert_int_eq(status, PL_CORRUPT);
+    pl_stream_close(stream);
+    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    ck_assert_uint_eq(run.counts.bytes, 300000);
+    scratch_done(&objects);
+    scratch_done(&fifos);
+}
+END_TEST
+
+UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, without_wrapping_the_objects_lie_back_to_back,
+          shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
+          nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader)
