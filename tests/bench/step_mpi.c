@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The communication of one training step for a real model's gradients, three ways in one run:
+ *
+ *   plan    gradients in the plan's shared buckets
+ *   named   named tensors in the program's own memory
+ *   packed  what Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
+ *
+ * Every step writes all gradients in backward order (each is handed over as soon as it is written) and reads all sums.
+ * The same loop without communication, over the same memory, is timed beside it and subtracted. The ways alternate; a time
+ * is that of the slowest rank, and medians and ratios are of pairs from the same round. Results are checked.
+ *
+ *   mpirun -n 2 step_mpi [--rounds 7] [--milliseconds 60] MODEL.json...
+ *
+ * prints one JSON object a model and way: model, way, ranks, tensors, bytes, step_us, packed_us, ratio (packed / this).
+ */
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "runtime/paceline.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROUNDS = 51, PACKED_BYTES = 128 << 20, MODEL_FILE_BYTES = 16 << 20 };
+
+struct model {
+    char *name;
+    size_t count;
+    uint64_t elems;
+    char **names;     /* [count], forward order */
+    uint64_t *counts; /* [count] elements */
+    float **private_gradients;
+    float *private_memory;
+    float *pack;
+    struct pl_plan *plan;
+    struct pl_named *named;
+    pl_named_handle *handles;
+    int rank, ranks;
+    uint64_t step;
+};
+
+enum way { NONE_PRIVATE, NONE_ARENA, PLAN, NAMED, PACKED, WAYS };
+
+static enum pl_status read_model(const char *path, struct model *model, struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *root = NULL;
+    const struct pl_json *tensors, *name;
+    size_t i = 0;
+
+    PL_TRY(pl_json_read(path, MODEL_FILE_BYTES, &root, reterr));
+    tensors = pl_json_member(root, "tensors");
+    name = pl_json_member(root, "model");
+    if (!tensors || !name) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': expected an object with \"model\" and \"tensors\"", path);
+    }
+    model->count = pl_json_count(tensors);
+    model->name = pl_memory_string(pl_json_text(name), reterr);
+    model->names = pl_memory_new(model->count, sizeof(char *), reterr);
+    model->counts = pl_memory_new(model->count, sizeof(uint64_t), reterr);
+    model->private_gradients = pl_memory_new(model->count, sizeof(float *), reterr);
+    model->handles = pl_memory_new(model->count, sizeof(pl_named_handle), reterr);
+    if (!model->name || !model->names || !model->counts || !model->private_gradients || !model->handles) {
+        return PL_MEMORY;
+    }
+    for (const struct pl_json *tensor = pl_json_first(tensors); tensor; tensor = pl_json_next(tensor), i++) {
+        int64_t count = 0;
+
+        PL_TRY(pl_json_int64(pl_json_member(tensor, "count"), &count, reterr));
+        model->names[i] = pl_memory_string(pl_json_text(pl_json_member(tensor, "name")), reterr);
+        model->counts[i] = (uint64_t)count;
+        model->elems += (uint64_t)count;
+        if (!model->names[i]) {
+            return PL_MEMORY;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status open_model(struct model *model, struct pl_world *world, struct pl_error *reterr)
+{
+    uint64_t at = 0, pack_elems = model->elems < PACKED_BYTES / sizeof(float) ? model->elems : PACKED_BYTES / sizeof(float);
+
+    for (size_t i = 0; i < model->count; i++) {
+        pack_elems = model->counts[i] > pack_elems ? model->counts[i] : pack_elems;
+    }
+    model->private_memory = pl_memory_new_aligned(model->elems, sizeof(float), 4096, reterr);
+    model->pack = pl_memory_new_aligned(pack_elems, sizeof(float), 4096, reterr);
+    if (!model->private_memory || !model->pack) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_named_new(world, NULL, &model->named, reterr));
+    PL_TRY(pl_plan_new(world, NULL, &model->plan, reterr));
+    for (size_t i = 0; i < model->count; i++) {
+        size_t index;
+
+        model->private_gradients[i] = model->private_memory + at;
+        at += model->counts[i];
+        PL_TRY(pl_plan_add(model->plan, model->names[i], 1, &model->counts[i], &index, reterr));
+    }
+    return pl_plan_seal(model->plan, reterr);
+}
+
+static void close_model(struct model *model)
+{
+    pl_named_free(model->named);
+    pl_plan_free(model->plan);
+    for (size_t i = 0; i < model->count; i++) {
+        free(model->names[i]);
+    }
+    free(model->name);
+    free(model->names);
+    free(model->counts);
+    free(model->private_gradients);
+    free(model->handles);
+    free(model->private_memory);
+    free(model->pack);
+}
+
+static float *gradient_of(const struct model *model, enum way way, size_t i)
+{
+    return way == PLAN || way == NONE_ARENA ? pl_plan_tensor(model->plan, i)->gradient : model->private_gradients[i];
+}
+
+/* What rank r writes into tensor i: small whole numbers, so that the average is exact enough to compare. */
+static float value_of(const struct model *model, size_t i, int rank)
+{
+    return (float)((i + model->step) % 8) + (float)rank;
+}
+
+static void produce(const struct model *model, float *gradient, size_t i)
+{
+    float value = value_of(model, i, model->rank);
+
+    for (uint64_t e = 0; e < model->counts[i]; e++) {
+        gradient[e] = value;
+    }
+}
+
+/* Read every element, as an optimizer does. */
+static float consume(const float *gradient, uint64_t count)
+{
+    float sums[16] = {0};
+    uint64_t e = 0;
+
+    for (; e + 16 <= count; e += 16) {
+        for (int k = 0; k < 16; k++) {
+            sums[k] += gradient[e + (uint64_t)k];
+        }
+    }
+    for (; e < count; e++) {
+        sums[0] += gradient[e];
+    }
+    for (int k = 1; k < 16; k++) {
+        sums[0] += sums[k];
+    }
+    return sums[0];
+}
+
+static void reduce_packed(struct model *model)
+{
+    size_t first = model->count; /* tensors go from the last to the first */
+
+    while (first > 0) {
+        uint64_t elems = 0;
+        size_t next = first;
+
+        while (next > 0 && (next == first || (elems + model->counts[next - 1]) * sizeof(float) <= PACKED_BYTES)) {
+            next--;
+            memcpy(model->pack + elems, model->private_gradients[next], model->counts[next] * sizeof(float));
+            elems += model->counts[next];
+        }
+        MPI_Allreduce(MPI_IN_PLACE, model->pack, (int)elems, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        elems = 0;
+        for (size_t i = first; i-- > next;) {
+            float factor = 1.0f / (float)model->ranks;
+
+            for (uint64_t e = 0; e < model->counts[i]; e++) {
+                model->private_gradients[i][e] = model->pack[elems + e] * factor;
+            }
+            elems += model->counts[i];
+        }
+        first = next;
+    }
+}
+
+static enum pl_status step(struct model *model, enum way way, float *ret_sum, struct pl_error *reterr)
+{
+    for (size_t i = model->count; i-- > 0;) {
+        float *gradient = gradient_of(model, way, i);
+
+        produce(model, gradient, i);
+        if (way == PLAN) {
+            PL_TRY(pl_plan_ready(model->plan, i, reterr));
+        } else if (way == NAMED) {
+            struct pl_named_op op = {.name = model->names[i],
+                                     .kind = PL_ALLREDUCE,
+                                     .dtype = PL_FLOAT32,
+                                     .op = PL_AVERAGE,
+                                     .dims = 1,
+                                     .shape = {model->counts[i]},
+                                     .send = gradient,
+                                     .recv = gradient};
+
+            PL_TRY(pl_named_submit(model->named, &op, &model->handles[i], reterr));
+        }
+    }
+    if (way == PLAN) {
+        PL_TRY(pl_plan_wait(model->plan, reterr));
+    } else if (way == NAMED) {
+        for (size_t i = model->count; i-- > 0;) {
+            PL_TRY(pl_named_wait(model->named, model->handles[i], NULL, reterr));
+        }
+    } else if (way == PACKED) {
+        reduce_packed(model);
+    }
+    for (size_t i = model->count; i-- > 0;) {
+        *ret_sum += consume(gradient_of(model, way, i), model->counts[i]);
+    }
+    model->step++;
+    return PL_OK;
+}
+
+/* The first and last element of each tensor hold the average of what the ranks wrote in the last step. */
+static enum pl_status check(const struct model *model, enum way way, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        const float *gradient = gradient_of(model, way, i);
+        float want = (float)((i + model->step - 1) % 8) + (float)(model->ranks - 1) / 2;
+
+        for (int end = 0; end < 2; end++) {
+            float got = gradient[end ? model->counts[i] - 1 : 0];
+
+            if (got - want > 1e-4f || want - got > 1e-4f) {
+                return pl_error_set(reterr, PL_CORRUPT, "%s: way %d, tensor '%s': %g, not %g", model->name, (int)way, model->names[i], (double)got,
+                                    (double)want);
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* Time of one step in microseconds, of the slowest rank. */
+static enum pl_status time_way(struct model *model, enum way way, int steps, double *ret_us, struct pl_error *reterr)
+{
+    float sum = 0;
+    double us;
+    int64_t start_ns;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    start_ns = pl_clock_now_ns();
+    for (int i = 0; i < steps; i++) {
+        PL_TRY(step(model, way, &sum, reterr));
+    }
+    us = (double)(pl_clock_now_ns() - start_ns) / (double)PL_NS_PER_US / steps;
+    if (sum == 12345.678f) { /* never, but the compiler cannot know and has to read */
+        us = 0;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    *ret_us = us;
+    return PL_OK;
+}
+
+static int compare_doubles(const void *left_at, const void *right_at)
+{
+    double left = *(const double *)left_at, right = *(const double *)right_at;
+
+    return (left > right) - (left < right);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(double), compare_doubles);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static enum pl_status bench_model(struct model *model, int rounds, double milliseconds, struct pl_error *reterr)
+{
+    static const char *const way_names[] = {"none", "none", "plan", "named", "packed"};
+    double us[WAYS][MAX_ROUNDS], ratios[MAX_ROUNDS], costs[MAX_ROUNDS], packed_costs[MAX_ROUNDS], warm_us;
+    int steps;
+
+    for (enum way way = NONE_PRIVATE; way < WAYS; way++) { /* warm up, negotiate, check */
+        PL_TRY(time_way(model, way, 3, &warm_us, reterr));
+        if (way >= PLAN) {
+            PL_TRY(check(model, way, reterr));
+        }
+    }
+    steps = (int)(milliseconds * 1000 / warm_us) + 1; /* warm_us is the packed way's, the slowest: equal on all ranks */
+    for (int round = 0; round < rounds; round++) {
+        for (enum way way = NONE_PRIVATE; way < WAYS; way++) {
+            PL_TRY(time_way(model, way, steps, &us[way][round], reterr));
+        }
+    }
+    for (enum way way = PLAN; way < WAYS; way++) {
+        for (int round = 0; round < rounds; round++) {
+            costs[round] = us[way][round] - us[way == PLAN ? NONE_ARENA : NONE_PRIVATE][round];
+            packed_costs[round] = us[PACKED][round] - us[NONE_PRIVATE][round];
+            ratios[round] = packed_costs[round] / (costs[round] > 0.01 ? costs[round] : 0.01);
+        }
+        PL_TRY(check(model, PACKED, reterr));
+        if (model->rank == 0) {
+            printf("{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, \"tensors\": %zu, \"bytes\": %llu, \"step_us\": %.1f, \"packed_us\": %.1f, "
+                   "\"ratio\": %.2f}\n",
+                   model->name, way_names[way], model->ranks, model->count, (unsigned long long)(model->elems * sizeof(float)), median(costs, rounds),
+                   median(packed_costs, rounds), median(ratios, rounds));
+            fflush(stdout);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status run(int argc, char **argv, struct pl_error *reterr)
+{
+    struct pl_runtime *runtime = NULL;
+    struct pl_world *world;
+    int rounds = 7;
+    double milliseconds = 60;
+
+    PL_TRY(pl_runtime_start(&runtime, reterr));
+    world = pl_runtime_world(runtime);
+    for (int i = 1; i < argc; i++) {
+        struct model model = {.rank = pl_world_rank(world), .ranks = pl_world_size(world)};
+
+        if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
+            rounds = atoi(argv[++i]);
+            if (rounds < 1 || rounds > MAX_ROUNDS) {
+                return pl_error_set(reterr, PL_INVALID, "--rounds: expected 1 to %d, found '%s'", MAX_ROUNDS, argv[i]);
+            }
+            continue;
+        }
+        if (strcmp(argv[i], "--milliseconds") == 0 && i + 1 < argc) {
+            milliseconds = atof(argv[++i]);
+            continue;
+        }
+        PL_TRY(read_model(argv[i], &model, reterr));
+        PL_TRY(open_model(&model, world, reterr));
+        PL_TRY(bench_model(&model, rounds, milliseconds, reterr));
+        close_model(&model);
+    }
+    pl_runtime_stop(runtime);
+    return PL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (run(argc, argv, &error) != PL_OK) {
+        pl_log_error(&error, "step_mpi");
+        return EXIT_FAILURE; /* mpirun ends the other ranks */
+    }
+    return EXIT_SUCCESS;
+}
