@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paceline from Python: one file over ctypes, nothing to build.
+
+    import paceline as pl
+    pl.init()
+    mean = pl.allreduce(array, name="loss")                # numpy array or torch tensor
+    pl.broadcast_parameters(model.state_dict(), root=0)
+    optimizer = pl.DistributedOptimizer(optimizer, model.named_parameters())
+
+Arrays must be contiguous and in host memory. Operations are matched by name, in any order on any rank (runtime/named.h).
+The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
+One thread uses this module.
+"""
+
+import ctypes
+import os
+import sys
+
+import numpy
+
+SUM, AVERAGE, MIN, MAX, PRODUCT = "sum", "average", "min", "max", "product"
+
+_MAX_DIMS = 8
+_OPS = [SUM, AVERAGE, MIN, MAX, PRODUCT]  # enum pl_op
+_KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
+_DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}
+
+
+class PacelineError(RuntimeError):
+    """What the library reported; `status` is its name, "MISMATCH" for example."""
+
+    def __init__(self, status, text):
+        super().__init__(f"{text} [{status}]")
+        self.status = status
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("domain", ctypes.c_int), ("code", ctypes.c_int64), ("retryable", ctypes.c_bool),
+                ("cause", ctypes.c_char * 600), ("context", ctypes.c_char * 400)]
+
+
+class _Op(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_int), ("dtype", ctypes.c_int), ("op", ctypes.c_int), ("flags", ctypes.c_uint),
+                ("scaled", ctypes.c_bool), ("prescale", ctypes.c_double), ("postscale", ctypes.c_double), ("root", ctypes.c_int),
+                ("dims", ctypes.c_uint), ("shape", ctypes.c_uint64 * _MAX_DIMS), ("splits", ctypes.POINTER(ctypes.c_uint64)),
+                ("send", ctypes.c_void_p), ("recv", ctypes.c_void_p)]
+
+
+class _Result(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("rows", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
+                ("rows_of_rank", ctypes.POINTER(ctypes.c_uint64))]
+
+
+def _load():
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")
+    path = os.environ.get("PACELINE_LIBRARY") or (beside if os.path.exists(beside) else "libpaceline.so.0")
+    # Open MPI's plug-ins look for its symbols among the global ones.
+    library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    library.pl_abi_struct_bytes.restype = ctypes.c_size_t
+    for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result)):
+        bytes_there = library.pl_abi_struct_bytes(name.encode())
+        if bytes_there != ctypes.sizeof(struct):
+            raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this file expects {ctypes.sizeof(struct)}: "
+                              "take paceline.py and libpaceline.so from the same build")
+    library.pl_error_text.restype = ctypes.c_char_p
+    library.pl_status_name.restype = ctypes.c_char_p
+    library.pl_runtime_world.restype = ctypes.c_void_p
+    return library
+
+
+_library = None
+_runtime = ctypes.c_void_p()
+_world = ctypes.c_void_p()
+_named = ctypes.c_void_p()
+
+
+def _call(function, *arguments):
+    error = _Error()
+    status = function(*arguments, ctypes.byref(error))
+    if status != 0:
+        text = ctypes.create_string_buffer(1100)
+        _library.pl_error_text(ctypes.byref(error), text, len(text))
+        raise PacelineError(_library.pl_status_name(status).decode(), text.value.decode(errors="replace"))
+
+
+def init():
+    """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing."""
+    global _library
+    if _named:
+        return
+    _library = _library or _load()
+    _call(_library.pl_runtime_start, ctypes.byref(_runtime))
+    _world.value = _library.pl_runtime_world(_runtime)
+    _call(_library.pl_named_new, _world, None, ctypes.byref(_named))
+
+
+def shutdown():
+    """Leave; all ranks' operations under way end. Collective."""
+    if not _named:
+        return
+    _call(_library.pl_named_shutdown, _named)
+    _library.pl_named_free(_named)
+    _library.pl_runtime_stop(_runtime)
+    _named.value = _world.value = _runtime.value = None
+
+
+def is_initialized():
+    return bool(_named)
+
+
+def _ask(function):
+    if not _named:
+        raise PacelineError("INVALID", "call paceline.init() first")
+    return function(_world)
+
+
+def rank():
+    return _ask(lambda world: _library.pl_world_rank(world))
+
+
+def size():
+    return _ask(lambda world: _library.pl_world_size(world))
+
+
+def local_rank():
+    return _ask(lambda world: _library.pl_world_local_rank(world))
+
+
+def local_size():
+    return _ask(lambda world: _library.pl_world_local_size(world))
+
+
+def cross_rank():
+    return _ask(lambda world: _library.pl_world_cross_rank(world))
+
+
+def cross_size():
+    return _ask(lambda world: _library.pl_world_cross_size(world))
+
+
+def _is_torch(array):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _view(array):
+    """Address, shape and type name of a contiguous array in host memory."""
+    if _is_torch(array):
+        if array.device.type != "cpu" or not array.is_contiguous():
+            raise ValueError("a torch tensor must be contiguous and on the CPU: .cpu().contiguous()")
+        return array.data_ptr(), tuple(array.shape), str(array.dtype).replace("torch.", "")
+    if not array.flags["C_CONTIGUOUS"]:
+        raise ValueError("a numpy array must be contiguous: numpy.ascontiguousarray()")
+    return array.ctypes.data, array.shape, array.dtype.name
+
+
+class Handle:
+    """An operation under way. wait() ends it and gives its result; poll() tells whether wait() would block."""
+
+    def __init__(self, number, finish, keep):
+        self._number, self._finish, self._keep = number, finish, keep
+
+    def poll(self):
+        done = ctypes.c_bool()
+        _call(_library.pl_named_poll, _named, self._number, ctypes.byref(done))
+        return done.value
+
+    def wait(self):
+        result = _Result()
+        number, self._number = self._number, ctypes.c_uint64(0)
+        _call(_library.pl_named_wait, _named, number, ctypes.byref(result))
+        self._keep = None
+        return self._finish(result)
+
+
+def _submit(kind, send, recv, name, finish, op=SUM, root=0, splits=None, prescale=None, postscale=None, keep=None):
+    _ask(lambda world: world)
+    request = _Op(name=name.encode() if name else None, kind=_KINDS.index(kind), op=_OPS.index(op), root=root)
+    if send is not None:
+        address, shape, dtype = _view(send)
+        if dtype not in _DTYPES:
+            raise TypeError(f"{dtype} is not a type that can be exchanged: {', '.join(_DTYPES)}")
+        if len(shape) > _MAX_DIMS:
+            raise ValueError(f"{len(shape)} dimensions, at most {_MAX_DIMS} can be exchanged")
+        request.send, request.dtype, request.dims = address, _DTYPES[dtype], len(shape)
+        request.shape[:len(shape)] = shape
+    if recv is not None:
+        request.recv = _view(recv)[0]
+    if splits is not None:
+        request.splits = (ctypes.c_uint64 * len(splits))(*splits)
+    if prescale is not None or postscale is not None:
+        request.scaled, request.prescale, request.postscale = True, 1 if prescale is None else prescale, 1 if postscale is None else postscale
+    number = ctypes.c_uint64()
+    _call(_library.pl_named_submit, _named, ctypes.byref(request), ctypes.byref(number))
+    return Handle(number, finish, (send, recv, keep))
+
+
+def _like(array):
+    return sys.modules["torch"].empty_like(array) if _is_torch(array) else numpy.empty_like(array)
+
+
+def _rows_like(array, result):
+    """Copy the library's memory into an array of `array`'s kind, type and inner shape."""
+    shape = (int(result.rows),) + tuple(array.shape[1:])
+    out = sys.modules["torch"].empty(shape, dtype=array.dtype) if _is_torch(array) else numpy.empty(shape, array.dtype)
+    if result.bytes:
+        ctypes.memmove(_view(out)[0], result.data, result.bytes)
+    _library.pl_named_result_done(ctypes.byref(result))
+    return out
+
+
+def allreduce_async_(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+    """Replace `array` by the reduction over all ranks; returns a Handle."""
+    return _submit("allreduce", array, array, name, lambda result: array, op, prescale=prescale, postscale=postscale)
+
+
+def allreduce_async(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+    out = _like(array)
+    return _submit("allreduce", array, out, name, lambda result: out, op, prescale=prescale, postscale=postscale)
+
+
+def allreduce(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+    """The reduction of `array` over all ranks, as a new array of the same kind."""
+    return allreduce_async(array, name, op, prescale, postscale).wait()
+
+
+def allreduce_(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+    return allreduce_async_(array, name, op, prescale, postscale).wait()
+
+
+def allgather_async(array, name=None):
+    return _submit("allgather", array, None, name, lambda result: _rows_like(array, result))
+
+
+def allgather(array, name=None):
+    """All ranks' rows one behind the other; the number of rows may differ between ranks."""
+    return allgather_async(array, name).wait()
+
+
+def broadcast_async_(array, root=0, name=None):
+    return _submit("broadcast", array, array, name, lambda result: array, root=root)
+
+
+def broadcast_(array, root=0, name=None):
+    """Replace `array` on every rank by that of `root`."""
+    return broadcast_async_(array, root, name).wait()
+
+
+def alltoall(array, splits=None, name=None):
+    """Rows to every rank (equal parts, or splits[r] rows to rank r), rows from every rank."""
+    return _submit("alltoall", array, None, name, lambda result: _rows_like(array, result), splits=splits).wait()
+
+
+def reduce_scatter(array, name=None, op=AVERAGE):
+    """This rank's rows of the reduction over all ranks."""
+    return _submit("reduce_scatter", array, None, name, lambda result: _rows_like(array, result), op).wait()
+
+
+def barrier(name=None):
+    _submit("barrier", None, None, name, lambda result: None).wait()
+
+
+def join():
+    """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join."""
+    last = ctypes.c_int()
+    _call(_library.pl_named_join, _named, ctypes.byref(last))
+    return last.value
+
+
+def broadcast_parameters(parameters, root=0):
+    """Give every rank `root`'s values: a dict (a state_dict(), say) or (name, array) pairs."""
+    pairs = sorted(parameters.items()) if hasattr(parameters, "items") else list(parameters)
+    handles = []
+    for name, value in pairs:
+        if _is_torch(value):
+            value = value.data
+        if _is_torch(value) or isinstance(value, numpy.ndarray):
+            handles.append(broadcast_async_(value, root, f"parameter.{name}"))
+    for handle in handles:
+        handle.wait()
+
+
+def broadcast_optimizer_state(optimizer, root=0):
+    """Give every rank `root`'s state of a torch optimizer, numbers and tensors, and its options."""
+    import io
+    import torch
+    buffer = io.BytesIO()
+    if rank() == root:
+        torch.save(optimizer.state_dict(), buffer)
+    length = numpy.array([buffer.tell()], numpy.int64)
+    broadcast_(length, root, "optimizer state length")
+    data = numpy.frombuffer(buffer.getvalue(), numpy.uint8).copy() if rank() == root else numpy.empty(int(length[0]), numpy.uint8)
+    broadcast_(data, root, "optimizer state")
+    if rank() != root:
+        optimizer.load_state_dict(torch.load(io.BytesIO(data.tobytes())))
+
+
+class DistributedOptimizer:
+    """A torch optimizer whose step() uses gradients averaged over all ranks.
+
+    Gradients are handed over as the backward pass finishes them, and waited for in step() (or in synchronize(), for
+    clipping). With passes_per_step = n each gradient is handed over in its n-th backward pass. A parameter without a gradient counts as zeros,
+    so that ranks that used different parameters still match. Everything else is the wrapped optimizer's.
+    """
+
+    def __init__(self, optimizer, named_parameters=None, op=AVERAGE, passes_per_step=1):
+        self._optimizer, self._op, self._passes = optimizer, op, passes_per_step
+        self._handles, self._seen, self._hooks, self._synchronized = {}, {}, [], False
+        owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        given = dict((id(parameter), name) for name, parameter in named_parameters) if named_parameters is not None else {}
+        self._names = [(given.get(id(parameter), f"parameter{i}"), parameter) for i, parameter in enumerate(owned) if parameter.requires_grad]
+        names = [name for name, _ in self._names]
+        if len(set(names)) != len(names):
+            raise ValueError("two parameters have the same name")
+        for name, parameter in self._names:
+            # The node that adds to parameter.grad; its hook runs when the gradient of this pass is complete.
+            accumulate = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+            accumulate.register_hook(self._hook_of(name, parameter))
+            self._hooks.append(accumulate)
+
+    def _hook_of(self, name, parameter):
+        def hook(*_):
+            self._seen[name] = self._seen.get(name, 0) + 1
+            if self._seen[name] > self._passes:
+                raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see passes_per_step")
+            if self._seen[name] == self._passes:
+                self._start(name, parameter)
+        return hook
+
+    def _start(self, name, parameter):
+        import torch
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        if not parameter.grad.is_contiguous():
+            parameter.grad = parameter.grad.contiguous()
+        self._handles[name] = allreduce_async_(parameter.grad, f"gradient.{name}", self._op)
+
+    def synchronize(self):
+        """Wait until parameter.grad is averaged everywhere."""
+        for name, parameter in self._names:
+            if name not in self._handles:
+                self._start(name, parameter)
+        for handle in self._handles.values():
+            handle.wait()
+        self._handles.clear()
+        self._seen.clear()
+        self._synchronized = True
+
+    def step(self, closure=None):
+        if not self._synchronized:
+            self.synchronize()
+        self._synchronized = False
+        return self._optimizer.step(closure)
+
+    def zero_grad(self, *arguments, **keywords):
+        if self._handles:
+            raise RuntimeError("zero_grad() between backward() and step() would clear gradients that are being averaged")
+        # Gradients stay where they are, so that a name keeps its memory.
+        return self._optimizer.zero_grad(*arguments, **keywords)
+
+    def __getattr__(self, name):
+        return getattr(self._optimizer, name)

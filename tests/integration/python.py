@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python binding: operations on two ranks, errors by name, and a torch program that trains under `paceline train`.
+
+Runs with Debian's python3-numpy; the training needs python3-torch too and is left out, saying so, without it.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
+PYTHON = "/usr/bin/python3"
+SKIP = 77
+
+OPERATIONS = r'''
+import numpy
+import paceline as pl
+pl.init()
+pl.init()
+n, r = pl.size(), pl.rank()
+assert pl.local_size() == n and pl.local_rank() == r and pl.cross_size() == 1
+
+for dtype in ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8"):
+    a = numpy.arange(10).astype(dtype)
+    assert (pl.allreduce(a, name=dtype, op=pl.SUM) == a * n).all(), dtype
+    assert (a == numpy.arange(10)).all()
+assert pl.allreduce(numpy.array([2**53 + 1]), name="wide")[0] == 2**53 + 1
+assert pl.allreduce(numpy.float32([r]), name="most", op=pl.MAX)[0] == n - 1
+assert abs(pl.allreduce(numpy.float64([r]), name="mean")[0] - (n - 1) / 2) < 1e-12
+
+first, second = numpy.ones(3), numpy.ones((2, 2)) * r
+handles = [pl.allreduce_async(first, "first", pl.SUM), pl.allreduce_async(second, "second", pl.SUM)]
+if r:
+    handles.reverse()
+for handle in handles:
+    handle.wait()
+
+rows = pl.allgather(numpy.full((r + 1, 2), r, numpy.int32), "rows")
+assert rows.shape == (n * (n + 1) // 2, 2) and rows[-1, 0] == n - 1
+spread = numpy.full(4, r)
+pl.broadcast_(spread, root=n - 1, name="spread")
+assert (spread == n - 1).all()
+assert (pl.alltoall(numpy.full(n, r), name="exchange") == numpy.arange(n)).all()
+assert (pl.reduce_scatter(numpy.ones(n), name="scatter", op=pl.SUM) == n).all()
+
+try:
+    pl.allreduce(numpy.ones(3 + r), name="different")
+    assert n == 1
+except pl.PacelineError as error:
+    assert error.status == "MISMATCH" and "'different': rank 0: allreduce average of float64 [3]" in str(error), error
+try:
+    pl.allreduce(numpy.ones((4, 4))[:, ::2], name="strided")
+    raise AssertionError("a strided array was taken")
+except ValueError:
+    pass
+if r == 0:
+    pl.allreduce(numpy.ones(1), name="uneven") if n == 1 else None
+assert pl.join() in range(n)
+pl.barrier()
+pl.shutdown()
+assert not pl.is_initialized()
+print("operations fine on rank", r)
+'''
+
+
+def run(command, **keywords):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, **keywords)
+    if result.returncode != 0:
+        print(result.stdout)
+        sys.exit(f"exit status {result.returncode}: {' '.join(map(str, command))[:200]}")
+    return result.stdout
+
+
+def has(module):
+    return subprocess.run([PYTHON, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def main():
+    if not has("numpy"):
+        print("skipped: no numpy for /usr/bin/python3 (python3-numpy)")
+        sys.exit(SKIP)
+    environment = dict(os.environ, PYTHONPATH=f"{SOURCE}/examples/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so",
+                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    for ranks in (1, 2, 3):
+        output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", OPERATIONS], env=environment)
+        assert output.count("operations fine") == ranks, output
+    assert "operations fine on rank 0" in run([PYTHON, "-c", OPERATIONS], env=environment)
+    print("operations: fine on 1, 2 and 3 ranks, and without mpirun")
+    if not has("torch"):
+        print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
+        return
+    with tempfile.TemporaryDirectory() as base:
+        data = os.path.join(base, "input", "data")
+        os.makedirs(os.path.join(base, "input", "config"))
+        run([f"{BUILD}/examples/mnist/make_digits", os.path.join(data, "training"), "2000", "500", "1"])
+        files = {
+            "hyperparameters.json": {"epochs": "4", "batch-size": "32", "sagemaker_program": "train_mnist.py", "sagemaker_mpi_enabled": "true",
+                                     "sagemaker_mpi_num_of_processes_per_host": "2"},
+            "resourceconfig.json": {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"},
+            "inputdataconfig.json": {"training": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}},
+        }
+        for name, content in files.items():
+            with open(os.path.join(base, "input", "config", name), "w") as file:
+                json.dump(content, file)
+        os.makedirs(os.path.join(base, "code"))
+        for name in ("paceline.py", "train_mnist.py"):
+            shutil.copy(f"{SOURCE}/examples/python/{name}", os.path.join(base, "code"))
+        environment["SAGEMAKER_BASE_DIR"] = base
+        environment["PATH"] = "/usr/bin:/bin:/usr/sbin:/sbin"
+        output = run([f"{BUILD}/entrypoint/paceline", "train"], env=environment)
+        accuracy = float(output.split("test_accuracy=")[1].split()[0])
+        assert accuracy >= 0.9, output
+        assert os.path.exists(os.path.join(base, "model", "model.pt"))
+        print(f"training under paceline train with two ranks: test accuracy {accuracy}")
+
+
+main()
