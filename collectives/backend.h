@@ -128,6 +128,19 @@ pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 /** More ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning. */
 bool pl_world_oversubscribed(const struct pl_world *world);
 
+/**
+ * The number by which messages for people call `rank`: its own, but in a world that is part of another one's machinery the
+ * number in that other world.
+ */
+int pl_world_label(const struct pl_world *world, int rank);
+
+/** A sub-world for a backend's own use: labels are the parent's. Only the ranks listed call. */
+enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Local rank of `rank` on its host. */
+int pl_world_local_of(const struct pl_world *world, int rank);
+
 /** True when every rank is a thread of this process. */
 bool pl_world_is_one_process(const struct pl_world *world);
 

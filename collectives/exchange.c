@@ -6,13 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t pl_exchange_tag(const struct pl_exchange *exchange, unsigned slot)
-{
-    /* 13 bits of the sequence: a message left over from a cancelled collective cannot be taken for one of the next. */
-    return PL_TAG_EXCHANGE + (uint32_t)(exchange->request->signature.sequence & 0x1fff) * (PL_EXCHANGE_LANES + 1) + slot;
-}
-
-_Static_assert(PL_TAG_EXCHANGE + 0x2000 * (PL_EXCHANGE_LANES + 1) < 1 << PL_TAG_BITS, "tags fit");
+_Static_assert((int)PL_EXCHANGE_LANES < (int)PL_AGREE_SLOTS, "each lane has a tag");
 
 /* A run of elements: of the whole vector, or (buffers of a lane's own) of the lane. */
 struct run {
@@ -219,7 +213,7 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
 {
     const struct pl_collective *c = &exchange->request->collective;
     const struct pl_transport *transport = exchange->transport;
-    uint32_t tag = pl_exchange_tag(exchange, (unsigned)(lane - exchange->lanes));
+    uint32_t tag = pl_agree_tag(exchange->request->signature.sequence, (unsigned)(lane - exchange->lanes));
     int place = exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank;
     size_t item = item_bytes(exchange);
     struct pl_step *step = &lane->step;
@@ -273,8 +267,9 @@ static enum pl_status test_round(struct pl_exchange *exchange, struct pl_lane *l
     if (lane->in.active) {
         PL_TRY(transport->test(transport->context, &lane->in, &done, &bytes, reterr));
         if (done && bytes != lane->expected_bytes) {
-            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected %zu", rank_at(exchange, lane->step.from), bytes,
-                                exchange->rank, lane->expected_bytes);
+            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected %zu",
+                                pl_world_label(exchange->world, rank_at(exchange, lane->step.from)), bytes,
+                                pl_world_label(exchange->world, exchange->rank), lane->expected_bytes);
         }
     }
     if (lane->out.active) {
@@ -339,7 +334,7 @@ static void finish_inline(struct pl_exchange *exchange)
     void *dest = c->recv;
 
     for (int i = 0; i < exchange->size; i++) {
-        exchange->sources[(exchange->rank - i + exchange->size) % exchange->size] = exchange->agree.held + (size_t)i * exchange->agree.block_bytes;
+        exchange->sources[i] = pl_agree_data(&exchange->agree, i);
     }
     if (c->kind == PL_ALLGATHER) {
         for (int r = 0; r < exchange->size; r++) {
@@ -416,7 +411,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     lay_out(exchange, c);
     pl_exchange_plan(exchange, c);
     PL_TRY(make_room(exchange, c, reterr));
-    PL_TRY(pl_agree_start(exchange, reterr));
+    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, pl_exchange_inline_bytes(exchange, c), reterr));
     return progress(state, request, ret_done, reterr);
 }
 
@@ -427,7 +422,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 
     *ret_done = false;
     if (!agreed) {
-        PL_TRY(pl_agree_progress(exchange, reterr));
+        PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
         agreed = exchange->agree.done;
     }
     for (int i = 0; i < PL_EXCHANGE_LANES && !exchange->stuck; i++) {
@@ -450,7 +445,6 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
         finish_inline(exchange);
     }
     *ret_done = true;
-    (void)request;
     return PL_OK;
 }
 
@@ -460,7 +454,7 @@ static void cancel(void *state, struct pl_request *request)
     const struct pl_transport *transport = exchange->transport;
 
     (void)request;
-    pl_agree_cancel(exchange);
+    pl_agree_cancel(&exchange->agree);
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         if (exchange->lanes[i].in.active) {
             (void)transport->cancel(transport->context, &exchange->lanes[i].in);
@@ -477,8 +471,8 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct pl_exchange *exchange = state;
 
     (void)request;
-    if (exchange->agree.in.active) {
-        return (exchange->rank - exchange->agree.distance + exchange->size) % exchange->size;
+    if (pl_agree_waits_for(&exchange->agree) >= 0) {
+        return pl_agree_waits_for(&exchange->agree);
     }
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         const struct pl_lane *lane = &exchange->lanes[i];
@@ -511,9 +505,7 @@ static void free_exchange(void *state)
         free(exchange->lanes[i].arrived);
         free(exchange->lanes[i].work);
     }
-    free(exchange->agree.message_in);
-    free(exchange->agree.message_out);
-    free(exchange->agree.held);
+    pl_agree_done(&exchange->agree);
     free(exchange->place_of);
     free(exchange->send_at);
     free(exchange->recv_at);
@@ -524,7 +516,6 @@ static void free_exchange(void *state)
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
     size_t size = (size_t)pl_world_size(world);
-    size_t message_bytes = sizeof(struct pl_agree_card) + PL_EXCHANGE_INLINE_BYTES;
     struct pl_exchange *exchange = pl_memory_new(1, sizeof(*exchange), reterr);
 
     if (!exchange) {
@@ -540,11 +531,8 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     exchange->send_at = pl_memory_new(size + 1, sizeof(*exchange->send_at), reterr);
     exchange->recv_at = pl_memory_new(size + 1, sizeof(*exchange->recv_at), reterr);
     exchange->sources = pl_memory_new(size, sizeof(*exchange->sources), reterr);
-    exchange->agree.message_in = pl_memory_new(message_bytes, 1, reterr);
-    exchange->agree.message_out = pl_memory_new(message_bytes, 1, reterr);
-    exchange->agree.held = pl_memory_new(PL_EXCHANGE_INLINE_BYTES, 1, reterr);
-    if (!exchange->place_of || !exchange->send_at || !exchange->recv_at || !exchange->sources || !exchange->agree.message_in ||
-        !exchange->agree.message_out || !exchange->agree.held) {
+    if (!exchange->place_of || !exchange->send_at || !exchange->recv_at || !exchange->sources ||
+        pl_agree_init(&exchange->agree, world, reterr) != PL_OK) {
         free_exchange(exchange);
         return PL_MEMORY;
     }

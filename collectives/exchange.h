@@ -4,42 +4,18 @@
  *
  * A collective is one pattern (pattern.h) run over many lanes. A lane is a piece of the vector, small enough to stay in cache; up
  * to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside the lanes runs the
- * agreement (exchange_agree.c), which also carries the data of small collectives.
+ * agreement (agree.h), which also carries the data of small collectives.
  */
 #ifndef PL_COLLECTIVES_EXCHANGE_H
 #define PL_COLLECTIVES_EXCHANGE_H
 
+#include "collectives/agree.h"
 #include "collectives/backend.h"
 #include "collectives/bootstrap.h"
 #include "collectives/kernel.h"
 #include "collectives/pattern.h"
 
-enum {
-    PL_EXCHANGE_LANES = 4,
-    PL_EXCHANGE_INLINE_BYTES = 16384, /* all ranks' data together ride with the agreement up to this size */
-};
-
-/** What ranks tell each other about a collective, and the first disagreement that they know of. */
-struct pl_agree_card {
-    struct pl_signature own;
-    struct pl_signature a; /* a disagreement: rank a_rank calls a, rank b_rank calls b */
-    struct pl_signature b;
-    int32_t a_rank; /* -1: none known */
-    int32_t b_rank;
-};
-
-/** The agreement: after ceil(log2 n) rounds every rank knows whether all have the same signature. */
-struct pl_agree {
-    bool done;
-    int distance;          /* of the round under way */
-    uint64_t block_bytes;  /* of every rank's data that rides along; 0: none */
-    struct pl_transfer in; /* the two messages of the round */
-    struct pl_transfer out;
-    struct pl_agree_card card;
-    char *message_in; /* card and inline blocks */
-    char *message_out;
-    char *held; /* block of rank (rank - i) mod n at place i */
-};
+enum { PL_EXCHANGE_LANES = 4 };
 
 struct pl_lane {
     bool active;
@@ -85,16 +61,8 @@ struct pl_exchange {
     struct pl_error stuck_error;
 };
 
-/** Tag of a message of this collective: lanes use slots 0 to PL_EXCHANGE_LANES - 1, the agreement the one behind. */
-uint32_t pl_exchange_tag(const struct pl_exchange *exchange, unsigned slot);
-
 /** How much of every rank's data rides with the agreement; 0: none does. */
-uint64_t pl_agree_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *collective);
-
-enum pl_status pl_agree_start(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
-/** PL_MISMATCH once the last round has ended and somebody disagrees. */
-enum pl_status pl_agree_progress(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
-void pl_agree_cancel(struct pl_exchange *exchange);
+uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *collective);
 
 /** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count. */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);

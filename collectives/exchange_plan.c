@@ -25,6 +25,17 @@ bool pl_exchange_needs_direct(const struct pl_collective *c)
     return reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
 }
 
+uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *c)
+{
+    size_t item = pl_dtype_bytes(c->dtype);
+    uint64_t elems = c->kind == PL_REDUCE_SCATTER ? exchange->recv_at[exchange->size] : c->count;
+
+    if (!reduces(c->kind) && (c->kind != PL_ALLGATHER || c->counts)) {
+        return 0;
+    }
+    return elems <= PL_AGREE_ROOM_BYTES / ((uint64_t)exchange->size * item) ? elems * item : 0;
+}
+
 static double rounds_below(int n)
 {
     int rounds = 0;
@@ -148,7 +159,7 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     }
     exchange->lane_elems = (message_bytes + item - 1) / item * parts;
     exchange->lane_count = (span + exchange->lane_elems - 1) / exchange->lane_elems;
-    if (c->kind == PL_BARRIER || pl_agree_inline_bytes(exchange, c)) {
+    if (c->kind == PL_BARRIER || pl_exchange_inline_bytes(exchange, c)) {
         exchange->lane_count = 0;
     }
 }
@@ -159,11 +170,11 @@ void pl_exchange_describe(void *state, struct pl_text *text)
     int last = -1;
 
     pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->latency_ns / 1e3, 1.0 / exchange->ns_per_byte);
-    pl_text_printf(text, "  float32 allreduce up to %d bytes: with the agreement, rank order\n", PL_EXCHANGE_INLINE_BYTES / exchange->size);
+    pl_text_printf(text, "  float32 allreduce up to %d bytes: with the agreement, rank order\n", PL_AGREE_ROOM_BYTES / exchange->size);
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_pattern pattern = pl_exchange_choose(exchange, bytes);
 
-        if (bytes > PL_EXCHANGE_INLINE_BYTES / (uint64_t)exchange->size && (int)pattern != last) {
+        if (bytes > PL_AGREE_ROOM_BYTES / (uint64_t)exchange->size && (int)pattern != last) {
             pl_text_printf(text, "  float32 allreduce from %llu bytes: %s\n", (unsigned long long)bytes, pl_pattern_text(pattern));
             last = (int)pattern;
         }

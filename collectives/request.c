@@ -264,11 +264,12 @@ static enum pl_status time_out(struct pl_request *request)
     if (head->phase == PL_REQUEST_RUNNING && head->backend->backend->waits_for) {
         peer = head->backend->backend->waits_for(head->backend->state, head);
     }
-    (void)pl_error_set(&error, PL_TIMEOUT, "rank %d: collective number %" PRIu64 ", %s%s%.*s%s, did not end before its deadline", world->rank,
-                       head->signature.sequence, pl_kind_text(head->collective.kind), head->signature.name[0] ? " '" : "",
-                       (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "");
+    (void)pl_error_set(&error, PL_TIMEOUT, "rank %d: collective number %" PRIu64 ", %s%s%.*s%s, did not end before its deadline",
+                       pl_world_label(world, world->rank), head->signature.sequence, pl_kind_text(head->collective.kind),
+                       head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
+                       head->signature.name[0] ? "'" : "");
     if (peer >= 0) {
-        pl_error_context(&error, "still waiting for rank %d", peer);
+        pl_error_context(&error, "still waiting for rank %d", pl_world_label(world, peer));
     }
     return fail(world, &error);
 }

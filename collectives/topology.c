@@ -211,7 +211,11 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     topology->local_of = pl_memory_new(size, sizeof(int), reterr);
     topology->pid_of = pl_memory_new(size, sizeof(pid_t), reterr);
     topology->order = pl_memory_new(size, sizeof(int), reterr);
-    if (topology->host_of && topology->local_of && topology->pid_of && topology->order) {
+    topology->labels = pl_memory_new(size, sizeof(int), reterr);
+    for (int r = 0; topology->labels && r < bootstrap->size; r++) {
+        topology->labels[r] = r;
+    }
+    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels) {
         status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
     }
     if (status != PL_OK) {
@@ -226,5 +230,6 @@ void pl_topology_done(struct pl_topology *topology)
     free(topology->local_of);
     free(topology->pid_of);
     free(topology->order);
+    free(topology->labels);
     memset(topology, 0, sizeof(*topology));
 }

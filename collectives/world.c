@@ -14,6 +14,7 @@
 static const struct pl_backend *const table[] = {
     &pl_backend_self,
     &pl_backend_shm,
+    &pl_backend_hierarchy,
     &pl_backend_exchange,
 };
 
@@ -62,17 +63,28 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
     return PL_OK;
 }
 
+/* Whether the setting `backend` leaves this one out. The parts of a hierarchy, where it cannot run itself, are free. */
+static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
+{
+    const char *only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
+    char reason[PL_BACKEND_REASON_BYTES];
+
+    if (!*only || backend == &pl_backend_self || strcmp(only, backend->name) == 0) {
+        return false;
+    }
+    return strcmp(only, pl_backend_hierarchy.name) != 0 || pl_backend_hierarchy.probe(world, reason);
+}
+
 static enum pl_status start_backend(struct pl_world *world, const struct pl_backend *backend, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
-    const char *only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
     struct news news;
     enum pl_status status;
     struct pl_error error = PL_ERROR_NONE;
 
     entry->backend = backend;
-    if (*only && world->size > 1 && strcmp(only, backend->name) != 0 && backend != &pl_backend_self) {
-        snprintf(entry->reason, sizeof(entry->reason), "the setting backend asks for %s only", only);
+    if (is_excluded(world, backend)) {
+        snprintf(entry->reason, sizeof(entry->reason), "the setting backend asks for %s only", pl_knob_text(&world->knobs, PL_KNOB_BACKEND));
         return PL_OK;
     }
     memset(&news, 0, sizeof(news));
@@ -219,6 +231,15 @@ enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int c
     return new_world(bootstrap, true, &none, parent, ranks, ret_world, reterr);
 }
 
+enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    PL_TRY(pl_world_new_sub(parent, ranks, count, ret_world, reterr));
+    for (int i = 0; i < count; i++) {
+        (*ret_world)->topology.labels[i] = parent->topology.labels[ranks[i]];
+    }
+    return PL_OK;
+}
+
 void pl_world_free(struct pl_world *world)
 {
     if (!world) {
@@ -343,6 +364,16 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world)
 pid_t pl_world_pid_of(const struct pl_world *world, int rank)
 {
     return world->topology.pid_of[rank];
+}
+
+int pl_world_label(const struct pl_world *world, int rank)
+{
+    return world->topology.labels[rank];
+}
+
+int pl_world_local_of(const struct pl_world *world, int rank)
+{
+    return world->topology.local_of[rank];
 }
 
 bool pl_world_oversubscribed(const struct pl_world *world)

@@ -20,6 +20,7 @@ struct pl_topology {
     int *local_of; /* [size]: rank among those of its host */
     pid_t *pid_of; /* [size]: 0 on other hosts */
     int *order;    /* [size]: ring place -> rank */
+    int *labels;   /* [size]: see pl_world_label() */
     int hosts;
     int local_size; /* of this rank's host */
     bool homogeneous;

@@ -67,6 +67,20 @@ START_TEST(every_type_is_right)
 }
 END_TEST
 
+START_TEST(every_operation_is_right_across_hosts)
+{
+    static const int layouts[][2] = {{4, 2}, {5, 2}, {6, 3}}; /* ranks, ranks a host: the last host may have fewer */
+    static const uint64_t three[] = {1, 2003, 20021};
+    struct pl_knobs knobs;
+
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        small_segments(&knobs, "", "");
+        ck_assert_ranks(layouts[i][0], &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = layouts[i][1]}), run,
+                        &((struct conformance){.counts = three, .count_count = i == 0 ? 3 : 2, .arena = i % 2 == 1}));
+    }
+}
+END_TEST
+
 START_TEST(every_operation_is_right_in_the_arena)
 {
     struct pl_knobs knobs;
@@ -77,4 +91,4 @@ START_TEST(every_operation_is_right_in_the_arena)
 END_TEST
 
 UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
-          every_operation_is_right_in_the_arena)
+          every_operation_is_right_across_hosts, every_operation_is_right_in_the_arena)

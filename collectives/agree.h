@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The agreement: every rank of a world learns whether all have called the same collective, and which two have not, in
+ * ceil(log2 n) rounds of small messages beside the data. Data of small collectives rides along. Internal to collectives/.
+ */
+#ifndef PL_COLLECTIVES_AGREE_H
+#define PL_COLLECTIVES_AGREE_H
+
+#include "collectives/backend.h"
+#include "collectives/transport.h"
+
+enum {
+    PL_AGREE_ROOM_BYTES = 16384, /* for all ranks' data together */
+    PL_AGREE_SLOTS = 8,          /* tags of a collective: the agreement uses the last, data the others */
+};
+
+/** What ranks tell each other about a collective, and the first disagreement that they know of. */
+struct pl_agree_card {
+    struct pl_signature own;
+    struct pl_signature a; /* a disagreement: rank a_rank calls a, rank b_rank calls b */
+    struct pl_signature b;
+    int32_t a_rank; /* -1: none known */
+    int32_t b_rank;
+};
+
+struct pl_agree {
+    const struct pl_world *world;
+    const struct pl_transport *transport;
+    int rank;
+    int size;
+    bool done;
+    int distance; /* of the round under way */
+    uint32_t tag;
+    uint64_t block_bytes;  /* of every rank's data that rides along; 0: none */
+    struct pl_transfer in; /* the two messages of the round */
+    struct pl_transfer out;
+    struct pl_agree_card card;
+    char *message_in; /* card and data */
+    char *message_out;
+    char *held; /* data of rank (rank - i) mod n at place i */
+};
+
+/** Tag of a message of the world's collective number `sequence`; slots 0 to PL_AGREE_SLOTS - 2 are free for data. */
+uint32_t pl_agree_tag(uint64_t sequence, unsigned slot);
+
+enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_agree_done(struct pl_agree *agree);
+
+/** Begin. `block_bytes` of `data` ride along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none. */
+enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data, uint64_t block_bytes,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Advance; counts `*moves` up when something came. PL_MISMATCH once the last round has ended and somebody disagrees. */
+enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The data of `rank`, once done. */
+const void *pl_agree_data(const struct pl_agree *agree, int rank);
+
+/** The rank whose card is awaited; -1 when none is. */
+int pl_agree_waits_for(const struct pl_agree *agree);
+
+void pl_agree_cancel(struct pl_agree *agree);
+
+#endif

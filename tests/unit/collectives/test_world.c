@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Worlds, sub-worlds and requests; what happens when ranks disagree, stay away or are given nonsense. */
+#include "collectives/backend.h"
+#include "collectives/world.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+#include <math.h>
+#include <stdint.h>
+
+static void run_layouts(ranks_function *function, void *argument)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "20", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), function, argument);
+    ck_assert_ranks(5, &((struct pl_world_options){.knobs = &knobs}), function, argument);
+    ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), function, argument);
+    ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), function, argument);
+}
+
+/* ---- topology ---- */
+
+static void know_their_place(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int per_host = *(const int *)argument;
+    int rank = pl_world_rank(world);
+
+    RANKS_NEED(pl_world_local_rank(world) == rank % per_host, "local rank %d", pl_world_local_rank(world));
+    RANKS_NEED(pl_world_cross_rank(world) == rank / per_host, "cross rank %d", pl_world_cross_rank(world));
+    RANKS_NEED(pl_world_cross_size(world) == (pl_world_size(world) + per_host - 1) / per_host, "cross size %d", pl_world_cross_size(world));
+    RANKS_NEED(pl_world_is_homogeneous(world) == (pl_world_size(world) % per_host == 0), "homogeneous %d", pl_world_is_homogeneous(world));
+    RANKS_NEED(pl_world_host_of(world, 0) == 0, "host of rank 0 is %d", pl_world_host_of(world, 0));
+}
+
+START_TEST(local_and_cross_ranks_partition_the_world)
+{
+    ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = 2}), know_their_place, &(int){2});
+    ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 2}), know_their_place, &(int){2});
+    ck_assert_ranks(4, NULL, know_their_place, &(int){4});
+}
+END_TEST
+
+static void follow_order(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static const int expected[] = {1, 0, 3, 2};
+    float value = (float)pl_world_rank(world);
+
+    (void)argument;
+    for (int i = 0; i < 4; i++) {
+        RANKS_NEED(pl_world_ring_order(world)[i] == expected[i], "place %d is rank %d", i, pl_world_ring_order(world)[i]);
+    }
+    RANKS_OK(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, &error));
+    RANKS_NEED(value == 6.0F, "sum %g", (double)value);
+}
+
+START_TEST(rings_follow_gpu_indices_on_every_host)
+{
+    static const int indices[] = {1, 0};
+    static const int bad[] = {1, 1};
+    char failure[RANKS_TEXT_BYTES];
+
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 2}), follow_order, NULL);
+    ranks_run(4, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2}, follow_order, NULL, failure);
+    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
+    ranks_run(4, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1}, follow_order, NULL, failure);
+    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 places"));
+}
+END_TEST
+
+/* ---- sub-worlds ---- */
+
+static void split_in_two(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    int ranks[RANKS_MOST];
+    int count = 0;
+    int64_t value = rank;
+    int64_t sum = 0;
+    PL_AUTO_WORLD struct pl_world *half = NULL;
+
+    (void)argument;
+    for (int r = pl_world_size(world) - 1; r >= 0; r--) { /* descending: the list's order is the new world's */
+        if (r % 2 == rank % 2) {
+            ranks[count++] = r;
+            sum += r;
+        }
+    }
+    RANKS_OK(pl_world_new_sub(world, ranks, count, &half, &error));
+    RANKS_NEED(pl_world_size(half) == count && ranks[pl_world_rank(half)] == rank, "rank %d of the half", pl_world_rank(half));
+    for (int i = 0; i < 3; i++) {
+        int64_t result = 0;
+
+        RANKS_OK(pl_allreduce(half, &value, &result, 1, PL_INT64, PL_SUM, &error));
+        RANKS_NEED(result == sum, "half sum %ld", (long)result);
+    }
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(pl_world_new_sub(world, (int[]){rank, rank}, 2, &half, NULL) == PL_INVALID, "a rank twice was taken");
+    RANKS_NEED(pl_world_new_sub(world, (int[]){rank, 99}, 2, &half, NULL) == PL_INVALID, "rank 99 was taken");
+    RANKS_NEED(pl_world_new_sub(world, (int[]){(rank + 1) % pl_world_size(world)}, 1, &half, NULL) == PL_INVALID, "a stranger was taken");
+    RANKS_NEED(pl_world_new_sub(world, ranks, 0, &half, NULL) == PL_INVALID, "an empty list was taken");
+}
+
+START_TEST(sub_worlds_are_worlds)
+{
+    run_layouts(split_in_two, NULL);
+}
+END_TEST
+
+/* ---- disagreement ---- */
+
+struct dispute {
+    struct pl_collective most; /* what all but the last rank call */
+    struct pl_collective last;
+    const char *words; /* in the report of every rank */
+};
+
+static char dispute_room[2][RANKS_MOST][1 << 20];
+
+static void disagree(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct dispute *dispute = argument;
+    int rank = pl_world_rank(world);
+    struct pl_collective c = rank == pl_world_size(world) - 1 ? dispute->last : dispute->most;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    c.send = dispute_room[0][rank];
+    c.recv = dispute_room[1][rank];
+    status = pl_collective_run(world, &c, &error);
+    RANKS_NEED(status == PL_MISMATCH, "%s: not refused, %s: %s", dispute->words, pl_status_name(status), error.cause);
+    RANKS_NEED(strstr(error.cause, dispute->words) != NULL, "'%s' is not in '%s'", dispute->words, error.cause);
+    RANKS_NEED(pl_barrier(world, &error) == PL_MISMATCH, "the failure did not stay with the world");
+    RANKS_NEED(pl_world_failure(world, NULL) == PL_MISMATCH, "the world does not know its failure");
+}
+
+START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
+{
+    const struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 10};
+    const struct pl_collective large = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 200000};
+    struct dispute disputes[14];
+    size_t count = 0;
+
+#define DISPUTE(base, field, value, text)                                                                                                            \
+    do {                                                                                                                                             \
+        disputes[count] = (struct dispute){.most = base, .last = base, .words = text};                                                               \
+        disputes[count++].last.field = value;                                                                                                        \
+    } while (0)
+    DISPUTE(sum, count, 11, "calls allreduce of 11 float32");
+    DISPUTE(sum, count, 100000, "calls allreduce of 100000 float32");
+    DISPUTE(large, count, 7, "calls allreduce of 7 float32");
+    DISPUTE(large, count, 200001, "calls allreduce of 200001 float32");
+    DISPUTE(sum, dtype, PL_INT32, "calls allreduce of 10 int32");
+    DISPUTE(sum, op, PL_MAX, "float32, max");
+    DISPUTE(sum, kind, PL_BROADCAST, "calls broadcast of 10 float32, root 0");
+    DISPUTE(large, kind, PL_BARRIER, "calls barrier");
+    DISPUTE(sum, name, "momentum", "calls allreduce 'momentum' of 10");
+    DISPUTE(sum, scaled, true, "scaled");
+    disputes[count - 1].last.prescale = 2.0;
+    disputes[count - 1].last.postscale = 1.0;
+    DISPUTE(((struct pl_collective){.kind = PL_BROADCAST, .count = 10}), root, 1, "root 1");
+    DISPUTE(((struct pl_collective){.kind = PL_BROADCAST, .count = 200000}), root, 1, "root 1");
+    DISPUTE(((struct pl_collective){.kind = PL_REDUCE, .count = 10}), root, 1, "root 1");
+    DISPUTE(((struct pl_collective){.kind = PL_ALLTOALL, .count = 10}), dtype, PL_INT8, "int8");
+#undef DISPUTE
+    ck_assert_uint_le(count, sizeof(disputes) / sizeof(disputes[0]));
+    for (size_t i = 0; i < count; i++) {
+        run_layouts(disagree, &disputes[i]);
+    }
+}
+END_TEST
+
+/* ---- absence ---- */
+
+static void wait_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct pl_collective *shape = argument;
+    struct pl_collective c = *shape;
+    int rank = pl_world_rank(world);
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t begin_ns = pl_clock_now_ns();
+    enum pl_status status;
+
+    c.send = dispute_room[0][rank];
+    c.recv = dispute_room[1][rank];
+    c.deadline_ns = begin_ns + 30 * PL_NS_PER_MS;
+    if (rank == 1) {
+        /* Stays away until the others have given up; then finds that out by its own deadline or from the others. */
+        pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        return;
+    }
+    status = pl_collective_run(world, &c, &error);
+    RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s ended with %s: %s", pl_kind_text(c.kind), pl_status_name(status), error.cause);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 5 * PL_NS_PER_S, "%s: the deadline was 0.03 s, the wait %.1f s", pl_kind_text(c.kind),
+               (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
+}
+
+START_TEST(a_missing_rank_is_noticed_by_the_deadline_in_every_operation)
+{
+    for (int kind = 0; kind < PL_KIND_COUNT; kind++) {
+        for (int large = 0; large < 2; large++) {
+            struct pl_collective shape = {.kind = (enum pl_kind)kind, .count = large ? 50000 : 5, .root = 1};
+
+            ck_assert_ranks(3, NULL, wait_in_vain, &shape);
+            ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_in_vain, &shape);
+        }
+    }
+}
+END_TEST
+
+/* ---- requests ---- */
+
+static void post_many(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { MANY = 40 };
+    static float values[RANKS_MOST][MANY][300];
+    struct pl_request *requests[MANY];
+    int rank = pl_world_rank(world);
+    int n = pl_world_size(world);
+
+    (void)argument;
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < 300; k++) {
+            values[rank][i][k] = (float)(rank + i + k);
+        }
+        RANKS_OK(pl_collective_post(world,
+                                    &((struct pl_collective){.kind = PL_ALLREDUCE, .count = 300, .send = values[rank][i], .recv = values[rank][i]}),
+                                    &requests[i], &error));
+    }
+    for (int i = MANY - 1; i >= 0; i--) {
+        bool done = false;
+
+        RANKS_OK(pl_request_test(requests[i], &done, &error));
+        RANKS_OK(pl_request_wait(requests[i], &error));
+        for (int k = 0; k < 300; k++) {
+            RANKS_NEED(values[rank][i][k] == (float)(n * (i + k) + n * (n - 1) / 2), "request %d element %d is %g", i, k, (double)values[rank][i][k]);
+        }
+    }
+}
+
+START_TEST(many_outstanding_requests_all_end_right)
+{
+    run_layouts(post_many, NULL);
+}
+END_TEST
+
+static void run_group(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { MEMBERS = 9 };
+    struct pl_collective list[MEMBERS + 1];
+    float values[MEMBERS][50];
+    int64_t whole = 5;
+    int n = pl_world_size(world);
+    struct pl_request *request;
+
+    (void)argument;
+    for (int i = 0; i < MEMBERS; i++) {
+        for (int k = 0; k < 50; k++) {
+            values[i][k] = (float)(i * 100 + k);
+        }
+        list[i] = (struct pl_collective){.kind = PL_ALLREDUCE, .count = (uint64_t)(i * 6), .send = values[i], .recv = values[i]};
+    }
+    list[MEMBERS] = (struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_MAX, .count = 1, .send = &whole, .recv = &whole};
+    RANKS_OK(pl_collective_post_group(world, list, MEMBERS + 1, &request, &error));
+    RANKS_OK(pl_request_wait(request, &error));
+    for (int i = 0; i < MEMBERS; i++) {
+        for (int k = 0; k < 50; k++) {
+            float expected = (float)(i * 100 + k) * (k < i * 6 ? (float)n : 1.0F);
+
+            RANKS_NEED(values[i][k] == expected, "member %d element %d is %g", i, k, (double)values[i][k]);
+        }
+    }
+    RANKS_OK(pl_collective_post_group(world, NULL, 0, &request, &error));
+    RANKS_OK(pl_request_wait(request, &error));
+    list[4].op = PL_ADASUM;
+    RANKS_NEED(pl_collective_post_group(world, list, MEMBERS, &request, NULL) == PL_UNSUPPORTED, "a bad member was taken");
+    RANKS_OK(pl_barrier(world, &error)); /* nothing of the refused group was started */
+}
+
+START_TEST(a_group_ends_as_one_and_starts_all_or_nothing)
+{
+    run_layouts(run_group, NULL);
+}
+END_TEST
+
+static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    float a[8] = {0};
+    float b[8] = {0};
+    const struct pl_collective good = {.kind = PL_ALLREDUCE, .count = 4, .send = a, .recv = b};
+    struct pl_collective bad[12];
+    size_t count = 0;
+
+    (void)argument;
+    for (size_t i = 0; i < 12; i++) {
+        bad[i] = good;
+    }
+    bad[count++].kind = (enum pl_kind)99;
+    bad[count++].dtype = (enum pl_dtype)99;
+    bad[count++].op = (enum pl_op)99;
+    bad[count++].recv = a + 1; /* overlaps, not in place */
+    bad[count++].send = NULL;
+    bad[count++].count = UINT64_MAX / 2;
+    bad[count++].flags = 1U << 20;
+    bad[count++].flags = PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16;
+    bad[count].scaled = true;
+    bad[count].postscale = 1.0;
+    bad[count++].prescale = NAN;
+    bad[count].kind = PL_BROADCAST;
+    bad[count++].root = pl_world_size(world);
+    bad[count].kind = PL_REDUCE;
+    bad[count++].root = -1;
+    bad[count].dtype = PL_BOOL;
+    bad[count++].op = PL_AVERAGE;
+    for (size_t i = 0; i < count; i++) {
+        RANKS_NEED(pl_collective_run(world, &bad[i], NULL) == PL_INVALID, "bad descriptor %zu was taken", i);
+    }
+    RANKS_NEED(pl_allreduce(world, a, b, 4, PL_FLOAT32, PL_ADASUM, NULL) == PL_UNSUPPORTED, "adasum was taken");
+    RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world is as good as before */
+}
+
+START_TEST(nonsense_is_refused_before_anything_starts)
+{
+    run_layouts(refuse, NULL);
+}
+END_TEST
+
+static void give_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    float value = 1.0F;
+    struct pl_request *request;
+
+    (void)argument;
+    if (pl_world_rank(world) != 0) {
+        return;
+    }
+    RANKS_OK(
+        pl_collective_post(world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = 1, .send = &value, .recv = &value}), &request, &error));
+    pl_request_cancel(request);
+    RANKS_NEED(pl_barrier(world, NULL) == PL_CANCELLED, "the world goes on after a cancelled request");
+}
+
+START_TEST(a_cancelled_request_ends_the_world)
+{
+    ck_assert_ranks(2, NULL, give_up, NULL);
+}
+END_TEST
+
+/* ---- barrier ---- */
+
+static int64_t arrived_ns[RANKS_MOST];
+
+static void hold(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    int last = pl_world_size(world) - 1;
+
+    (void)argument;
+    if (rank == last) {
+        pl_clock_nap(100 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    __atomic_store_n(&arrived_ns[rank], pl_clock_now_ns(), __ATOMIC_RELAXED);
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_NEED(pl_clock_now_ns() >= __atomic_load_n(&arrived_ns[last], __ATOMIC_RELAXED), "left before the last rank came");
+    RANKS_OK(pl_barrier(world, &error));
+}
+
+START_TEST(a_barrier_holds_early_ranks_until_the_last_comes)
+{
+    run_layouts(hold, NULL);
+}
+END_TEST
+
+static void describe(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    (void)argument;
+    pl_world_describe(world, &text);
+    RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank") != NULL, "%s", pl_text_string(&text));
+    RANKS_NEED(strstr(pl_text_string(&text), "backend exchange: on") != NULL, "%s", pl_text_string(&text));
+}
+
+START_TEST(a_world_tells_what_runs_and_why_not)
+{
+    run_layouts(describe, NULL);
+}
+END_TEST
+
+UNIT_MAIN("collectives/world", local_and_cross_ranks_partition_the_world, rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds,
+          ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
+          many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts,
+          a_cancelled_request_ends_the_world, a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not)
