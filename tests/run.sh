@@ -44,7 +44,8 @@ export TSAN_OPTIONS="suppressions=$supp/tsan.supp:print_suppressions=0:halt_on_e
 export CK_TIMEOUT_MULTIPLIER=5 # for the sanitizers' sake
 
 stage=$root/tests/support/stage.sh
-trap 'kill "${child:-}" 2>/dev/null || true; exit 143' TERM INT
+trap 'kill "${child:-}" 2>/dev/null || true; wait; exit 143' TERM INT
+set -m # a background job of a shell without job control would ignore SIGINT and SIGQUIT, and so would every test
 # -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen.
 for name in "${stages[@]}"; do
   case $name in
