@@ -22,7 +22,7 @@ struct pl_http_options {
     unsigned idle_connections;  /* 0: 32; kept open for reuse */
     int64_t connect_timeout_ns; /* 0: 10 s; name lookup, TCP and TLS together */
     int64_t stall_ns;           /* 0: 10 s without a byte in either direction end a transfer */
-    int64_t slow_ns;            /* 0: 20 s; ... */
+    int64_t slow_ns;            /* 0: twice stall_ns */
     uint32_t slow_bytes_per_s;  /* 0: 16384; a transfer slower than this for `slow_ns` ends: a trickle would pass for life */
 };
 

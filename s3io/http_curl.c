@@ -241,6 +241,7 @@ static bool may_try_again(CURLcode code)
 static enum pl_status judge(struct pl_http_request *request, CURLcode code)
 {
     enum pl_status status = PL_FAILED;
+    curl_off_t connect_us = 0;
 
     if (request->refused != PL_OK) {
         return request->refused; /* the handler's own report stands */
@@ -256,10 +257,12 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
     } else if (code == CURLE_OUT_OF_MEMORY) {
         status = PL_MEMORY;
     } else if (code == CURLE_UNSUPPORTED_PROTOCOL) {
-        status = PL_INVALID;
+        /* Before a connection it is the URL's scheme; behind one, an answer that was no HTTP. */
+        (void)curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
+        status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
     (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s", curl_easy_strerror(code));
-    request->error.retryable = may_try_again(code);
+    request->error.retryable = may_try_again(code) || connect_us > 0;
     return status;
 }
 
@@ -457,7 +460,7 @@ enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http
     http->options.idle_connections = options->idle_connections ? options->idle_connections : 32;
     http->options.connect_timeout_ns = options->connect_timeout_ns ? options->connect_timeout_ns : 10 * PL_NS_PER_S;
     http->options.stall_ns = options->stall_ns ? options->stall_ns : 10 * PL_NS_PER_S;
-    http->options.slow_ns = options->slow_ns ? options->slow_ns : 20 * PL_NS_PER_S;
+    http->options.slow_ns = options->slow_ns ? options->slow_ns : 2 * http->options.stall_ns;
     http->options.slow_bytes_per_s = options->slow_bytes_per_s ? options->slow_bytes_per_s : 16384;
     http->multi = curl_multi_init();
     if (options->ca_bundle && !(http->ca_bundle = pl_memory_string(options->ca_bundle, reterr))) {

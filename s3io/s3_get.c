@@ -227,6 +227,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     }
     start_part(stream, part, bytes);
     part->operation.object_bytes = stream->known.size_bytes;
+    part->operation.total_known = stream->known.found;
     stream->plan_any = true;
     stream->plan_waits = !stream->known.found;
     stream->plan_offset += stream->known.found ? bytes : 0;
@@ -452,15 +453,11 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
     return true;
 }
 
-/* What the list and the checksum say about the chunk. */
+/* A checksum of the whole, over all chunks. */
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
 {
     const struct pl_s3_object *object = &stream->objects[chunk->object];
 
-    if (object->etag && chunk->size_bytes != object->size_bytes) {
-        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s has %llu bytes and was listed with %llu", object->bucket, object->key,
-                            (unsigned long long)chunk->size_bytes, (unsigned long long)object->size_bytes);
-    }
     if (!object->has_crc32c || object->first_byte || part->operation.crc_checked) {
         return PL_OK;
     }

@@ -165,7 +165,7 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
 
     if (head->status == 206 && head->range_first >= 0 && head->range_total >= 0) {
         total = (uint64_t)head->range_total;
-        if ((uint64_t)head->range_first != first || (operation->is_found && total != operation->object_bytes)) {
+        if ((uint64_t)head->range_first != first || (operation->total_known && total != operation->object_bytes)) {
             return not_the_range(reterr, head, first, wanted);
         }
         left = total - first; /* the head's reader made sure of first < total */
@@ -175,7 +175,7 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         }
     } else if (head->status == 200 && first == 0 && head->content_length >= 0 && (uint64_t)head->content_length <= wanted) {
         total = left = (uint64_t)head->content_length; /* the whole object, and that is what we want */
-        if (operation->is_found && total != operation->object_bytes) {
+        if (operation->total_known && total != operation->object_bytes) {
             return not_the_range(reterr, head, first, wanted);
         }
     } else {
@@ -186,7 +186,7 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
                               operation->etag, head->etag);
     }
     if (!operation->is_found) {
-        operation->is_found = true;
+        operation->is_found = operation->total_known = true;
         operation->object_bytes = total;
         operation->expected_bytes = left;
         memcpy(operation->etag, head->etag, sizeof(operation->etag));

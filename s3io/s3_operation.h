@@ -50,6 +50,7 @@ struct pl_s3_operation {
     bool ranged; /* GET of `range_bytes` from `range_first`; the object may end earlier */
     uint64_t range_first, range_bytes;
     char etag[PL_HTTP_ETAG_BYTES]; /* "" until known; afterwards every request is pinned to it */
+    bool total_known;              /* object_bytes is: an answer that says otherwise is not about this object */
 
     /* Results. */
     struct pl_http_head head;

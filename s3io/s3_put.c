@@ -355,7 +355,8 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     status = pl_s3_call(upload->client, &operation, reterr);
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
-    } else if (status == PL_NOT_FOUND && operation.tries > 1 && was_completed(upload)) {
+    } else if (status == PL_NOT_FOUND && was_completed(upload)) {
+        /* libcurl repeats a request by itself when a kept connection turns out dead: even a first answer may be a second. */
         status = PL_OK;
     }
     pl_s3_operation_done(&operation);

@@ -35,7 +35,8 @@ static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PRE
                             "  --connections N        transfers at a time (16)\n"
                             "  --budget MIB           memory for data under way (64)\n"
                             "  --part MIB             size of one range (an eighth of the budget, at most 8)\n"
-                            "  --timeout SECONDS      longest wait without any progress (300)\n"
+                            "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
+                            "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300)\n"
                             "  --verbose\n";
 
 static bool parse_number(const char *text, unsigned long most, unsigned long *ret_number)
@@ -68,6 +69,7 @@ enum option_code {
     OPTION_CONNECTIONS,
     OPTION_BUDGET,
     OPTION_PART,
+    OPTION_STALL,
     OPTION_TIMEOUT,
 };
 
@@ -87,6 +89,7 @@ static const struct option long_options[] = {{"recursive", no_argument, NULL, OP
                                              {"connections", required_argument, NULL, OPTION_CONNECTIONS},
                                              {"budget", required_argument, NULL, OPTION_BUDGET},
                                              {"part", required_argument, NULL, OPTION_PART},
+                                             {"stall", required_argument, NULL, OPTION_STALL},
                                              {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                              {NULL, 0, NULL, 0}};
 
@@ -112,6 +115,12 @@ static bool take_number_option(struct tool *tool, int option, const char *text)
             return false;
         }
         tool->stream_options.part_bytes = (uint64_t)number << 20;
+        return true;
+    case OPTION_STALL:
+        if (!parse_number(text, 3600, &number)) {
+            return false;
+        }
+        tool->client_options.stall_ns = (int64_t)number * PL_NS_PER_S;
         return true;
     default:
         if (!parse_number(text, 1000000, &number)) {
@@ -159,6 +168,7 @@ static bool take_option(struct tool *tool, int option, const char *argument)
     case OPTION_CONNECTIONS:
     case OPTION_BUDGET:
     case OPTION_PART:
+    case OPTION_STALL:
     case OPTION_TIMEOUT:
         return take_number_option(tool, option, argument);
     default:

@@ -153,7 +153,32 @@ static void uploaded(void *context, uint64_t bytes)
     upload->told_bytes = bytes;
 }
 
-/* A file, FIFO, standard input ("-") or another object to s3://bucket/key. */
+static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+{
+    return pl_fd_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
+}
+
+static void close_input(struct pl_source *source)
+{
+    free(source);
+}
+
+/* Standard input, whatever it is. */
+static enum pl_status open_input(struct pl_source **ret_source, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = read_input, .close = close_input};
+    struct pl_source *source = pl_memory_new(1, sizeof(*source), reterr);
+    enum pl_status status = source ? pl_source_init(source, &ops, "standard input", reterr) : PL_MEMORY;
+
+    if (status != PL_OK) {
+        free(source);
+        return status;
+    }
+    *ret_source = source;
+    return PL_OK;
+}
+
+/* A file, standard input ("-") or another object to s3://bucket/key. */
 static enum pl_status upload_source(struct tool *tool, const char *from, const char *bucket, const char *key, struct tool_progress *progress,
                                     pthread_mutex_t *lock, struct pl_error *reterr)
 {
@@ -170,7 +195,7 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
     if (pl_s3_uri_is(from)) {
         PL_TRY(pl_source_open_s3(tool->client, from, &tool->stream_options, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
-        PL_TRY(pl_source_open_file("/dev/stdin", &source, reterr));
+        PL_TRY(open_input(&source, reterr));
     } else {
         PL_TRY(pl_source_open_file(from, &source, reterr));
         size_bytes = stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PL_S3_SIZE_UNKNOWN;

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every scenario of tests/support/faults: the client between it and its bytes a server that fails as the file says.
+
+  s3_faults.py PACELINE_S3 [SCENARIO...]
+
+Not one byte may be lost or wrong: where the scenario expects success the bytes are compared, where it expects an error what came
+out before it has to be a beginning of the right bytes. Each scenario has to end within its own deadline.
+"""
+import asyncio
+import json
+import os
+import pathlib
+import random
+import re
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+from fake_s3 import FakeS3  # noqa: E402
+from fault_proxy import FaultProxy  # noqa: E402
+
+AT_A_TIME = 4
+
+
+class Wrong(Exception):
+    pass
+
+
+def check(condition, text):
+    if not condition:
+        raise Wrong(text)
+
+
+def make_objects(scenario):
+    """The objects of a scenario, the same in every run."""
+    draw = random.Random(scenario["name"])
+    objects = {}
+    if scenario["do"] in ("list", "tree"):
+        for index in range(scenario["objects"]):
+            size = draw.choice([0, 1, 999, 5000, 70000, 200000])
+            objects[f"tree/{index % 5}/key {index:03}"] = draw.randbytes(size)
+    elif scenario["do"] != "upload":
+        objects["obj"] = draw.randbytes(scenario["object_bytes"])
+    return objects
+
+
+class Run:
+    """One scenario: a fake server, a proxy before it, and the client."""
+
+    def __init__(self, tool, scenario, directory):
+        self.tool, self.scenario, self.directory = tool, scenario, pathlib.Path(directory)
+        self.objects = make_objects(scenario)
+        server = dict(scenario.get("server", {}))
+        life_s = server.pop("life_s", 3600)
+        self.fake = FakeS3(self.objects, **server)
+        self.fake.life_s = life_s
+        self.proxy = None
+        self.port = 0
+
+    def replace(self):
+        self.fake.objects["obj"] = bytes(len(self.fake.objects["obj"]))
+
+    def new_token(self):
+        self.fake.tokens.append("new")
+        self.fake.good_token = "new"
+
+    async def client(self, *words, standard_input=None):
+        token_file = self.directory / "token"
+        token_file.write_text("secret-token\n")
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self.port}",
+                       "AWS_REGION": "us-east-1", "NO_PROXY": "*", "AWS_EC2_METADATA_DISABLED": "true"}
+        for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+            if name in os.environ:
+                environment[name] = os.environ[name]
+        extra = self.scenario.get("environment", {})
+        if "AWS_CONTAINER_CREDENTIALS_FULL_URI" not in extra:
+            environment.update(AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret")
+        environment.update((name, value.format(port=self.port, token_file=token_file)) for name, value in extra.items())
+        process = await asyncio.create_subprocess_exec(
+            self.tool, *self.scenario["options"], *words, env=environment, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), self.scenario["deadline_s"])
+        except asyncio.TimeoutError:
+            process.kill()
+            await process.wait()
+            raise Wrong(f"not done after {self.scenario['deadline_s']} s") from None
+        return process.returncode, out, err.decode(errors="replace")
+
+    async def run(self):
+        upstream = await self.fake.start()
+        self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], {"replace": self.replace, "new_token": self.new_token})
+        self.port = await self.proxy.start()
+        try:
+            begun = time.monotonic()
+            await getattr(self, "do_" + self.scenario["do"])()
+            took = time.monotonic() - begun
+            check(took >= self.scenario.get("least_s", 0), f"took {took:.2f} s only")
+            check(not self.fake.uploads, "an unfinished upload is left on the server")
+            check(self.fake.handed >= self.scenario.get("key_fetches_at_least", 0), f"keys were fetched {self.fake.handed} times")
+            fired = any(entry[1] for entry in self.proxy.log)
+            check(fired or not self.scenario["rules"], "no rule was ever used: the scenario tests nothing")
+        finally:
+            await self.proxy.stop()
+            await self.fake.stop()
+
+    def judge(self, code, err):
+        """True when the client succeeded as expected, False when it failed as expected."""
+        if self.scenario["expect"] == "same":
+            check(code == 0, f"exit {code}: {err.strip()}")
+            return True
+        check(code > 0, f"exit {code} where an error was expected")
+        check(re.search(self.scenario["expect"], err, re.S), f"the message does not say why: {err.strip()}")
+        return False
+
+    async def do_cat(self):
+        whole = self.objects["obj"]
+        code, out, err = await self.client("cat", "s3://bkt/obj")
+        if self.judge(code, err):
+            check(out == whole, f"{len(out)} bytes came, {len(whole)} are right, or they differ")
+        else:
+            check(whole.startswith(out), "wrong bytes before the error")
+
+    async def do_download(self):
+        target = self.directory / "file"
+        code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+        if self.judge(code, err):
+            check(target.read_bytes() == self.objects["obj"], "the file differs")
+            check(not list(self.directory.glob("file.*")), "a temporary file is left")
+        else:
+            check(not target.exists(), "a wrong file was put in place")
+
+    async def do_resume(self):
+        target = self.directory / "file"
+        code, _, _ = await self.client("cp", "s3://bkt/obj", str(target))
+        check(code > 0 and not target.exists(), "the first run was to fail")
+        self.proxy.log.clear()
+        code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+        check(code == 0, err)
+        check(target.read_bytes() == self.objects["obj"], "the file differs")
+        check(not any(" bytes=0-" in entry[0] for entry in self.proxy.log), "the second run began anew")
+        self.proxy.log.append(["", "used", 0])
+        before = len(self.proxy.log)
+        code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+        check(code == 0 and len(self.proxy.log) == before + 1, "a file that is there was fetched again")
+
+    async def do_upload(self):
+        data = random.Random(self.scenario["name"]).randbytes(self.scenario["object_bytes"])
+        source = self.directory / "file"
+        source.write_bytes(data)
+        code, _, err = await self.client("cp", str(source), "s3://bkt/up")
+        if self.judge(code, err):
+            check(self.fake.objects.get("up") == data, "the object differs")
+        else:
+            check("up" not in self.fake.objects, "a wrong object was made")
+
+    async def do_list(self):
+        code, out, err = await self.client("--recursive", "ls", "s3://bkt/tree/")
+        if self.judge(code, err):
+            lines = [line.split(None, 2) for line in out.decode().splitlines()]
+            check([(line[2], int(line[1])) for line in lines] == [(key, len(self.objects[key])) for key in sorted(self.objects)], "the list differs")
+
+    async def do_tree(self):
+        target = self.directory / "copy"
+        code, _, err = await self.client("--recursive", "cp", "s3://bkt/tree/", str(target))
+        self.judge(code, err)
+        for key, data in self.objects.items():
+            check((target / key[len("tree/"):]).read_bytes() == data, f"{key} differs")
+
+
+def load(path):
+    scenario = json.loads(path.read_text(encoding="utf-8"))
+    scenario["name"] = path.stem
+    return scenario
+
+
+async def run_one(tool, scenario, gate):
+    async with gate:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="paceline-faults-") as directory:
+            try:
+                await Run(tool, scenario, directory).run()
+                problem = None
+            except Wrong as wrong:
+                problem = str(wrong)
+        print(f"{'FAIL' if problem else 'ok  '} {time.monotonic() - begun:5.1f} s  {scenario['name']}: {problem or scenario['promise']}", flush=True)
+        return problem is None
+
+
+async def main():
+    names = sys.argv[2:]
+    scenarios = [load(path) for path in sorted((HERE.parent / "support" / "faults").glob("*.json")) if not names or path.stem in names]
+    gate = asyncio.Semaphore(AT_A_TIME)
+    results = await asyncio.gather(*(run_one(sys.argv[1], scenario, gate) for scenario in scenarios))
+    print(f"{sum(results)} of {len(results)} scenarios kept their promise")
+    return 0 if all(results) and results else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

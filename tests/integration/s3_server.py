@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The client against a real S3 server that checks every signature, plain and over TLS.
+
+  s3_server.py PACELINE_S3       exits 77, saying why, where no server can be started
+"""
+import hashlib
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+SUPPORT = HERE.parent / "support"
+sys.path.insert(0, str(SUPPORT))
+import s3_request  # noqa: E402
+
+TOOL = sys.argv[1]
+LIMIT_S = 120
+
+
+class Server:
+    def __init__(self, directory, tls):
+        self.directory = directory
+        words = [str(SUPPORT / "s3_server.sh"), "start", directory] + (["tls"] if tls else [])
+        # A process of its own session keeps no pipe of ours open.
+        with tempfile.TemporaryFile("w+") as out:
+            done = subprocess.run(words, stdout=out, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+            out.seek(0)
+            text = out.read()
+        if done.returncode == 77:
+            print(text.strip())
+            sys.exit(77)
+        if done.returncode != 0:
+            raise SystemExit(f"the server did not start: {text}")
+        for line in text.splitlines():
+            name, _, value = line.removeprefix("export ").partition("=")
+            os.environ[name] = value
+        os.environ["NO_PROXY"] = "*"
+
+    def stop(self):
+        subprocess.run([str(SUPPORT / "s3_server.sh"), "stop", self.directory], check=False)
+        os.environ.pop("AWS_CA_BUNDLE", None)
+
+    def signal_gateway(self, name):
+        pid = pathlib.Path(self.directory, "gateway.pid").read_text().strip()
+        subprocess.run(["kill", name, pid], check=True)
+
+
+def tool(*words, code=0, data=None, environment=None):
+    """Run the client; its standard output, or its message when `code` is not 0."""
+    done = subprocess.run([TOOL, *map(str, words)], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False,
+                          env={**os.environ, **(environment or {})})
+    message = done.stderr.decode(errors="replace")
+    assert done.returncode == code, f"{words}: exit {done.returncode}, not {code}: {message}"
+    return message if code else done.stdout
+
+
+def digest(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+
+def check_objects(folder):
+    draw = random.Random(1)
+    for size in (0, 1, 4095, 5 << 20, (5 << 20) + 1, 33_333_333):
+        source = folder / f"source{size}"
+        source.write_bytes(draw.randbytes(size))
+        tool("--part", "5", "cp", source, f"s3://bkt/sizes/{size}")
+        assert tool("--part", "1", "cat", f"s3://bkt/sizes/{size}") == source.read_bytes(), size
+        tool("cp", f"s3://bkt/sizes/{size}", folder / "copy")
+        assert digest(folder / "copy") == digest(source), size
+    # Several objects are one stream; an object goes to another through a stream.
+    whole = tool("cat", "s3://bkt/sizes/4095", "s3://bkt/sizes/0", "s3://bkt/sizes/5242880", "s3://bkt/sizes/1")
+    assert whole == b"".join((folder / f"source{size}").read_bytes() for size in (4095, 0, 5 << 20, 1))
+    tool("cp", "-", "s3://bkt/streamed", data=whole)
+    tool("--part", "5", "cp", "s3://bkt/sizes/33333333", "s3://bkt/again")
+    assert tool("cat", "s3://bkt/streamed") == whole
+    assert tool("cp", "s3://bkt/again", "-") == (folder / "source33333333").read_bytes()
+
+
+def check_keys():
+    """Keys with every kind of byte that may go wrong in a path, a query or a signature."""
+    keys = ["plain", "a b", "a+b", "a%20b", "a&b=c", "\u1234\u00e9", "dir//double", "x/./y", "semi;colon", "q?mark", "hash#mark", "~tilde_-.", "'\"<>",
+            "colon:at@", "star*", "[brackets]", "$dollar,comma"]
+    for key in keys:
+        tool("cp", "-", f"s3://bkt/keys/{key}", data=key.encode())
+        assert tool("cat", f"s3://bkt/keys/{key}") == key.encode(), key
+    lines = tool("-r", "ls", "s3://bkt/keys/").decode().splitlines()
+    assert [line.split(None, 2)[2] for line in lines] == sorted((f"keys/{key}" for key in keys), key=lambda key: key.encode()), lines
+
+
+def check_pages(folder):
+    """More keys than a page has, put by the test's own signer."""
+    names = [f"pages/{index:04}" for index in range(1203)]
+
+    def put(part):
+        for name in part:
+            status, _, data = s3_request.request("PUT", f"/bkt/{name}", name.encode())
+            assert status == 200, data
+
+    threads = [threading.Thread(target=put, args=(names[start::4],)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = tool("--recursive", "ls", "s3://bkt/pages/").decode().splitlines()
+    assert [line.split(None, 2)[2] for line in lines] == names
+    tool("--recursive", "cp", "s3://bkt/pages/", folder / "pages")
+    assert all((folder / name).read_text() == name for name in names)
+    # A tree goes up as it came down, and what is there already is left alone.
+    tool("--recursive", "cp", folder / "pages", "s3://bkt/up")
+    begun = time.monotonic()
+    tool("--recursive", "cp", folder / "pages", "s3://bkt/up")
+    assert len(tool("-r", "ls", "s3://bkt/up/").splitlines()) == len(names)
+    print(f"  a tree of {len(names)} that is there already: {time.monotonic() - begun:.2f} s")
+
+
+def check_refusals():
+    assert "NoSuchKey" in tool("cat", "s3://bkt/none", code=1)
+    assert "NoSuchBucket" in tool("ls", "s3://no-such-bucket", code=1)
+    assert "SignatureDoesNotMatch" in tool("ls", "s3://bkt", code=1, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
+    assert "InvalidAccessKeyId" in tool("ls", "s3://bkt", code=1, environment={"AWS_ACCESS_KEY_ID": "AKIAWRONG"})
+    assert "AccessDenied" in tool("--no-sign-request", "ls", "s3://bkt", code=1)
+    assert "no AWS credentials" in tool("ls", "s3://bkt", code=1, environment={"AWS_ACCESS_KEY_ID": "", "HOME": "/nonexistent"})
+
+
+def check_stopped_gateway(server, folder):
+    """A server that freezes and comes back costs time, not bytes."""
+    process = subprocess.Popen([TOOL, "--part", "1", "--connections", "4", "--stall", "1", "cat", "s3://bkt/sizes/33333333"], stdout=subprocess.PIPE)
+    first = process.stdout.read(1 << 20)
+    server.signal_gateway("-STOP")
+    time.sleep(2.5)
+    server.signal_gateway("-CONT")
+    rest, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0 and first + rest == (folder / "source33333333").read_bytes()
+
+
+def check_virtual_host():
+    """The bucket as a part of the host's name; the resolver knows *.localhost."""
+    port = os.environ["AWS_ENDPOINT_URL_S3"].rsplit(":", 1)[1]
+    scheme = os.environ["AWS_ENDPOINT_URL_S3"].split(":")[0]
+    there = {"AWS_ENDPOINT_URL_S3": f"{scheme}://s3.localhost:{port}"}
+    assert tool("--virtual-style", "cat", "s3://bkt/sizes/4095", environment=there) == tool("cat", "s3://bkt/sizes/4095")
+
+
+def run(tls):
+    with tempfile.TemporaryDirectory(prefix="paceline-s3-") as folder:
+        folder = pathlib.Path(folder)
+        server = Server(str(folder / "server"), tls)
+        try:
+            status, _, data = s3_request.request("PUT", "/bkt")
+            assert status == 200, data
+            steps = [("objects", lambda: check_objects(folder)), ("keys", check_keys), ("refusals", check_refusals),
+                     ("virtual host", check_virtual_host)]
+            if tls:
+                steps.append(("unknown certificate", lambda: tool("ls", "s3://bkt", code=1, environment={"AWS_CA_BUNDLE": "", "AWS_MAX_ATTEMPTS": "1"})))
+            else:
+                steps += [("pages", lambda: check_pages(folder)), ("frozen gateway", lambda: check_stopped_gateway(server, folder))]
+            for name, step in steps:
+                begun = time.monotonic()
+                step()
+                print(f"ok   {time.monotonic() - begun:5.1f} s  {'https' if tls else 'http'}: {name}", flush=True)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    run(tls=False)
+    run(tls=True)

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""As much of an S3 server as fault injection needs: objects in memory, ranges, ETags, checksums, lists, multipart uploads,
+and on request a region, a clock and a token that the client has to find out about. It checks no signatures: the tests
+against a real server do.
+
+  fake_s3.py DIRECTORY      serves the files below DIRECTORY as bucket "bkt", prints "port N"
+"""
+import asyncio
+import base64
+import datetime
+import email.utils
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+import urllib.parse
+from xml.sax.saxutils import escape
+
+MAX_HEAD = 1 << 20
+PAGE_KEYS = 1000
+
+
+def crc32c_table():
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+TABLE = crc32c_table()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def crc_text(data):
+    return base64.b64encode(crc32c(data).to_bytes(4, "big")).decode()
+
+
+class Failure(Exception):
+    def __init__(self, status, code, headers=None):
+        super().__init__(code)
+        self.status, self.code, self.headers = status, code, headers or {}
+
+
+class FakeS3:
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=()):
+        self.objects = dict(objects or {})  # key -> bytes
+        self.region = region                # requests signed for another one are sent away
+        self.malformed = malformed          # with 400 instead of 301
+        self.clock_offset_s = clock_offset_s
+        self.tokens = list(tokens or [])    # what the credentials endpoint hands out, one after the other
+        self.good_token = self.tokens[-1] if self.tokens else None
+        self.handed = 0
+        self.life_s = 3600
+        self.page_keys = page_keys
+        self.checksums = {key: crc_text(self.objects[key]) for key in checksums}
+        self.uploads = {}
+        self.parts = {}  # key -> number of parts, of objects that were uploaded so
+        self.server = None
+        self.tasks = set()
+
+    async def start(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=MAX_HEAD)
+        return self.server.sockets[0].getsockname()[1]
+
+    async def stop(self):
+        self.server.close()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def serve(self, reader, writer):
+        task = asyncio.current_task()
+        self.tasks.add(task)
+        try:
+            while True:
+                raw = await reader.readuntil(b"\r\n\r\n")
+                lines = raw[:-4].decode("latin-1").split("\r\n")
+                method, target, _ = lines[0].split(" ", 2)
+                fields = {name.strip().lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
+                body = await reader.readexactly(int(fields.get("content-length", "0")))
+                status, headers, data = self.answer(method, target, fields, body)
+                headers.setdefault("Content-Length", str(len(data)))
+                headers["Date"] = email.utils.formatdate(time.time() + self.clock_offset_s, usegmt=True)
+                head = f"HTTP/1.1 {status} Fake\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+                writer.write(head.encode("latin-1") + (b"" if method == "HEAD" else data))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+            self.tasks.discard(task)
+
+    def answer(self, method, target, fields, body):
+        path, _, query = target.partition("?")
+        items = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        if path == "/credentials":
+            return self.credentials(fields)
+        try:
+            self.admit(fields)
+            return self.operate(method, urllib.parse.unquote(path), items, fields, body)
+        except Failure as failure:
+            document = f"<Error><Code>{failure.code}</Code><Message>fake</Message></Error>".encode()
+            return failure.status, dict(failure.headers), document
+
+    def credentials(self, fields):
+        if fields.get("authorization") != "secret-token":
+            return 401, {}, b'{"code":"Unauthorized","message":"wrong token"}'
+        token = self.tokens[min(self.handed, len(self.tokens) - 1)]
+        self.handed += 1
+        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.life_s)
+        reply = {"AccessKeyId": "AKIDFAKE", "SecretAccessKey": "secret", "Token": token, "Expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        return 200, {}, json.dumps(reply).encode()
+
+    def admit(self, fields):
+        """Region, clock and token of a request."""
+        signed = re.search(r"Credential=[^/]*/\d{8}/([^/]*)/s3/", fields.get("authorization", ""))
+        if not signed:
+            raise Failure(403, "AccessDenied")
+        if self.region and signed.group(1) != self.region:
+            if self.malformed:
+                raise Failure(400, "AuthorizationHeaderMalformed", {"x-amz-bucket-region": self.region})
+            raise Failure(301, "PermanentRedirect", {"x-amz-bucket-region": self.region})
+        date = datetime.datetime.strptime(fields["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
+        if abs(date.timestamp() - time.time() - self.clock_offset_s) > 900:
+            raise Failure(403, "RequestTimeTooSkewed")
+        if self.good_token and fields.get("x-amz-security-token") != self.good_token:
+            raise Failure(400, "ExpiredToken")
+
+    def operate(self, method, path, items, fields, body):
+        match = re.fullmatch(r"/bkt(?:/(.*))?", path, re.S)
+        if not match:
+            raise Failure(404, "NoSuchBucket")
+        key = match.group(1) or ""
+        if not key:
+            return self.list(items)
+        if method == "POST" and "uploads" in items:
+            upload = f"upload/{len(self.uploads)}+x"
+            self.uploads[upload] = {}
+            return 200, {}, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode()
+        if "uploadId" in items:
+            return self.multipart(method, key, items, fields, body)
+        if method == "PUT":
+            self.check_sum(fields, body)
+            self.objects[key] = body
+            self.parts.pop(key, None)
+            self.checksums[key] = crc_text(body) if len(body) < 1 << 20 else None
+            return 200, {"ETag": self.etag(key)}, b""
+        if method == "DELETE":
+            self.objects.pop(key, None)
+            return 204, {}, b""
+        return self.get(method, key, fields)
+
+    def check_sum(self, fields, body):
+        if hashlib.sha256(body).hexdigest() != fields.get("x-amz-content-sha256"):
+            raise Failure(400, "XAmzContentSHA256Mismatch")
+        wanted = fields.get("x-amz-checksum-crc32c")
+        if wanted and len(body) < 1 << 20 and wanted != crc_text(body):
+            raise Failure(400, "BadDigest")
+
+    def etag(self, key):
+        tail = f"-{self.parts[key]}" if key in self.parts else ""
+        return '"' + hashlib.md5(self.objects[key]).hexdigest() + tail + '"'
+
+    def get(self, method, key, fields):
+        if key not in self.objects:
+            raise Failure(404, "NoSuchKey")
+        data, etag = self.objects[key], self.etag(key)
+        if fields.get("if-match", etag) != etag:
+            raise Failure(412, "PreconditionFailed")
+        headers = {"ETag": etag, "Last-Modified": "Fri, 24 May 2013 00:00:00 GMT"}
+        if self.checksums.get(key):
+            headers["x-amz-checksum-crc32c"] = self.checksums[key]
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", fields.get("range", ""))
+        if not wanted:
+            headers["Content-Length"] = str(len(data))
+            return 200, headers, data
+        first = int(wanted.group(1))
+        last = min(int(wanted.group(2) or len(data) - 1), len(data) - 1)
+        if first >= len(data):
+            raise Failure(416, "InvalidRange", {"Content-Range": f"bytes */{len(data)}"})
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        return 206, headers, data[first:last + 1]
+
+    def list(self, items):
+        prefix, token = items.get("prefix", ""), items.get("continuation-token", "")
+        keys = [key for key in sorted(self.objects) if key.startswith(prefix) and key > token]
+        page, more = keys[:self.page_keys], len(keys) > self.page_keys
+        parts = [f"<Contents><Key>{escape(key)}</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified>"
+                 f"<ETag>{escape(self.etag(key))}</ETag><Size>{len(self.objects[key])}</Size></Contents>" for key in page]
+        tail = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        return 200, {}, f"<ListBucketResult>{''.join(parts)}{tail}</ListBucketResult>".encode()
+
+    def multipart(self, method, key, items, fields, body):
+        upload = self.uploads.get(items["uploadId"])
+        if upload is None:
+            raise Failure(404, "NoSuchUpload")
+        if method == "PUT":
+            self.check_sum(fields, body)
+            upload[int(items["partNumber"])] = body
+            return 200, {"ETag": '"' + hashlib.md5(body).hexdigest() + '"'}, b""
+        if method == "DELETE":
+            del self.uploads[items["uploadId"]]
+            return 204, {}, b""
+        numbers = [int(number) for number in re.findall(r"<PartNumber>(\d+)</PartNumber>", body.decode())]
+        if numbers != sorted(upload):
+            raise Failure(400, "InvalidPart")
+        self.objects[key] = b"".join(upload[number] for number in numbers)
+        del self.uploads[items["uploadId"]]
+        self.parts[key] = len(numbers)
+        self.checksums.pop(key, None)
+        return 200, {}, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"
+
+
+async def main():
+    objects = {}
+    for directory, _, names in os.walk(sys.argv[1]):
+        for name in names:
+            path = os.path.join(directory, name)
+            with open(path, "rb") as file:
+                objects[os.path.relpath(path, sys.argv[1])] = file.read()
+    fake = FakeS3(objects)
+    print("port", await fake.start(), flush=True)
+    await fake.server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

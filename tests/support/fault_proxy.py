@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""An HTTP/1.1 proxy that breaks answers by rule, between an S3 client and a server that it believes to be talking to.
+
+  fault_proxy.py UPSTREAM_HOST:PORT RULES.json       prints "port N" and serves until it is ended
+
+Requests are passed on as they came, Host included, so signatures stay valid. RULES.json is a list; the first rule whose
+`request` (a regular expression over "METHOD TARGET RANGE") fits and whose `times` are not used up decides:
+
+  {"request": "^GET /bkt/obj bytes=0-", "skip": 0, "times": 1, "each_range": false, "fault": NAME, ...}
+
+`skip` lets so many matches pass first, `times` -1 means always, `each_range` counts per Range value. Faults:
+
+  answer     status, code (of an S3 error document), body, headers   answered here, nothing is passed on
+  close      nothing is passed on, the connection ends
+  lose       passed on, the server does it, the answer is dropped and the connection ends
+  delay      seconds                       wait before passing on
+  garbage    answer with bytes that are no HTTP
+  long_head  answer with a head without end
+  unrange    pass on without Range
+  head       set {name: value}, drop [name]    change the answer's head
+  reset      at     so many body bytes, then a TCP reset
+  truncate   at     so many body bytes, then an orderly end
+  stall      at, seconds    so many body bytes, then silence
+  drip       at, rate       so many body bytes, then `rate` bytes a second
+  flip       at     one body byte is inverted
+  pieces     size   the body in pieces of so many bytes
+  chunked    the body in chunked coding, without a length
+  hang_up    the whole answer, then the connection ends without a word
+  call       name   a function of the test is called, then the request is passed on
+"""
+import asyncio
+import json
+import re
+import socket
+import struct
+import sys
+
+PIECE = 65536
+MAX_HEAD = 1 << 20
+
+
+class Broken(Exception):
+    """The client's connection ends here; `reset` with a TCP reset."""
+
+    def __init__(self, reset=False):
+        super().__init__()
+        self.reset = reset
+
+
+class Rules:
+    def __init__(self, rules):
+        self.rules = rules
+        self.seen = {}
+
+    def pick(self, line, range_value):
+        for index, rule in enumerate(self.rules):
+            if not re.search(rule["request"], line):
+                continue
+            key = (index, range_value if rule.get("each_range") else "")
+            count = self.seen[key] = self.seen.get(key, 0) + 1
+            first, times = rule.get("skip", 0), rule.get("times", 1)
+            if count > first and (times < 0 or count <= first + times):
+                return rule
+        return None
+
+
+class Head:
+    """The first line and the fields of a request or an answer."""
+
+    def __init__(self, first, fields):
+        self.first = first
+        self.fields = fields
+
+    @staticmethod
+    async def read(reader):
+        raw = await reader.readuntil(b"\r\n\r\n")
+        lines = raw[:-4].decode("latin-1").split("\r\n")
+        return Head(lines[0], [line.split(":", 1) for line in lines[1:]])
+
+    def get(self, name, default=None):
+        for field, value in self.fields:
+            if field.strip().lower() == name:
+                return value.strip()
+        return default
+
+    def drop(self, *names):
+        self.fields = [field for field in self.fields if field[0].strip().lower() not in names]
+
+    def render(self):
+        return (self.first + "\r\n" + "".join(f"{name}:{value}\r\n" for name, value in self.fields) + "\r\n").encode("latin-1")
+
+
+class FaultProxy:
+    def __init__(self, host, port, rules, calls=None):
+        self.upstream = (host, port)
+        self.rules = Rules(rules)
+        self.calls = calls or {}
+        self.log = []  # of (request line with range, fault or None, status)
+        self.server = None
+        self.tasks = set()
+
+    async def start(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=MAX_HEAD)
+        return self.server.sockets[0].getsockname()[1]
+
+    async def stop(self):
+        self.server.close()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def serve(self, reader, writer):
+        task = asyncio.current_task()
+        self.tasks.add(task)
+        upstream = []
+        try:
+            while await self.exchange(reader, writer, upstream):
+                pass
+        except Broken as broken:
+            if broken.reset:
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            for connection in upstream:
+                connection[1].close()
+            writer.close()
+            self.tasks.discard(task)
+
+    async def exchange(self, reader, writer, upstream):
+        try:
+            request = await Head.read(reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return False
+        method, target, _ = request.first.split(" ", 2)
+        length = int(request.get("content-length", "0"))
+        range_value = request.get("range", "")
+        line = f"{method} {target} {range_value}".strip()
+        rule = self.rules.pick(line, range_value) or {}
+        fault = rule.get("fault")
+        entry = [line, fault, 0]
+        self.log.append(entry)
+        body = await reader.readexactly(length)
+        if fault == "close":
+            raise Broken
+        if fault == "answer":
+            entry[2] = rule["status"]
+            writer.write(made_answer(rule, method))
+            await writer.drain()
+            return True
+        if fault == "garbage":
+            writer.write(b"\x16\x03\x01 this is no HTTP\r\n" * 3)
+            await writer.drain()
+            raise Broken
+        if fault == "long_head":
+            writer.write(b"HTTP/1.1 200 OK\r\n")
+            for index in range(20000):
+                writer.write(b"X-Filler-%d: %s\r\n" % (index, b"y" * 100))
+                await writer.drain()
+            raise Broken
+        if fault == "delay":
+            await asyncio.sleep(rule["seconds"])
+        if fault == "unrange":
+            request.drop("range")
+        if fault == "call":
+            self.calls[rule["name"]]()
+        if not upstream:
+            upstream.append(await asyncio.open_connection(*self.upstream, limit=MAX_HEAD))
+        up_reader, up_writer = upstream[0]
+        up_writer.write(request.render() + body)
+        await up_writer.drain()
+        answer = await Head.read(up_reader)
+        entry[2] = int(answer.first.split()[1])
+        await self.pass_answer(method, answer, up_reader, writer, rule)
+        return answer.get("connection", "").lower() != "close"
+
+    async def pass_answer(self, method, answer, up_reader, writer, rule):
+        fault = rule.get("fault")
+        size = 0 if method == "HEAD" or answer.first.split()[1] in ("204", "304") else int(answer.get("content-length", "0"))
+        if answer.get("transfer-encoding", "").lower() == "chunked":
+            data = await read_chunked(up_reader)
+            answer.drop("transfer-encoding", "content-length")
+            answer.fields.append(["Content-Length", f" {len(data)}"])
+        else:
+            data = await up_reader.readexactly(size)
+        if fault == "lose":
+            raise Broken
+        if fault == "head":
+            answer.drop(*(name.lower() for name in rule.get("drop", [])), *(name.lower() for name in rule.get("set", {})))
+            answer.fields += [[name, " " + value] for name, value in rule.get("set", {}).items()]
+        if fault == "chunked":
+            answer.drop("content-length")
+            answer.fields.append(["Transfer-Encoding", " chunked"])
+        writer.write(answer.render())
+        await writer.drain()
+        await self.pass_body(data, writer, rule)
+        if fault == "hang_up":
+            raise Broken
+
+    async def pass_body(self, data, writer, rule):
+        fault = rule.get("fault")
+        at = min(rule.get("at", 0), len(data))
+        if fault == "flip" and data:
+            data = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1:]
+        step = rule.get("size", PIECE) if fault == "pieces" else PIECE
+        limit = at if fault in ("reset", "truncate", "stall", "drip") else len(data)
+        for start in range(0, limit, step):
+            piece = data[start:min(start + step, limit)]
+            if fault == "chunked":
+                piece = b"%x\r\n%s\r\n" % (len(piece), piece)
+            writer.write(piece)
+            await writer.drain()
+        if fault == "chunked":
+            writer.write(b"0\r\n\r\n")
+        if fault in ("reset", "truncate"):
+            await asyncio.sleep(0.05)  # a reset throws away what the other side has not read yet
+            raise Broken(reset=fault == "reset")
+        if fault == "stall":
+            await asyncio.sleep(rule.get("seconds", 3600))
+            raise Broken
+        if fault == "drip":
+            for start in range(limit, len(data), max(1, rule["rate"] // 10)):
+                writer.write(data[start:start + max(1, rule["rate"] // 10)])
+                await writer.drain()
+                await asyncio.sleep(0.1)
+        await writer.drain()
+
+
+def made_answer(rule, method):
+    """An answer that the rule describes."""
+    body = rule.get("body")
+    if body is None:
+        body = ""
+        if "code" in rule:
+            body = f"<?xml version=\"1.0\"?><Error><Code>{rule['code']}</Code><Message>made by a rule</Message></Error>"
+    data = b"" if method == "HEAD" else body.encode()
+    fields = "".join(f"{name}: {value}\r\n" for name, value in rule.get("headers", {}).items())
+    return f"HTTP/1.1 {rule['status']} Rule\r\nContent-Length: {len(data)}\r\n{fields}\r\n".encode() + data
+
+
+async def read_chunked(reader):
+    parts = []
+    while True:
+        size = int((await reader.readline()).split(b";")[0], 16)
+        data = await reader.readexactly(size + 2)
+        if size == 0:
+            return b"".join(parts)
+        parts.append(data[:-2])
+
+
+async def main():
+    host, _, port = sys.argv[1].rpartition(":")
+    with open(sys.argv[2], encoding="utf-8") as file:
+        proxy = FaultProxy(host, int(port), json.load(file))
+    print("port", await proxy.start(), flush=True)
+    await proxy.server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
