@@ -7,7 +7,8 @@
 #   packages.sh install ROLE...    install what is missing; asks apt only then, as root or through sudo
 #
 # Roles: build (compile), test (tests/run.sh), image (what the final container image carries),
-# containers (an engine for the container tests; tests/integration/containers.sh says when it is asked for).
+# containers (an engine for the container tests; tests/integration/containers.sh says when it is asked for),
+# s3-server (a real S3 server; tests/support/s3_server.sh says when it is asked for).
 # Run on Debian 12. Ubuntu 22.04 and 24.04 have the same packages under these names; that was not run.
 set -euo pipefail
 
@@ -19,7 +20,8 @@ packages_of() {
     image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcjson1 libcurl4 libarchive13 libexpat1 \
       libzstd1 libisal2 libopenblas0-pthread libssl3 zlib1g" ;;
     containers) echo "podman buildah runc debootstrap netavark aardvark-dns iptables nftables iproute2" ;;
-    *) echo "packages.sh: unknown role '$1': build, test, image or containers" >&2; return 2 ;;
+    s3-server) echo "radosgw ceph-mon ceph-osd ceph-common uuid-runtime openssl curl python3" ;;
+    *) echo "packages.sh: unknown role '$1': build, test, image, containers or s3-server" >&2; return 2 ;;
   esac
 }
 
@@ -62,5 +64,5 @@ verb=${1:-help}
 shift || true
 case $verb in
   list | missing | install) "$verb" "$@" ;;
-  *) sed -n '3,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
