@@ -35,11 +35,14 @@
 #include "runtime/sparse.h"
 #include "runtime/start.h"
 #include "s3io/channel.h"
+#include "s3io/example.h"
 #include "s3io/idx.h"
 #include "s3io/loader.h"
+#include "s3io/proto_tensor.h"
 #include "s3io/record.h"
 #include "s3io/sampler.h"
 #include "s3io/source.h"
 #include "s3io/store.h"
+#include "s3io/stream.h"
 
 #endif

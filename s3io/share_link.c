@@ -46,6 +46,14 @@ enum pl_status pl_link_listen(const char *path, int *ret_fd, struct pl_error *re
     return PL_OK;
 }
 
+static bool same_user(int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
 /* Until `fd` is readable; PL_CANCELLED when `stop_fd` is. */
 static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
@@ -67,14 +75,6 @@ static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, co
             return pl_error_set(reterr, PL_TIMEOUT, "%s did not come before the deadline", what);
         }
     }
-}
-
-static bool same_user(int fd)
-{
-    struct ucred peer;
-    socklen_t bytes = sizeof(peer);
-
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
 enum pl_status pl_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd, struct pl_hello *ret_hello, struct pl_error *reterr)
@@ -115,7 +115,8 @@ enum pl_status pl_link_connect(const char *path, const struct pl_hello *hello, i
         if (fd < 0) {
             return pl_error_errno(reterr, "create a unix socket");
         }
-        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 &&
+        errno = EAGAIN; /* what a stranger who listens there counts as */
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && same_user(fd) &&
             send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello)) {
             *ret_fd = fd;
             fd = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "s3io/tensor.h"
+#include "s3io/proto_tensor.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/build.h"
 
@@ -37,7 +37,7 @@ START_TEST(dense_tensors_of_every_type_become_floats)
 
     for (int packed = 0; packed < 2; packed++) {
         struct build record = {.data = NULL}, tensor = {.data = NULL};
-        struct pl_tensor found;
+        struct pl_proto_tensor found;
         float values[3];
         uint64_t elements;
 
@@ -55,18 +55,18 @@ START_TEST(dense_tensors_of_every_type_become_floats)
         put_varints(&tensor, 1, packed, integers, 3);
         put_tensor(&record, 2, "values", 7, &tensor);
         for (int i = 0; i < 3; i++) {
-            ck_assert_ok(
-                pl_tensor_find(record.data, record.bytes, i == 2 ? PL_TENSOR_LABEL : PL_TENSOR_FEATURES, i == 1 ? "wide" : "values", &found, &error),
-                &error);
-            ck_assert_ok(pl_tensor_elements(&found, &elements, &error), &error);
+            ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, i == 2 ? PL_PROTO_TENSOR_LABEL : PL_PROTO_TENSOR_FEATURES,
+                                              i == 1 ? "wide" : "values", &found, &error),
+                         &error);
+            ck_assert_ok(pl_proto_tensor_elements(&found, &elements, &error), &error);
             ck_assert_uint_eq(elements, 3);
-            ck_assert_ok(pl_tensor_float32(&found, values, 3, &error), &error);
+            ck_assert_ok(pl_proto_tensor_float32(&found, values, 3, &error), &error);
             ck_assert(values[0] == 1.0F);
             ck_assert(values[1] == (i == 2 ? -2.0F : -2.5F));
             ck_assert(values[2] == 3.0F);
-            ck_assert_int_eq(pl_tensor_float32(&found, values, 2, &error), PL_INVALID);
+            ck_assert_int_eq(pl_proto_tensor_float32(&found, values, 2, &error), PL_INVALID);
         }
-        ck_assert_int_eq(pl_tensor_find(record.data, record.bytes, PL_TENSOR_LABEL, "wide", &found, &error), PL_NOT_FOUND);
+        ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_LABEL, "wide", &found, &error), PL_NOT_FOUND);
         build_done(&record);
     }
 }
@@ -80,7 +80,7 @@ START_TEST(sparse_tensor_is_spread_over_its_shape)
 
     for (int packed = 0; packed < 2; packed++) {
         struct build record = {.data = NULL}, tensor = {.data = NULL};
-        struct pl_tensor found;
+        struct pl_proto_tensor found;
         uint64_t elements, positions[2];
         float values[12], stored[2];
 
@@ -92,20 +92,20 @@ START_TEST(sparse_tensor_is_spread_over_its_shape)
         put_varints(&tensor, 2, packed, far, 2);
         put_varints(&tensor, 3, packed, shape, 2);
         put_tensor(&record, 1, "far", 2, &tensor);
-        ck_assert_ok(pl_tensor_find(record.data, record.bytes, PL_TENSOR_FEATURES, "values", &found, &error), &error);
-        ck_assert_ok(pl_tensor_elements(&found, &elements, &error), &error);
+        ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "values", &found, &error), &error);
+        ck_assert_ok(pl_proto_tensor_elements(&found, &elements, &error), &error);
         ck_assert_uint_eq(elements, 12);
         ck_assert_uint_eq(found.dims, 2);
-        ck_assert_ok(pl_tensor_float32(&found, values, 12, &error), &error);
+        ck_assert_ok(pl_proto_tensor_float32(&found, values, 12, &error), &error);
         for (int i = 0; i < 12; i++) {
             ck_assert(values[i] == (i == 1 ? 5.0F : i == 10 ? 6.0F : 0.0F));
         }
-        ck_assert_ok(pl_tensor_keys(&found, positions, 2, &error), &error);
+        ck_assert_ok(pl_proto_tensor_keys(&found, positions, 2, &error), &error);
         ck_assert_mem_eq(positions, keys, sizeof(keys));
-        ck_assert_ok(pl_tensor_values(&found, stored, 2, &error), &error);
+        ck_assert_ok(pl_proto_tensor_values(&found, stored, 2, &error), &error);
         ck_assert_mem_eq(stored, singles, sizeof(singles));
-        ck_assert_ok(pl_tensor_find(record.data, record.bytes, PL_TENSOR_FEATURES, "far", &found, &error), &error);
-        ck_assert_int_eq(pl_tensor_float32(&found, values, 12, &error), PL_CORRUPT);
+        ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "far", &found, &error), &error);
+        ck_assert_int_eq(pl_proto_tensor_float32(&found, values, 12, &error), PL_CORRUPT);
         build_done(&record);
     }
 }
@@ -117,7 +117,7 @@ START_TEST(sparse_tensor_without_shape_or_with_missing_keys_is_corrupt)
     static const uint64_t keys[2] = {1, 10}, shape[3] = {UINT64_C(1) << 40, UINT64_C(1) << 40, 2};
     struct build record = {.data = NULL}, tensor = {.data = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_tensor found;
+    struct pl_proto_tensor found;
     uint64_t elements;
 
     build_field(&tensor, 1, singles, sizeof(singles));
@@ -131,10 +131,10 @@ START_TEST(sparse_tensor_without_shape_or_with_missing_keys_is_corrupt)
     put_varints(&tensor, 2, true, keys, 2);
     put_varints(&tensor, 3, true, shape, 3);
     put_tensor(&record, 1, "huge", 2, &tensor);
-    ck_assert_int_eq(pl_tensor_find(record.data, record.bytes, PL_TENSOR_FEATURES, "no shape", &found, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_tensor_find(record.data, record.bytes, PL_TENSOR_FEATURES, "few keys", &found, &error), PL_CORRUPT);
-    ck_assert_ok(pl_tensor_find(record.data, record.bytes, PL_TENSOR_FEATURES, "huge", &found, &error), &error);
-    ck_assert_int_eq(pl_tensor_elements(&found, &elements, &error), PL_LIMIT);
+    ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "no shape", &found, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "few keys", &found, &error), PL_CORRUPT);
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "huge", &found, &error), &error);
+    ck_assert_int_eq(pl_proto_tensor_elements(&found, &elements, &error), PL_LIMIT);
     build_done(&record);
 }
 END_TEST
@@ -143,20 +143,20 @@ START_TEST(bytes_are_a_view_of_the_record)
 {
     struct build record = {.data = NULL}, tensor = {.data = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_tensor found;
+    struct pl_proto_tensor found;
     float value;
 
     build_field(&tensor, 1, "jpeg data", 9);
     build_field(&tensor, 2, "image/jpeg", 10);
     put_tensor(&record, 1, "image", 9, &tensor);
-    ck_assert_ok(pl_tensor_find(record.data, record.bytes, PL_TENSOR_FEATURES, "image", &found, &error), &error);
-    ck_assert_int_eq(found.type, PL_TENSOR_BYTES);
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "image", &found, &error), &error);
+    ck_assert_int_eq(found.type, PL_PROTO_TENSOR_BYTES);
     ck_assert_uint_eq(found.message.bytes, 9);
     ck_assert_mem_eq(found.message.data, "jpeg data", 9);
-    ck_assert_int_eq(pl_tensor_float32(&found, &value, 1, &error), PL_INVALID);
+    ck_assert_int_eq(pl_proto_tensor_float32(&found, &value, 1, &error), PL_INVALID);
     build_done(&record);
 }
 END_TEST
 
-UNIT_MAIN("s3io/tensor", dense_tensors_of_every_type_become_floats, sparse_tensor_is_spread_over_its_shape,
+UNIT_MAIN("s3io/proto_tensor", dense_tensors_of_every_type_become_floats, sparse_tensor_is_spread_over_its_shape,
           sparse_tensor_without_shape_or_with_missing_keys_is_corrupt, bytes_are_a_view_of_the_record)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "s3io/tensor.h"
+#include "s3io/proto_tensor.h"
 
 #include <string.h>
 
@@ -23,16 +23,16 @@ static enum pl_status corrupt(struct pl_error *reterr)
     return pl_error_set(reterr, PL_CORRUPT, "not a RecordIO-protobuf record, or a damaged one");
 }
 
-static enum pl_wire value_wire(enum pl_tensor_type type)
+static enum pl_wire value_wire(enum pl_proto_tensor_type type)
 {
     switch (type) {
-    case PL_TENSOR_FLOAT32:
+    case PL_PROTO_TENSOR_FLOAT32:
         return PL_WIRE_FIXED32;
-    case PL_TENSOR_FLOAT64:
+    case PL_PROTO_TENSOR_FLOAT64:
         return PL_WIRE_FIXED64;
-    case PL_TENSOR_INT32:
+    case PL_PROTO_TENSOR_INT32:
         return PL_WIRE_VARINT;
-    case PL_TENSOR_BYTES:
+    case PL_PROTO_TENSOR_BYTES:
         return PL_WIRE_BYTES;
     }
     return PL_WIRE_BYTES;
@@ -53,7 +53,7 @@ static enum pl_status count_scalars(struct pl_view message, uint32_t number, enu
 }
 
 /* Counts and shape of a numeric tensor message. */
-static enum pl_status describe(struct pl_tensor *tensor, struct pl_error *reterr)
+static enum pl_status describe(struct pl_proto_tensor *tensor, struct pl_error *reterr)
 {
     struct pl_protobuf cursor = pl_protobuf_of(tensor->message);
     struct pl_protobuf_run run = {.packed = {.next = NULL}};
@@ -65,8 +65,8 @@ static enum pl_status describe(struct pl_tensor *tensor, struct pl_error *reterr
         return corrupt(reterr);
     }
     while ((status = pl_protobuf_scalar(&cursor, &run, TENSOR_SHAPE, PL_WIRE_VARINT, &extent)) == PL_OK) {
-        if (tensor->dims == PL_TENSOR_MAX_DIMS) {
-            return pl_error_set(reterr, PL_LIMIT, "a tensor has more than %d dimensions", (int)PL_TENSOR_MAX_DIMS);
+        if (tensor->dims == PL_PROTO_TENSOR_MAX_DIMS) {
+            return pl_error_set(reterr, PL_LIMIT, "a tensor has more than %d dimensions", (int)PL_PROTO_TENSOR_MAX_DIMS);
         }
         tensor->shape[tensor->dims++] = extent;
     }
@@ -84,7 +84,7 @@ static enum pl_status describe(struct pl_tensor *tensor, struct pl_error *reterr
 }
 
 /* The one value of a Bytes message, whose field has the number of a tensor's values. */
-static enum pl_status only_bytes(struct pl_view message, struct pl_tensor *tensor)
+static enum pl_status only_bytes(struct pl_view message, struct pl_proto_tensor *tensor)
 {
     struct pl_protobuf cursor = pl_protobuf_of(message);
     struct pl_protobuf_field field;
@@ -100,7 +100,7 @@ static enum pl_status only_bytes(struct pl_view message, struct pl_tensor *tenso
 }
 
 /* A Value: the last of its one-of fields counts. */
-static enum pl_status read_value(struct pl_view message, struct pl_tensor *tensor, struct pl_error *reterr)
+static enum pl_status read_value(struct pl_view message, struct pl_proto_tensor *tensor, struct pl_error *reterr)
 {
     struct pl_protobuf cursor = pl_protobuf_of(message);
     struct pl_protobuf_field field;
@@ -108,29 +108,29 @@ static enum pl_status read_value(struct pl_view message, struct pl_tensor *tenso
     bool found = false;
 
     while ((status = pl_protobuf_next(&cursor, &field)) == PL_OK) {
-        enum pl_tensor_type type;
+        enum pl_proto_tensor_type type;
 
         if (field.number == VALUE_FLOAT32) {
-            type = PL_TENSOR_FLOAT32;
+            type = PL_PROTO_TENSOR_FLOAT32;
         } else if (field.number == VALUE_FLOAT64) {
-            type = PL_TENSOR_FLOAT64;
+            type = PL_PROTO_TENSOR_FLOAT64;
         } else if (field.number == VALUE_INT32) {
-            type = PL_TENSOR_INT32;
+            type = PL_PROTO_TENSOR_INT32;
         } else if (field.number == VALUE_BYTES) {
-            type = PL_TENSOR_BYTES;
+            type = PL_PROTO_TENSOR_BYTES;
         } else {
             continue;
         }
         if (field.wire != PL_WIRE_BYTES) {
             return corrupt(reterr);
         }
-        *tensor = (struct pl_tensor){.type = type, .message = field.view};
+        *tensor = (struct pl_proto_tensor){.type = type, .message = field.view};
         found = true;
     }
     if (status != PL_END || !found) {
         return corrupt(reterr);
     }
-    if (tensor->type == PL_TENSOR_BYTES) {
+    if (tensor->type == PL_PROTO_TENSOR_BYTES) {
         return only_bytes(tensor->message, tensor) == PL_OK ? PL_OK : corrupt(reterr);
     }
     return describe(tensor, reterr);
@@ -161,11 +161,11 @@ static enum pl_status match_entry(struct pl_view entry, const char *name, struct
     return key.bytes == strlen(name) && (key.bytes == 0 || memcmp(key.data, name, key.bytes) == 0) ? PL_OK : PL_NOT_FOUND;
 }
 
-enum pl_status pl_tensor_find(const void *data, size_t bytes, enum pl_tensor_part part, const char *name, struct pl_tensor *ret_tensor,
-                              struct pl_error *reterr)
+enum pl_status pl_proto_tensor_find(const void *data, size_t bytes, enum pl_proto_tensor_part part, const char *name,
+                                    struct pl_proto_tensor *ret_tensor, struct pl_error *reterr)
 {
     struct pl_protobuf cursor = pl_protobuf_of((struct pl_view){.data = data, .bytes = bytes});
-    uint32_t number = part == PL_TENSOR_FEATURES ? RECORD_FEATURES : RECORD_LABEL;
+    uint32_t number = part == PL_PROTO_TENSOR_FEATURES ? RECORD_FEATURES : RECORD_LABEL;
     struct pl_protobuf_field field;
     struct pl_view value, found = {.data = NULL};
     enum pl_status status;
@@ -187,17 +187,17 @@ enum pl_status pl_tensor_find(const void *data, size_t bytes, enum pl_tensor_par
         return corrupt(reterr);
     }
     if (!any) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "the record has no %s '%s'", part == PL_TENSOR_FEATURES ? "feature" : "label", name);
+        return pl_error_set(reterr, PL_NOT_FOUND, "the record has no %s '%s'", part == PL_PROTO_TENSOR_FEATURES ? "feature" : "label", name);
     }
     return read_value(found, ret_tensor, reterr);
 }
 
-enum pl_status pl_tensor_elements(const struct pl_tensor *tensor, uint64_t *ret_elements, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_elements(const struct pl_proto_tensor *tensor, uint64_t *ret_elements, struct pl_error *reterr)
 {
     uint64_t elements = 1;
 
-    if (tensor->type == PL_TENSOR_BYTES || tensor->dims == 0) {
-        *ret_elements = tensor->type == PL_TENSOR_BYTES ? tensor->message.bytes : tensor->value_count;
+    if (tensor->type == PL_PROTO_TENSOR_BYTES || tensor->dims == 0) {
+        *ret_elements = tensor->type == PL_PROTO_TENSOR_BYTES ? tensor->message.bytes : tensor->value_count;
         return PL_OK;
     }
     for (unsigned dim = 0; dim < tensor->dims; dim++) {
@@ -209,22 +209,22 @@ enum pl_status pl_tensor_elements(const struct pl_tensor *tensor, uint64_t *ret_
     return PL_OK;
 }
 
-static float to_float32(enum pl_tensor_type type, uint64_t bits)
+static float to_float32(enum pl_proto_tensor_type type, uint64_t bits)
 {
     uint32_t word = (uint32_t)bits;
     float single;
     double wide;
 
     switch (type) {
-    case PL_TENSOR_FLOAT32:
+    case PL_PROTO_TENSOR_FLOAT32:
         memcpy(&single, &word, sizeof(single));
         return single;
-    case PL_TENSOR_FLOAT64:
+    case PL_PROTO_TENSOR_FLOAT64:
         memcpy(&wide, &bits, sizeof(wide));
         return (float)wide;
-    case PL_TENSOR_INT32:
+    case PL_PROTO_TENSOR_INT32:
         return (float)(int32_t)word;
-    case PL_TENSOR_BYTES:
+    case PL_PROTO_TENSOR_BYTES:
         break;
     }
     return 0.0F;
@@ -236,7 +236,7 @@ struct walk {
     struct pl_protobuf_run value_run, key_run;
 };
 
-static enum pl_status step(const struct pl_tensor *tensor, struct walk *walk, float *ret_value, uint64_t *key, struct pl_error *reterr)
+static enum pl_status step(const struct pl_proto_tensor *tensor, struct walk *walk, float *ret_value, uint64_t *key, struct pl_error *reterr)
 {
     uint64_t bits;
 
@@ -249,23 +249,23 @@ static enum pl_status step(const struct pl_tensor *tensor, struct walk *walk, fl
     return PL_OK;
 }
 
-static struct walk walk_of(const struct pl_tensor *tensor)
+static struct walk walk_of(const struct pl_proto_tensor *tensor)
 {
     return (struct walk){.values = pl_protobuf_of(tensor->message), .keys = pl_protobuf_of(tensor->message)};
 }
 
-static enum pl_status check_numeric(const struct pl_tensor *tensor, struct pl_error *reterr)
+static enum pl_status check_numeric(const struct pl_proto_tensor *tensor, struct pl_error *reterr)
 {
-    return tensor->type == PL_TENSOR_BYTES ? pl_error_set(reterr, PL_INVALID, "a tensor of bytes has no numbers") : PL_OK;
+    return tensor->type == PL_PROTO_TENSOR_BYTES ? pl_error_set(reterr, PL_INVALID, "a tensor of bytes has no numbers") : PL_OK;
 }
 
-enum pl_status pl_tensor_float32(const struct pl_tensor *tensor, float *values, size_t elems, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_float32(const struct pl_proto_tensor *tensor, float *values, size_t elems, struct pl_error *reterr)
 {
     struct walk walk = walk_of(tensor);
     uint64_t elements, key = 0;
 
     PL_TRY(check_numeric(tensor, reterr));
-    PL_TRY(pl_tensor_elements(tensor, &elements, reterr));
+    PL_TRY(pl_proto_tensor_elements(tensor, &elements, reterr));
     if (elements != elems || (tensor->key_count == 0 && tensor->value_count != elements && tensor->value_count != 0)) {
         return pl_error_set(reterr, PL_INVALID, "a tensor has %llu elements and %llu values, expected %zu", (unsigned long long)elements,
                             (unsigned long long)tensor->value_count, elems);
@@ -286,7 +286,7 @@ enum pl_status pl_tensor_float32(const struct pl_tensor *tensor, float *values, 
     return PL_OK;
 }
 
-enum pl_status pl_tensor_keys(const struct pl_tensor *tensor, uint64_t *keys, size_t count, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_keys(const struct pl_proto_tensor *tensor, uint64_t *keys, size_t count, struct pl_error *reterr)
 {
     struct walk walk = walk_of(tensor);
     float value;
@@ -301,7 +301,7 @@ enum pl_status pl_tensor_keys(const struct pl_tensor *tensor, uint64_t *keys, si
     return PL_OK;
 }
 
-enum pl_status pl_tensor_values(const struct pl_tensor *tensor, float *values, size_t count, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_values(const struct pl_proto_tensor *tensor, float *values, size_t count, struct pl_error *reterr)
 {
     struct walk walk = walk_of(tensor);
     uint64_t key;
