@@ -82,6 +82,44 @@ static int run_verb(const char *verb, const struct pl_call *call, char **argv)
     return exec_companion(call, verb, argv);
 }
 
+static bool is_known(const struct pl_call *call, const char *verb)
+{
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
+        if (strcmp(verb, verbs[i].name) == 0) {
+            return true;
+        }
+    }
+    pl_text_printf(&name, "paceline-%s", verb);
+    return pl_verb_find_companion(call->self_path, pl_text_string(&name), &path, NULL) == PL_OK;
+}
+
+/*
+ * The verb that the words mean. A job may give its container whatever arguments it likes; where they are no verb of ours, a
+ * container that has a job runs it, as the toolkit would. Only as process 1: a mistyped verb in a shell starts no job.
+ */
+static const char *choose_verb(const struct pl_call *call, const char *word)
+{
+    if (word == NULL || strcmp(word, "--") == 0) {
+        return "train";
+    }
+    if (getpid() == 1 && !is_known(call, word) && has_config(call->environment)) {
+        pl_log(PL_LOG_WARNING, "'%s' is no verb of paceline; the job runs and the words are ignored", word);
+        return "train";
+    }
+    return word;
+}
+
+static enum pl_status take_words(int argc, char **argv, struct pl_words *words, struct pl_error *reterr)
+{
+    for (int i = 0; i < argc; i++) {
+        PL_TRY(pl_words_add(words, argv[i], reterr));
+    }
+    return PL_OK;
+}
+
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -89,29 +127,25 @@ int main(int argc, char **argv)
     struct pl_error error = PL_ERROR_NONE;
     char self[SELF_PATH_BYTES];
     struct pl_call call;
-    const char *verb = argc > 1 ? argv[1] : NULL;
+    const char *word = argc > 1 ? argv[1] : NULL;
+    const char *verb;
 
-    if (pl_environment_new(&environment, &error) != PL_OK) {
-        pl_log_error(&error, "starting");
-        return EXIT_FAILURE;
-    }
-    for (int i = 2; i < argc; i++) {
-        if (pl_words_add(&words, argv[i], &error) != PL_OK) {
-            pl_log_error(&error, "starting");
-            return EXIT_FAILURE;
-        }
-    }
-    call = (struct pl_call){.words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
-    if (verb != NULL && (strcmp(verb, "help") == 0 || strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0)) {
+    if (word != NULL && (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
         (void)fputs(usage, stdout);
         return EXIT_SUCCESS;
     }
-    if (verb == NULL && !has_config(environment)) {
+    if (pl_environment_new(&environment, &error) != PL_OK || (argc > 2 && take_words(argc - 2, argv + 2, &words, &error) != PL_OK)) {
+        pl_log_error(&error, "starting");
+        return EXIT_FAILURE;
+    }
+    if (word == NULL && !has_config(environment)) {
         (void)fputs(usage, stderr);
         return EXIT_USAGE;
     }
-    if (verb == NULL || (strcmp(verb, "--") == 0 && argc > 2)) {
-        verb = "train";
+    call = (struct pl_call){.words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
+    verb = choose_verb(&call, word);
+    if (strcmp(verb, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
+        call.words = PL_WORDS_NONE; /* as the toolkit, train takes no words */
     }
     return run_verb(verb, &call, argc > 1 ? argv + 1 : argv);
 }

@@ -99,10 +99,24 @@ void pl_plan_free_at(struct pl_plan **plan_at)
     *plan_at = NULL;
 }
 
+/* Intermediate output: the directory is ours to make unless the platform or local mode has mounted one. */
+static enum pl_status make_intermediate(const struct pl_job *job, struct pl_error *reterr)
+{
+    const struct pl_json *uri = pl_json_member(job->platform, "sagemaker_s3_output");
+    struct stat info;
+
+    if (uri == NULL || pl_json_kind(uri) != PL_JSON_STRING || *pl_json_text(uri) == '\0' || stat(job->paths.output_intermediate, &info) == 0) {
+        return PL_OK;
+    }
+    if (strncmp(pl_json_text(uri), "s3://", 5) != 0 && strncmp(pl_json_text(uri), "file://", 7) != 0) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", pl_json_text(uri));
+    }
+    return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
+}
+
 enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan, struct pl_error *reterr)
 {
     const char *const always[] = {job->paths.code, job->paths.model, job->paths.output_data};
-    const struct pl_json *s3_output = pl_json_member(job->platform, "sagemaker_s3_output");
     struct stat info;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(always); i++) {
@@ -111,9 +125,7 @@ enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *p
             PL_TRY(pl_file_make_dirs(always[i], 0755, reterr));
         }
     }
-    if (s3_output != NULL && *pl_json_text(s3_output) != '\0' && stat(job->paths.output_intermediate, &info) != 0) {
-        PL_TRY(pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr));
-    }
+    PL_TRY(make_intermediate(job, reterr));
     if (plan->chmod_path != NULL && chmod(plan->chmod_path, 0777) != 0) {
         return pl_error_errno(reterr, "making the program '%s' executable", plan->chmod_path);
     }

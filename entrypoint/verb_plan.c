@@ -15,13 +15,19 @@
 
 static enum pl_status print_plan(const struct pl_call *call, struct pl_error *reterr)
 {
-    const struct pl_words *command = call->words.count > 0 ? &call->words : NULL;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_PLAN struct pl_plan *plan = NULL;
     PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(pl_job_new(call->environment, call->self_path, command, &job, reterr));
+    if (call->words.count > 0 && strcmp(call->words.items[0], "--") != 0) {
+        return pl_error_set(reterr, PL_INVALID, "paceline plan: expected nothing or -- CMD..., found '%s'", call->words.items[0]);
+    }
+    for (size_t i = 1; i < call->words.count; i++) {
+        PL_TRY(pl_words_add(&command, call->words.items[i], reterr));
+    }
+    PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(pl_job_mask_secrets(job, reterr));
     PL_TRY(pl_source_plan(job, &source, reterr));
     PL_TRY(pl_plan_new(job, &plan, reterr));

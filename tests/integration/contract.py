@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`paceline train` over /opt/ml trees: what runs, what it sees, what is written when something is wrong.
+
+Real processes on one host, no network. Each case lays out its own tree below SAGEMAKER_BASE_DIR.
+"""
+import io
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', pathlib.Path(__file__).resolve().parents[2] / 'build'))
+PACELINE = str(BUILD / 'entrypoint' / 'paceline')
+SHOW = '#!/bin/sh\nfor a in "$@"; do printf "%s\\n" "$a"; done > "$SM_OUTPUT_DATA_DIR/args"\nenv -0 > "$SM_OUTPUT_DATA_DIR/env"\npwd > "$SM_OUTPUT_DATA_DIR/cwd"\n'
+RESOURCE = {'current_host': 'algo-1', 'hosts': ['algo-1'], 'network_interface_name': 'lo'}
+PYTHON = shutil.which('python3')
+failed = []
+skipped = []
+
+
+class Tree:
+    def __init__(self, hps=None, code=None, resource=RESOURCE, channels=None, env=None):
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix='paceline-contract-'))
+        self.env = {'PATH': os.environ['PATH'], 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base), **(env or {})}
+        self.write('input/config/hyperparameters.json', hps if isinstance(hps, str) else json.dumps(hps or {}))
+        self.write('input/config/resourceconfig.json', resource if isinstance(resource, str) else json.dumps(resource))
+        if channels is not None:
+            self.write('input/config/inputdataconfig.json', json.dumps(channels))
+        for name, text in (code or {}).items():
+            self.write('code/' + name, text)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.base)
+
+    def write(self, name, text):
+        path = self.base / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def read(self, name):
+        path = self.base / name
+        return path.read_text(errors='replace') if path.exists() else None
+
+    def train(self, *words):
+        self.done = subprocess.run([PACELINE, *(words or ('train',))], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        return self.done.returncode
+
+    def seen(self):
+        return dict(item.split('=', 1) for item in self.read('output/data/env').split('\0') if item)
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def refused(tree, *parts):
+    """The job fails and the failure file says why, in words that name the place."""
+    code = tree.train()
+    text = tree.read('output/failure') or ''
+    expect(code != 0, f'exit code {code}')
+    expect(tree.read('output/success') is None, 'success was written')
+    for part in parts:
+        expect(part in text[:1024], f'{part!r} is not in the failure file: {text!r}')
+
+
+def program_sees_arguments_environment_and_directory():
+    hps = {'sagemaker_program': '"run.sh"', 'name': '"a b; $HOME \'x\'"', 'empty': '', 'n': '3', 'paceline_timeout_s': '9'}
+    with Tree(hps, {'run.sh': SHOW}, channels={'training': {'TrainingInputMode': 'File'}}, env={'MINE': 'kept'}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        expect(tree.read('output/data/args') == "--empty\n\n-n\n3\n--name\na b; $HOME 'x'\n", tree.read('output/data/args'))
+        env = tree.seen()
+        expect(env['SM_HPS'] == '{"empty":"","n":3,"name":"a b; $HOME \'x\'"}', env['SM_HPS'])
+        expect(env['SM_CHANNEL_TRAINING'] == f'{tree.base}/input/data/training', env['SM_CHANNEL_TRAINING'])
+        expect(env['MINE'] == 'kept' and env['PACELINE_TIMEOUT_S'] == '9', 'inherited variables')
+        expect(tree.read('output/data/cwd').strip() == f'{tree.base}/code', 'directory')
+        expect(tree.read('output/success') == '', 'success file')
+
+
+def start_words():
+    with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
+        expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
+        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'words behind train')
+        expect(tree.train('--', 'sh', '-c', 'exit 7') != 0 and '7' in tree.read('output/failure'), 'a command')
+        expect(tree.train('inof') == 2, 'a mistyped verb')
+        (tree.base / 'input/config/resourceconfig.json').unlink()
+        expect(subprocess.run([PACELINE], env=tree.env, stderr=subprocess.PIPE, check=False).returncode == 2, 'no job')
+
+
+def malformed_json():
+    with Tree('{not json', {'run.sh': SHOW}) as tree:
+        refused(tree, 'hyperparameters.json:1:2: expected a name in double quotes', "found 'n'")
+
+
+def missing_file():
+    with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
+        (tree.base / 'input/config/resourceconfig.json').unlink()
+        refused(tree, 'resourceconfig.json', 'No such file')
+
+
+def wrong_type():
+    with Tree({}, resource={'current_host': 'algo-1', 'hosts': 'algo-1'}) as tree:
+        refused(tree, 'resourceconfig.json:1:37: hosts: expected a list, found a string "algo-1"')
+
+
+def zero_processes():
+    with Tree({'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_num_of_processes_per_host': '0', 'sagemaker_program': '/bin/true'}) as tree:
+        refused(tree, 'sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1')
+
+
+def unknown_host():
+    with Tree({'sagemaker_program': '/bin/true'}, resource={'current_host': 'algo-7', 'hosts': ['algo-1', 'algo-2']}) as tree:
+        refused(tree, 'resourceconfig.json:1:18', 'current_host', '"algo-7"')
+
+
+def program_not_found():
+    with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
+        refused(tree, "the program 'nope.py' is not in")
+    with Tree({'sagemaker_program': '"nope"'}, {'train.py': ''}) as tree:
+        refused(tree, "the program 'nope' is neither in")
+    with Tree({}, {'train.py': ''}) as tree:
+        refused(tree, 'no program is named')
+
+
+def no_python():
+    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': ''}, env={'PATH': '/nowhere'}) as tree:
+        refused(tree, "the program 'train.py' needs Python")
+
+
+def wrong_options():
+    hps = {'sagemaker_mpi_enabled': 'true', 'sagemaker_program': '/bin/true', 'sagemaker_mpi_custom_mpi_options': '"-x \'A"'}
+    with Tree(hps) as tree:
+        refused(tree, "sagemaker_mpi_custom_mpi_options: the quote ' at column 4 is not closed")
+    hps.update({'sagemaker_mpi_custom_mpi_options': '', 'sagemaker_mpi_num_processes': '3'})
+    with Tree(hps) as tree:
+        refused(tree, '3 processes do not fit')
+
+
+def exit_codes():
+    for code in (1, 3, 127, 255):
+        with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': f'#!/bin/sh\necho why >&2\nexit {code}\n'}) as tree:
+            refused(tree, f'code {code}', 'algo-1', 'why')
+
+
+def large_hyperparameters():
+    hps = {f'p{i}': 'x' * 2500 for i in range(100)}
+    hps['sagemaker_program'] = 'run.sh'
+    with Tree(hps, {'run.sh': SHOW}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        env = tree.seen()
+        expect('SM_HPS' not in env and env['SM_HP_P99'] == 'x' * 2500, 'variables')
+        expect(len(tree.read('output/data/args').split('\n')) == 201, 'arguments')
+        expect(b'SM_HPS is not set' in tree.done.stderr, 'warning')
+
+
+def names_with_equals():
+    with Tree({'a=b': '1', 'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        expect(tree.read('output/data/args') == '--a=b\n1\n', 'arguments')
+        expect(b"'=' cannot stand in a variable's name" in tree.done.stderr, 'warning')
+
+
+def archive(entries):
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode='w:gz') as tar:
+        for name, content in entries:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.mode = 0o755
+            tar.addfile(info, io.BytesIO(content))
+    return data.getvalue()
+
+
+def code_from_archive_directory_and_file():
+    with Tree() as tree:
+        tree.write('input/data/code/sourcedir.tar.gz', archive([('run.sh', SHOW.encode())]))
+        tree.write('input/data/dir/sub/x', 'x')
+        tree.write('input/data/dir/run.sh', SHOW)
+        for uri in (f'{tree.base}/input/data/code/sourcedir.tar.gz', f'file://{tree.base}/input/data/dir', f'{tree.base}/input/data/dir/run.sh'):
+            tree.write('input/config/hyperparameters.json', json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': uri}))
+            shutil.rmtree(tree.base / 'code', ignore_errors=True)
+            expect(tree.train() == 0, (uri, tree.done.stderr))
+            expect(tree.read('output/data/cwd') is not None, uri)
+            (tree.base / 'output/data/cwd').unlink()
+
+
+def code_that_is_not_there():
+    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': '/no/such/sourcedir.tar.gz'}) as tree:
+        refused(tree, 'sagemaker_submit_directory: expected code at /no/such/sourcedir.tar.gz')
+
+
+def dangerous_archive():
+    with Tree() as tree:
+        tree.write('input/data/code/sourcedir.tar.gz', archive([('run.sh', SHOW.encode()), ('../../escaped', b'x')]))
+        tree.write('input/config/hyperparameters.json',
+                   json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/input/data/code/sourcedir.tar.gz'}))
+        refused(tree, "'../../escaped' is refused", 'outside')
+        expect(not (tree.base / 'escaped').exists() and not (tree.base.parent / 'escaped').exists(), 'it escaped')
+
+
+def python_program_as_toolkit_users_write_them():
+    if PYTHON is None:
+        skipped.append('python_program_as_toolkit_users_write_them: no python3')
+        return
+    program = ('import argparse, json, os\n'
+               'parser = argparse.ArgumentParser()\n'
+               "parser.add_argument('--epochs', type=int)\n"
+               "parser.add_argument('--model-dir', default=os.environ['SM_MODEL_DIR'])\n"
+               "parser.add_argument('--train', default=os.environ['SM_CHANNEL_TRAINING'])\n"
+               'args = parser.parse_args()\n'
+               "json.dump([args.epochs, args.train, json.loads(os.environ['SM_HOSTS'])], open(os.path.join(args.model_dir, 'out.json'), 'w'))\n")
+    with Tree({'sagemaker_program': '"train.py"', 'epochs': '2'}, {'train.py': program}, channels={'training': {}}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        expect(json.loads(tree.read('model/out.json')) == [2, f'{tree.base}/input/data/training', ['algo-1']], 'output')
+    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': "raise ValueError('bad value 3')\n"}) as tree:
+        refused(tree, 'ValueError: bad value 3')
+
+
+def requirements_that_cannot_be_installed():
+    if PYTHON is None or subprocess.run([PYTHON, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        skipped.append('requirements_that_cannot_be_installed: no pip')
+        return
+    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': '/no/such/package.whl\n'}) as tree:
+        refused(tree, 'requirements.txt', '/no/such/package.whl')
+        expect(tree.env.update(PACELINE_INSTALL='0') is None and tree.train() == 0, 'PACELINE_INSTALL=0')
+
+
+def secrets_stay_out_of_plan_and_log():
+    with Tree({'sagemaker_program': '/bin/true', 'db_password': 'hunter2', 'api_token': '"t0psecret"'}) as tree:
+        plan = subprocess.run([PACELINE, 'plan'], env=tree.env, stdout=subprocess.PIPE, check=True).stdout
+        expect(b'hunter2' not in plan and b't0psecret' not in plan and b'***' in plan, plan)
+        expect(tree.train() == 0, tree.done.stderr)
+        expect(b'hunter2' not in tree.done.stderr + tree.done.stdout, 'the log')
+
+
+def intermediate_output():
+    with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"file:///x"'}) as tree:
+        expect(tree.train() == 0 and (tree.base / 'output/intermediate').is_dir(), tree.done.stderr)
+    with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"ftp://x"'}) as tree:
+        refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
+
+
+CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
+         program_not_found, no_python, wrong_options, exit_codes, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
+         code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
+         secrets_stay_out_of_plan_and_log, intermediate_output]
+for case in CASES:
+    try:
+        case()
+    except AssertionError as error:
+        failed.append(case.__name__)
+        print(f'FAILED {case.__name__}: {error}')
+for reason in skipped:
+    print(f'skipped {reason}')
+print(f'{len(CASES) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped')
+sys.exit(1 if failed else 0)
