@@ -24,6 +24,8 @@
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 /* mpirun ends a failed job itself, ranks first with SIGTERM; this is how long it may take. */
 #define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
+/* With a host lost it has nothing to end well. */
+#define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* A rank's report from another host may come just after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
 #define SIDE_GRACE_NS (2 * PL_NS_PER_S)
@@ -371,6 +373,15 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     return pl_supervise_start(supervisor, supervisor->plan->spawns_ranks ? PL_ENDING_LAUNCHER : PL_ENDING_PROGRAM, &setup, NULL, reterr);
 }
 
+/* How long the launcher of a failed job may still take. */
+static int64_t grace_end(const struct pl_supervisor *supervisor)
+{
+    if (!supervisor->failed) {
+        return PL_DEADLINE_NEVER;
+    }
+    return supervisor->failed_ns + (supervisor->ending_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+}
+
 /* Wait until the main program has ended, or until there is no more sense in waiting. */
 static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
@@ -382,11 +393,11 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
         int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
         int64_t next_ns = launcher_told ? kill_ns : tell_ns;
 
-        if (supervisor->failed && supervisor->failed_ns + LAUNCHER_GRACE_NS < next_ns) {
-            next_ns = supervisor->failed_ns + LAUNCHER_GRACE_NS;
+        if (grace_end(supervisor) < next_ns) {
+            next_ns = grace_end(supervisor);
         }
         PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
-        if (supervisor->failed && pl_deadline_passed(supervisor->failed_ns + LAUNCHER_GRACE_NS)) {
+        if (pl_deadline_passed(grace_end(supervisor))) {
             return PL_OK;
         }
         if (pl_deadline_passed(kill_ns)) {

@@ -23,6 +23,7 @@ enum {
 };
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
+#define LEFTOVERS_NS (2 * PL_NS_PER_S)
 
 /* stderr on its way: read from the program, kept in the tail, written to our own stderr. */
 struct copier {
@@ -241,6 +242,17 @@ static void say_begun(struct watcher *watcher)
     }
 }
 
+/* What the program left behind fell to us: nobody outlives its program, or mpirun would wait for who holds its output. */
+static void end_leftovers(struct watcher *watcher)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(LEFTOVERS_NS);
+
+    while (pl_process_signal_children(SIGKILL, NULL, 0) > 0 && !pl_deadline_passed(deadline_ns)) {
+        reap(watcher);
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+}
+
 static void watch_to_end(struct watcher *watcher)
 {
     int64_t deadline_ns;
@@ -248,7 +260,7 @@ static void watch_to_end(struct watcher *watcher)
     while (!watcher->exited) {
         turn(watcher, PL_DEADLINE_NEVER);
     }
-    /* A daemon may hold the pipe open for ever: what is in it now is what counts. */
+    end_leftovers(watcher);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
     while (output_waits(&watcher->copier) && !pl_deadline_passed(deadline_ns)) {
         turn(watcher, deadline_ns);
@@ -270,7 +282,7 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
     if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", watch->host) != PL_OK) {
         pl_link_close(link);
     }
-    if (start(&watcher, &error) == PL_OK) {
+    if (pl_process_adopt_orphans(&error) == PL_OK && start(&watcher, &error) == PL_OK) {
         say_begun(&watcher);
         watch_to_end(&watcher);
         ending->code = pl_process_status_code(watcher.wait_status, &ending->signalled);

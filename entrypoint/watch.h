@@ -22,8 +22,8 @@ struct pl_watch {
 
 /**
  * Run the program to its end and report over `link` (whose fd may be -1): HELLO, BEGUN, ENDED. A STOP frame and every
- * signal that this process gets go to the program's group; the end of the link kills it. The ending is left in
- * `*ret_ending` too. Fails only when no program could be started for want of system resources of our own.
+ * signal that this process gets go to the program's group; the end of the link kills it. What the program leaves behind
+ * when it ends is killed. The ending, a failed start included, is left in `*ret_ending` too.
  */
 void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link, struct pl_ending *ret_ending);
 

@@ -96,7 +96,7 @@ expect_code algo-2 0
 case_end algo-1 algo-2
 
 case_begin "a cut of 5 s is survived"
-start_both sleep 0 9
+start_both sleep 0 7
 await_ranks
 host_cut algo-2
 sleep 5
