@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launch command that a master sends: whatever comes, only orted or prted leaves the splitter. */
+#include "entrypoint/command.h"
+#include "tests/support/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_daemon(const char *word)
+{
+    const char *slash = strrchr(word, '/');
+    const char *name = slash != NULL ? slash + 1 : word;
+
+    return strcmp(name, "orted") == 0 || strcmp(name, "prted") == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    struct pl_command command;
+
+    if (text == NULL) {
+        return 0;
+    }
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    if (pl_command_split_daemon(text, &command, NULL) == PL_OK) {
+        PL_BUG_IF(command.count == 0 || !is_daemon(command.words[0]) || command.words[command.count] != NULL);
+        for (size_t i = 0; i < command.count; i++) {
+            PL_BUG_IF(strcmp(command.words[i], "--daemonize") == 0);
+        }
+        pl_command_done(&command);
+    }
+    free(text);
+    return 0;
+}
