@@ -69,7 +69,8 @@ host_start() {
   local host=$1 number
   shift
   number=$(host_number "$host")
-  rm -f "$cluster/$host.code"
+  rm -f "$cluster/$host.code" "$cluster/$host.pid"
+  : >"$cluster/$host.log"
   (
     ip netns exec "$cluster_tag-$number" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
       env --default-signal=INT,QUIT PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
