@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paceline-info: topology, backends and why each is off, algorithms by size, settings in force. */
+#include "base/log.h"
+#include "base/text.h"
+#include "collectives/kernel.h"
+#include "collectives/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *source_text(enum pl_knob_source source)
+{
+    return source == PL_KNOB_FROM_PACELINE ? "PACELINE_*" : source == PL_KNOB_FROM_HOROVOD ? "HOROVOD_*" : "default";
+}
+
+static void print_knobs(const struct pl_knobs *knobs)
+{
+    puts("settings (PACELINE_NAME in the environment, paceline_name as a hyperparameter):");
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)i);
+        const struct pl_knob_value *value = &knobs->values[i];
+
+        printf("  %-18s %s%s%s (%s): %s\n", info->name, value->text[0] ? value->text : "empty", *info->unit ? " " : "", info->unit,
+               source_text(value->source), info->help);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_world *world = NULL;
+    enum pl_status status;
+
+    if (argc > 1) {
+        fputs("usage: paceline info                     (of a whole job: mpirun -n N paceline info)\n", stderr);
+        return strcmp(argv[1], "--help") == 0 ? 0 : 2;
+    }
+    status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error) : pl_bootstrap_new_self(&bootstrap, &error);
+    if (status == PL_OK) {
+        status = pl_world_new(bootstrap, NULL, &world, &error);
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "info");
+        return 1;
+    }
+    if (pl_world_rank(world) == 0) {
+        pl_world_describe(world, &text);
+        fputs(pl_text_string(&text), stdout);
+        printf("reductions by %s code\n", pl_kernel_best()->name);
+        print_knobs(pl_world_knobs(world));
+    }
+    pl_world_free(world);
+    pl_bootstrap_free(bootstrap);
+    return 0;
+}
