@@ -10,7 +10,7 @@
  * The same loop without communication, over the same memory, is timed beside it and subtracted. The ways alternate; a time
  * is that of the slowest rank, and medians and ratios are of pairs from the same round. Results are checked.
  *
- *   mpirun -n 2 step_mpi [--rounds 7] [--milliseconds 60] MODEL.json...
+ *   mpirun -n 2 step_mpi [--rounds 7] [--milliseconds 60] [--small] MODEL.json...
  *
  * prints one JSON object a model and way: model, way, ranks, tensors, bytes, step_us, packed_us, ratio (packed / this).
  */
@@ -311,6 +311,45 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
     return PL_OK;
 }
 
+/* One blocking named operation of one element after the other: what negotiation costs. The peer is MPI's own call. */
+static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_error *reterr)
+{
+    enum { CALLS = 2000 };
+    struct pl_named *named = NULL;
+    double us[2][MAX_ROUNDS];
+    float value = 1;
+    struct pl_named_op op = {.name = "small", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &value, .recv = &value};
+
+    PL_TRY(pl_named_new(world, NULL, &named, reterr));
+    for (int round = -1; round < rounds; round++) { /* the first warms up */
+        for (int way = 0; way < 2; way++) {
+            int64_t start_ns;
+            double each_us;
+
+            MPI_Barrier(MPI_COMM_WORLD);
+            start_ns = pl_clock_now_ns();
+            for (int i = 0; i < CALLS; i++) {
+                if (way == 0) {
+                    PL_TRY(pl_named_run(named, &op, NULL, reterr));
+                } else {
+                    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
+                }
+            }
+            each_us = (double)(pl_clock_now_ns() - start_ns) / (double)PL_NS_PER_US / CALLS;
+            MPI_Allreduce(MPI_IN_PLACE, &each_us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+            us[way][round < 0 ? 0 : round] = each_us;
+        }
+    }
+    if (pl_world_rank(world) == 0) {
+        printf("{\"model\": \"one element\", \"way\": \"named\", \"ranks\": %d, \"bytes\": 4, \"call_us\": %.2f, \"ten_dependent_us\": %.1f, "
+               "\"mpi_us\": %.2f}\n",
+               pl_world_size(world), median(us[0], rounds), 10 * median(us[0], rounds), median(us[1], rounds));
+        fflush(stdout);
+    }
+    pl_named_free(named);
+    return PL_OK;
+}
+
 static enum pl_status run(int argc, char **argv, struct pl_error *reterr)
 {
     struct pl_runtime *runtime = NULL;
@@ -332,6 +371,10 @@ static enum pl_status run(int argc, char **argv, struct pl_error *reterr)
         }
         if (strcmp(argv[i], "--milliseconds") == 0 && i + 1 < argc) {
             milliseconds = atof(argv[++i]);
+            continue;
+        }
+        if (strcmp(argv[i], "--small") == 0) {
+            PL_TRY(bench_small(world, rounds, reterr));
             continue;
         }
         PL_TRY(read_model(argv[i], &model, reterr));
