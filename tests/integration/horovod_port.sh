@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# examples/horovod_port on 1, 2 and 3 ranks, uneven batches included: it learns, and rank 0 saves the model.
+set -euo pipefail
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OPENBLAS_NUM_THREADS=1
+"$PACELINE_BUILD/examples/mnist/make_digits" "$scratch/data" 2000 500 1
+for ranks in 1 2 3; do
+  mkdir "$scratch/model$ranks"
+  timeout 90 mpirun --oversubscribe --bind-to none -n "$ranks" "$PACELINE_BUILD/examples/horovod_port/horovod_port" \
+    "$scratch/data" "$scratch/model$ranks" | tee "$scratch/log"
+  accuracy=$(sed -n 's/^test_accuracy=//p' "$scratch/log")
+  awk -v accuracy="$accuracy" 'BEGIN { exit !(accuracy >= 0.85) }' || { echo "$ranks ranks: accuracy '$accuracy' is below 0.85"; exit 1; }
+  [ -s "$scratch/model$ranks/model.safetensors" ] || { echo "$ranks ranks: no model"; exit 1; }
+done
