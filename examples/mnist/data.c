@@ -78,11 +78,12 @@ enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct p
     const struct pl_channel *channel = &data->channel.facts;
     bool reader = !data->host || pl_world_rank(data->host) == 0;
 
-    if (data->pairs.count > 0 && channel->mode != PL_CHANNEL_PIPE) {
+    if (data->pairs.count > 0 && (data->epoch == epoch || channel->mode != PL_CHANNEL_PIPE)) {
         return PL_OK;
     }
     pl_idx_pairs_done(&data->pairs);
     data->pairs = (struct pl_idx_pairs){.count = 0};
+    data->epoch = epoch;
     if (reader) {
         PL_TRY(pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr));
     }

@@ -8,6 +8,7 @@
 struct mnist_data {
     struct pl_channel_setup channel;
     struct pl_idx_pairs pairs;
+    uint64_t epoch;        /* that `pairs` are of */
     struct pl_deal deal;   /* which samples are this rank's */
     struct pl_world *host; /* the ranks of this host; only for Pipe Mode */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers on CBLAS. A convolution gathers the patches of a few samples at a time, so that they stay in the cache
- * between the gathering and the matrix product. */
+/* The layers on CBLAS. A convolution takes one sample at a time: its patches stay in the cache between gathering and matrix
+ * product, and a sample's outputs are the same bits in every batch. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -11,35 +11,26 @@
 #include <string.h>
 
 enum {
-    /* Patches of so many bytes are gathered at a time: half of a usual second level cache. */
-    PATCH_BYTES = 1 << 20,
     ALIGN_BYTES = 64,
+    SUM_ROWS = 32,
 };
 
 struct blas_state {
-    float *patches;  /* [chunk positions][kernel * kernel * in channels] */
+    float *patches;  /* [positions][kernel * kernel * in channels] */
     float *backward; /* the same for their gradients */
+    double *sums;    /* [most units of a layer], for bias gradients; zero between layers */
+    float *part;
 };
 
-/* Sizes of a convolution's matrices. */
-struct conv_sizes {
-    size_t positions;   /* output pixels of one sample */
-    size_t patch_elems; /* kernel * kernel * in channels */
-    size_t chunk;       /* samples gathered at a time */
-};
-
-static struct conv_sizes conv_sizes(const struct nn_layer *layer)
+/* Output pixels of one sample, and the elements of the patch that each of them sees. */
+static size_t positions(const struct nn_layer *layer)
 {
-    struct conv_sizes sizes = {
-        .positions = layer->out.height * layer->out.width,
-        .patch_elems = layer->spec.kernel * layer->spec.kernel * layer->in.channels,
-    };
+    return layer->out.height * layer->out.width;
+}
 
-    sizes.chunk = PATCH_BYTES / (sizes.positions * sizes.patch_elems * sizeof(float));
-    if (sizes.chunk == 0) {
-        sizes.chunk = 1;
-    }
-    return sizes;
+static size_t patch_elems(const struct nn_layer *layer)
+{
+    return layer->spec.kernel * layer->spec.kernel * layer->in.channels;
 }
 
 static void blas_close(void *state)
@@ -48,6 +39,8 @@ static void blas_close(void *state)
 
     free(blas->patches);
     free(blas->backward);
+    free(blas->sums);
+    free(blas->part);
     free(blas);
 }
 
@@ -55,22 +48,25 @@ static enum pl_status blas_open(const struct nn_layer *layers, size_t layer_coun
 {
     struct blas_state *blas = pl_memory_new(1, sizeof(*blas), reterr);
     size_t elems = 1;
+    size_t units = 1;
 
     (void)max_samples;
     if (!blas) {
         return PL_MEMORY;
     }
     for (size_t i = 0; i < layer_count; i++) {
+        units = layers[i].out.channels > units ? layers[i].out.channels : units;
         if (layers[i].spec.kind == NN_CONV) {
-            struct conv_sizes sizes = conv_sizes(&layers[i]);
-            size_t want = sizes.chunk * sizes.positions * sizes.patch_elems;
+            size_t want = positions(&layers[i]) * patch_elems(&layers[i]);
 
             elems = want > elems ? want : elems;
         }
     }
     blas->patches = pl_memory_new_aligned(elems, sizeof(float), ALIGN_BYTES, reterr);
     blas->backward = pl_memory_new_aligned(elems, sizeof(float), ALIGN_BYTES, reterr);
-    if (!blas->patches || !blas->backward) {
+    blas->sums = pl_memory_new(units, sizeof(double), reterr);
+    blas->part = pl_memory_new_aligned(units, sizeof(float), ALIGN_BYTES, reterr);
+    if (!blas->patches || !blas->backward || !blas->sums || !blas->part) {
         blas_close(blas);
         return PL_MEMORY;
     }
@@ -149,70 +145,78 @@ static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, fl
     }
 }
 
-/* Turn the gradient of the output into that of the sums before max(0, x), and add its column sums to the bias' gradient. */
-static void reduce_bias(const struct nn_layer *layer, size_t rows, size_t units, const float *values, float *gradient)
+/*
+ * Turn the gradient of the output into that of the sums before max(0, x), and add its column sums to `blas->sums`. Rows are summed
+ * a few at a time, those sums in double: one sum over all pixels of a batch would lose half of a float's digits.
+ */
+static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, size_t rows, size_t units, const float *values, float *gradient)
 {
-    float *sums = layer->bias_gradient;
+    for (size_t first = 0; first < rows; first += SUM_ROWS) {
+        size_t end = rows - first < SUM_ROWS ? rows : first + SUM_ROWS;
+        float *part = blas->part;
 
-    for (size_t r = 0; r < rows; r++, values += units, gradient += units) {
-        if (layer->spec.relu) {
+        memset(part, 0, units * sizeof(float));
+        for (size_t r = first; r < end; r++, values += units, gradient += units) {
+            if (layer->spec.relu) {
+                for (size_t u = 0; u < units; u++) {
+                    gradient[u] = values[u] > 0.0F ? gradient[u] : 0.0F;
+                }
+            }
             for (size_t u = 0; u < units; u++) {
-                gradient[u] = values[u] > 0.0F ? gradient[u] : 0.0F;
+                part[u] += gradient[u];
             }
         }
         for (size_t u = 0; u < units; u++) {
-            sums[u] += gradient[u];
+            blas->sums[u] += (double)part[u];
         }
+    }
+}
+
+/* The sums since the last call to the bias' gradient. */
+static void finish_bias(struct blas_state *blas, const struct nn_layer *layer, size_t units, bool accumulate)
+{
+    for (size_t u = 0; u < units; u++) {
+        layer->bias_gradient[u] = (float)blas->sums[u] + (accumulate ? layer->bias_gradient[u] : 0.0F);
+        blas->sums[u] = 0.0;
     }
 }
 
 static void conv_forward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input)
 {
-    struct conv_sizes sizes = conv_sizes(layer);
+    int rows = (int)positions(layer);
     int units = (int)layer->out.channels;
-    int patch = (int)sizes.patch_elems;
+    int patch = (int)patch_elems(layer);
+    float *output = layer->output;
 
-    for (size_t first = 0; first < samples; first += sizes.chunk) {
-        size_t count = samples - first < sizes.chunk ? samples - first : sizes.chunk;
-        size_t rows = count * sizes.positions;
-        float *output = layer->output + first * layer->out_elems;
-
-        for (size_t i = 0; i < count; i++) {
-            gather_patches(layer, input + (first + i) * layer->in_elems, blas->patches + i * sizes.positions * sizes.patch_elems);
-        }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, units, patch, 1.0F, blas->patches, patch, layer->weight, patch, 0.0F, output,
+    for (size_t i = 0; i < samples; i++, input += layer->in_elems, output += layer->out_elems) {
+        gather_patches(layer, input, blas->patches);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, units, patch, 1.0F, blas->patches, patch, layer->weight, patch, 0.0F, output,
                     units);
-        add_bias(layer, rows, layer->out.channels, output);
+        add_bias(layer, positions(layer), layer->out.channels, output);
     }
 }
 
 static void conv_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
                           float *input_gradient, bool accumulate)
 {
-    struct conv_sizes sizes = conv_sizes(layer);
+    int rows = (int)positions(layer);
     int units = (int)layer->out.channels;
-    int patch = (int)sizes.patch_elems;
+    int patch = (int)patch_elems(layer);
 
-    for (size_t first = 0; first < samples; first += sizes.chunk) {
-        size_t count = samples - first < sizes.chunk ? samples - first : sizes.chunk;
-        size_t rows = count * sizes.positions;
-        float *gradient = output_gradient + first * layer->out_elems;
+    for (size_t i = 0; i < samples; i++) {
+        float *gradient = output_gradient + i * layer->out_elems;
 
-        reduce_bias(layer, rows, layer->out.channels, layer->output + first * layer->out_elems, gradient);
-        for (size_t i = 0; i < count; i++) {
-            gather_patches(layer, input + (first + i) * layer->in_elems, blas->patches + i * sizes.positions * sizes.patch_elems);
-        }
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, patch, (int)rows, 1.0F, gradient, units, blas->patches, patch,
-                    first > 0 || accumulate ? 1.0F : 0.0F, layer->weight_gradient, patch);
-        if (!input_gradient) {
-            continue;
-        }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, patch, units, 1.0F, gradient, units, layer->weight, patch, 0.0F,
-                    blas->backward, patch);
-        for (size_t i = 0; i < count; i++) {
-            scatter_patches(layer, blas->backward + i * sizes.positions * sizes.patch_elems, input_gradient + (first + i) * layer->in_elems);
+        reduce_bias(blas, layer, positions(layer), layer->out.channels, layer->output + i * layer->out_elems, gradient);
+        gather_patches(layer, input + i * layer->in_elems, blas->patches);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, patch, rows, 1.0F, gradient, units, blas->patches, patch,
+                    i > 0 || accumulate ? 1.0F : 0.0F, layer->weight_gradient, patch);
+        if (input_gradient) {
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, patch, units, 1.0F, gradient, units, layer->weight, patch, 0.0F,
+                        blas->backward, patch);
+            scatter_patches(layer, blas->backward, input_gradient + i * layer->in_elems);
         }
     }
+    finish_bias(blas, layer, layer->out.channels, accumulate);
 }
 
 static void dense_forward(const struct nn_layer *layer, size_t samples, const float *input)
@@ -225,13 +229,14 @@ static void dense_forward(const struct nn_layer *layer, size_t samples, const fl
     add_bias(layer, samples, layer->out_elems, layer->output);
 }
 
-static void dense_backward(const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient, float *input_gradient,
-                           bool accumulate)
+static void dense_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
+                           float *input_gradient, bool accumulate)
 {
     int inputs = (int)layer->in_elems;
     int units = (int)layer->out_elems;
 
-    reduce_bias(layer, samples, layer->out_elems, layer->output, output_gradient);
+    reduce_bias(blas, layer, samples, layer->out_elems, layer->output, output_gradient);
+    finish_bias(blas, layer, layer->out_elems, accumulate);
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, inputs, (int)samples, 1.0F, output_gradient, units, input, inputs,
                 accumulate ? 1.0F : 0.0F, layer->weight_gradient, inputs);
     if (input_gradient) {
@@ -239,6 +244,9 @@ static void dense_backward(const struct nn_layer *layer, size_t samples, const f
                     input_gradient, inputs);
     }
 }
+
+/* Equal but for rounding: the first one wins, or noise in the last bit would decide where the gradient goes. */
+#define TIE 0x1p-16F
 
 static void pool_forward(const struct nn_layer *layer, size_t samples, const float *input)
 {
@@ -256,12 +264,13 @@ static void pool_forward(const struct nn_layer *layer, size_t samples, const flo
                     float best = from[c];
                     uint8_t at = 0;
 
-                    at = from[channels + c] > best ? 1 : at;
-                    best = from[channels + c] > best ? from[channels + c] : best;
-                    at = from[line + c] > best ? 2 : at;
-                    best = from[line + c] > best ? from[line + c] : best;
-                    at = from[line + channels + c] > best ? 3 : at;
-                    best = from[line + channels + c] > best ? from[line + channels + c] : best;
+                    for (uint8_t k = 1; k < 4; k++) {
+                        float value = from[(k / 2) * line + (k % 2) * channels + c];
+                        bool larger = value > best + fabsf(best) * TIE;
+
+                        at = larger ? k : at;
+                        best = larger ? value : best;
+                    }
                     output[c] = best;
                     where[c] = at;
                 }
@@ -347,9 +356,6 @@ static enum pl_status blas_backward(void *state, const struct nn_layer *layer, s
                                     float *input_gradient, const struct nn_pass *pass, struct pl_error *reterr)
 {
     (void)reterr;
-    if (layer->bias_gradient && !pass->accumulate) {
-        memset(layer->bias_gradient, 0, layer->out.channels * sizeof(float));
-    }
     switch (layer->spec.kind) {
     case NN_CONV:
         conv_backward(state, layer, samples, input, output_gradient, input_gradient, pass->accumulate);
@@ -365,7 +371,7 @@ static enum pl_status blas_backward(void *state, const struct nn_layer *layer, s
         }
         break;
     case NN_DENSE:
-        dense_backward(layer, samples, input, output_gradient, input_gradient, pass->accumulate);
+        dense_backward(state, layer, samples, input, output_gradient, input_gradient, pass->accumulate);
         break;
     case NN_END:
         break;

@@ -19,7 +19,7 @@
 enum nn_kind {
     NN_END,      /* closes a list of layers */
     NN_CONV,     /* square kernel, step 1, no padding, bias */
-    NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out */
+    NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out; the first of those that are nearly equal wins */
     NN_DROPOUT,  /* at training each value is dropped with probability `rate`, the others are scaled by 1 / (1 - rate) */
     NN_DENSE,    /* all inputs of a sample to `outputs` sums, bias */
 };

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The digit classifier as real processes under mpirun.
+
+    mnist.py accuracy      four ranks reach 96 % on MNIST's held-out digits; the model opens and the metric line has its form
+    mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
+    mnist.py pipe          from FIFOs that carry gzip objects one behind the other, two ranks learn what they learn from files
+    mnist.py refusals      wrong words and missing data end with a message and a status other than 0
+"""
+import array
+import gzip
+import json
+import math
+import os
+import pathlib
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
+MNIST = BUILD / "examples/mnist/mnist"
+ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+LINE = re.compile(r"^epoch=(\d+) step=(\d+) train_loss=(\d+\.\d{4}) test_accuracy=(\d\.\d{4}) images_per_second=\d+\.\d$", re.M)
+
+
+def skip(why):
+    print(why)
+    sys.exit(77)
+
+
+def run(ranks, *words, environment=None, check=True):
+    command = [MNIST, *words] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), MNIST, *words]
+    done = subprocess.run([str(word) for word in command], env=dict(ENVIRONMENT, **(environment or {})), text=True, timeout=240,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    print("$", *command, done.stdout, done.stderr, sep="\n" if done.returncode else " ")
+    assert not check or done.returncode == 0, f"exit status {done.returncode}"
+    assert "\r" not in done.stderr + done.stdout, "a progress line in a log"
+    return done
+
+
+def lines(done):
+    return [(int(m[1]), int(m[2]), float(m[3]), float(m[4])) for m in LINE.finditer(done.stdout)]
+
+
+def read_model(path):
+    data = pathlib.Path(path).read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            assert entry["dtype"] == "F32" and (end - begin) == 4 * math.prod(entry["shape"])
+            tensors[name] = array.array("f", data[8 + length + begin:8 + length + end])
+    return header["__metadata__"], tensors
+
+
+def real_data(folder):
+    source = (SOURCE / "../shared/data/mnist").resolve()
+    if not source.is_dir():
+        skip(f"no MNIST files at {source}")
+    for channel, prefix in (("training", "train"), ("testing", "t10k")):
+        (folder / channel).mkdir()
+        for file in source.glob(prefix + "-*"):
+            shutil.copy(file, folder / channel)
+    return folder
+
+
+def synthetic_data(folder, train, test):
+    subprocess.run([BUILD / "examples/mnist/make_digits", folder, str(train), str(test), "7"], check=True)
+    return folder
+
+
+def accuracy(folder):
+    data = real_data(folder)
+    environment = {"SM_CHANNEL_TRAINING": str(data / "training"), "SM_CHANNEL_TESTING": str(data / "testing"),
+                   "SM_MODEL_DIR": str(folder / "model"), "SM_OUTPUT_DATA_DIR": str(folder / "output")}
+    found = lines(run(4, "--epochs", "2", "--batch_size=16", "--seed", "1", environment=environment))
+    assert [line[:2] for line in found] == [(1, 125), (2, 250)], found
+    assert found[-1][3] >= 0.96, f"accuracy {found[-1][3]}"
+    metadata, tensors = read_model(folder / "model/model.safetensors")
+    assert float(metadata["test_accuracy"]) == found[-1][3]
+    assert sum(map(len, tensors.values())) == 1199882, {name: len(tensor) for name, tensor in tensors.items()}
+    records = [json.loads(line) for line in (folder / "output/metrics.jsonl").read_text().splitlines()]
+    assert [round(record["train_loss"], 4) for record in records] == [line[2] for line in found]
+
+
+def equivalence(folder):
+    data = real_data(folder)
+    same = ["--data", data, "--dropout", "0", "--max-steps", "20", "--warmup-epochs", "0", "--seed", "3"]
+    run(1, *same, "--batch-size", "128", "--learning-rate", "0.02", "--model-dir", folder / "one")
+    run(4, *same, "--batch-size", "32", "--learning-rate", "0.005", "--model-dir", folder / "four")
+    one, four = (read_model(folder / name / "model.safetensors")[1] for name in ("one", "four"))
+    assert one.keys() == four.keys()
+    for name in one:
+        apart = math.sqrt(sum((a - b) ** 2 for a, b in zip(one[name], four[name])) / sum(a * a for a in one[name]))
+        print(f"{name}: {apart:.2e}")
+        assert apart <= 1e-4, f"{name} differs by {apart}"
+    run(1, *same, "--batch-size", "128", "--learning-rate", "0.02", "--seed", "4", "--model-dir", folder / "other")
+    other = read_model(folder / "other/model.safetensors")[1]
+    assert any(a != b for a, b in zip(one["conv1.weight"], other["conv1.weight"])), "the seed has no effect"
+
+
+def feed(path, objects):
+    with open(path, "wb") as fifo:
+        for file in objects:
+            fifo.write(gzip.compress(file.read_bytes()))
+
+
+def pipe(folder):
+    data = synthetic_data(folder / "files", 600, 200)
+    words = ["--epochs", "2", "--batch-size", "25"]
+    from_files = lines(run(2, *words, "--data", data))
+    assert from_files[-1][3] > 0.5, from_files
+    assert [line[:2] for line in from_files] == [(1, 12), (2, 24)]
+    fifos = folder / "data"
+    fifos.mkdir()
+    writers = []
+    for channel, epochs in (("training", 2), ("testing", 1)):
+        for epoch in range(epochs):
+            path = fifos / f"{channel}_{epoch}"
+            os.mkfifo(path)
+            writers.append(threading.Thread(target=feed, args=(path, sorted((data / channel).iterdir())), daemon=True))
+            writers[-1].start()
+    config = {channel: {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+              for channel in ("training", "testing")}
+    from_pipe = lines(run(2, *words, environment={"SM_CHANNEL_TRAINING": str(fifos / "training"), "SM_CHANNEL_TESTING": str(fifos / "testing"),
+                                                  "SM_INPUT_DATA_CONFIG": json.dumps(config), "SM_CHANNELS": '["testing","training"]'}))
+    assert from_pipe == from_files, (from_pipe, from_files)
+    for writer in writers:
+        writer.join(10)
+        assert not writer.is_alive()
+    # One rank with all images sees what two ranks see together; only the order of additions differs.
+    alone = lines(run(1, "--epochs", "2", "--batch-size", "50", "--learning-rate", "0.04", "--scale-learning-rate", "0", "--warmup-epochs", "0",
+                      "--data", data))
+    pair = lines(run(2, *words, "--learning-rate", "0.04", "--scale-learning-rate", "0", "--warmup-epochs", "0", "--data", data))
+    assert abs(alone[0][2] - pair[0][2]) < 0.002, (alone, pair)
+    # On a terminal a progress line shows.
+    terminal, terminal_of_child = pty.openpty()
+    subprocess.run([MNIST, "--data", data, "--epochs", "1"], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=terminal_of_child, check=True)
+    os.close(terminal_of_child)
+    assert b"\repoch 1:" in os.read(terminal, 65536)
+
+
+def refusals(folder):
+    def expect(text, *words, environment=None):
+        done = run(1, *words, environment=environment, check=False)
+        assert done.returncode == 1 and text in done.stderr, f"expected '{text}'"
+
+    expect("'--epoch' is not a hyperparameter", "--epoch", "3")
+    expect("--epochs is 'three', expected a whole number from 0", "--epochs", "three")
+    expect("--momentum is '-1', expected a number from 0", "--momentum=-1")
+    expect("'--seed' needs a value", "--seed")
+    expect("there is no channel 'training'", environment={"SM_CHANNELS": "[]"})
+    expect(str(folder), "--data", folder)
+    data = synthetic_data(folder / "files", 40, 10)
+    labels = data / "training/train-labels-idx1-ubyte"
+    labels.write_bytes(labels.read_bytes()[:-5])
+    expect("train-labels-idx1-ubyte", "--data", data)
+
+
+with tempfile.TemporaryDirectory(prefix="paceline-mnist-") as scratch:
+    {"accuracy": accuracy, "equivalence": equivalence, "pipe": pipe, "refusals": refusals}[sys.argv[1]](pathlib.Path(scratch))

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/optimizer.h"
+
+#include "tests/unit/runtime/ranks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ELEMS = 37, STEPS = 5 };
+
+/* Plain double-precision forms of the published rules, for one element. */
+struct reference {
+    double value;
+    double first;
+    double second;
+};
+
+static void reference_step(struct reference *r, const struct pl_optimizer_options *o, double g, double rate, int step)
+{
+    if (o->kind == PL_SGD) {
+        g += o->weight_decay * r->value;
+        r->first = o->momentum * r->first + g;
+        r->value -= rate * (o->momentum > 0.0 ? (o->nesterov ? g + o->momentum * r->first : r->first) : g);
+        return;
+    }
+    if (o->kind == PL_ADAMW) {
+        r->value -= rate * o->weight_decay * r->value;
+    } else {
+        g += o->weight_decay * r->value;
+    }
+    r->first = 0.9 * r->first + 0.1 * g;
+    r->second = 0.999 * r->second + 0.001 * g * g;
+    r->value -= rate * (r->first / (1.0 - pow(0.9, step))) / (sqrt(r->second / (1.0 - pow(0.999, step))) + 1e-8);
+}
+
+static struct pl_plan *make_plan(struct pl_world *world)
+{
+    struct pl_plan_options options = {.bucket_bytes = 64};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    uint64_t shape = ELEMS;
+    size_t index;
+
+    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "w", 1, &shape, &index, &error), &error);
+    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    return plan;
+}
+
+static double gradient_of(int step, int e)
+{
+    return sin(step * 1.7 + e);
+}
+
+static void follows_reference(struct pl_world *world, void *context)
+{
+    const struct pl_optimizer_options *options = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = make_plan(world);
+    struct pl_optimizer *optimizer = NULL;
+    struct reference reference[ELEMS];
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+
+    ck_assert_ok(pl_optimizer_new(plan, options, &optimizer, &error), &error);
+    for (int e = 0; e < ELEMS; e++) {
+        reference[e] = (struct reference){.value = cos(e)};
+        tensor->value[e] = (float)cos(e);
+    }
+    for (int step = 1; step <= STEPS; step++) {
+        double norm = 0.0;
+
+        for (int e = 0; e < ELEMS; e++) {
+            tensor->gradient[e] = (float)gradient_of(step, e);
+            norm += gradient_of(step, e) * gradient_of(step, e);
+        }
+        norm = sqrt(norm);
+        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+        ck_assert_ok(pl_optimizer_step(optimizer, 0.01 * step, &error), &error);
+        for (int e = 0; e < ELEMS; e++) {
+            double shorter = options->clip_norm > 0.0 && norm > options->clip_norm ? options->clip_norm / norm : 1.0;
+
+            reference_step(&reference[e], options, gradient_of(step, e) * shorter, 0.01 * step, step);
+            ck_assert_double_eq_tol((double)tensor->value[e], reference[e].value, 2e-6);
+        }
+        if (options->clip_norm > 0.0) {
+            ck_assert_double_eq_tol(pl_optimizer_gradient_norm(optimizer), norm, 1e-5);
+        }
+    }
+    ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, STEPS);
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+START_TEST(every_rule_follows_its_double_precision_form)
+{
+    struct pl_optimizer_options options[] = {
+        {.kind = PL_SGD},
+        {.kind = PL_SGD, .weight_decay = 0.1},
+        {.kind = PL_SGD, .momentum = 0.9},
+        {.kind = PL_SGD, .momentum = 0.9, .weight_decay = 0.1},
+        {.kind = PL_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
+        {.kind = PL_ADAM},
+        {.kind = PL_ADAM, .weight_decay = 0.1},
+        {.kind = PL_ADAMW, .weight_decay = 0.1},
+        {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.5},
+        {.kind = PL_SGD, .clip_norm = 1e6},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(options); i++) {
+        ranks_run(1, follows_reference, &options[i]);
+        ranks_run(2, follows_reference, &options[i]);
+    }
+}
+END_TEST
+
+static void loss_scale(struct pl_world *world, void *context)
+{
+    struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 2};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = make_plan(world);
+    struct pl_optimizer *optimizer = NULL;
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+    const double scales[] = {1024.0, 1024.0, 2048.0, 1024.0, 1024.0, 2048.0};
+
+    (void)context;
+    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
+    for (int step = 0; step < 6; step++) {
+        ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), scales[step]);
+        for (int e = 0; e < ELEMS; e++) {
+            tensor->gradient[e] = (float)pl_optimizer_loss_scale(optimizer);
+        }
+        if (step == 2 && pl_world_rank(world) == 0) {
+            tensor->gradient[5] = HUGE_VALF; /* on one rank only: all leave the step out */
+        }
+        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+        ck_assert_ok(pl_optimizer_step(optimizer, 0.5, &error), &error);
+    }
+    ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
+    for (int e = 0; e < ELEMS; e++) {
+        ck_assert_double_eq((double)tensor->value[e], -2.5);
+    }
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+START_TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
+{
+    ranks_run(1, loss_scale, NULL);
+    ranks_run(3, loss_scale, NULL);
+}
+END_TEST
+
+static void broadcast(struct pl_world *world, void *context)
+{
+    struct pl_optimizer_options options = {.kind = PL_ADAM};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = make_plan(world);
+    struct pl_optimizer *optimizer = NULL;
+    struct pl_optimizer_state state = {.steps = (uint64_t)pl_world_rank(world) + 7, .loss_scale = 1.0};
+
+    (void)context;
+    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
+    pl_optimizer_restore(optimizer, &state);
+    ck_assert_uint_eq(pl_optimizer_slots(optimizer), 2);
+    ck_assert_str_eq(pl_optimizer_slot_name(optimizer, 1), "variance");
+    pl_optimizer_slot(optimizer, 1)[3] = (float)pl_world_rank(world) + 1.0F;
+    ck_assert_ok(pl_optimizer_broadcast(optimizer, 1, &error), &error);
+    ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, 8);
+    ck_assert_double_eq((double)pl_optimizer_slot(optimizer, 1)[3], 2.0);
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+START_TEST(broadcast_gives_all_ranks_the_roots_state)
+{
+    ranks_run(3, broadcast, NULL);
+}
+END_TEST
+
+UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
+          broadcast_gives_all_ranks_the_roots_state)
