@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "entrypoint/launcher.h"
 #include "entrypoint/mpi_options.h"
+#include "entrypoint/steps.h"
 #include "entrypoint/verb.h"
 
 #include <stdlib.h>
@@ -146,6 +147,22 @@ static void count_ranks(const struct pl_job *job, struct pl_plan *plan)
     plan->local_processes = left < 0 ? 0 : left < job->processes_per_host ? left : job->processes_per_host;
 }
 
+/*
+ * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an image
+ * without mpi4py does without: the interpreter is asked once.
+ */
+static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    struct pl_words *argv = NULL;
+
+    PL_TRY(pl_steps_add(&plan->questions, "looking for mpi4py", plan->cwd, &argv, reterr));
+    plan->questions.items[0].is_question = true;
+    plan->optional_at = plan->argv.count + 1;
+    plan->optional_count = 2;
+    return pl_words_add_list(
+        argv, (const char *const[]){program->python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)", NULL}, reterr);
+}
+
 static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program, const struct pl_mpi_custom *custom, struct pl_plan *plan,
                                 struct pl_error *reterr)
 {
@@ -162,6 +179,9 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(add_names(plan, &plan->argv, reterr));
     PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
     PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", "--", NULL}, reterr));
+    if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
+        PL_TRY(ask_for_mpi4py(program, plan, reterr));
+    }
     return pl_program_add_words(job, program, "mpi4py", &plan->argv, reterr);
 }
 
@@ -177,6 +197,10 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     plan->mpi_major = pl_mpi_options_major(job);
     plan->spawns_ranks = true;
     PL_TRY(set_host_name(job, plan, reterr));
+    if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {
+        /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for none. */
+        PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));
+    }
     count_ranks(job, plan);
     if (options != NULL && pl_json_kind(options) != PL_JSON_STRING && pl_json_kind(options) != PL_JSON_NULL) {
         return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",

@@ -81,6 +81,7 @@ void pl_plan_free(struct pl_plan *plan)
     pl_words_done(&plan->argv);
     pl_words_done(&plan->warnings);
     pl_plan_steps_done(&plan->steps);
+    pl_plan_steps_done(&plan->questions);
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     if (plan->side != NULL) {
@@ -130,6 +131,21 @@ enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *p
         return pl_error_errno(reterr, "making the program '%s' executable", plan->chmod_path);
     }
     return PL_OK;
+}
+
+void pl_plan_drop_optional(struct pl_plan *plan)
+{
+    struct pl_words *argv = &plan->argv;
+    size_t end = plan->optional_at + plan->optional_count;
+
+    PL_BUG_IF(end > argv->count);
+    for (size_t i = plan->optional_at; i < end; i++) {
+        free(argv->items[i]);
+    }
+    /* The NULL behind the last word moves too. */
+    memmove(&argv->items[plan->optional_at], &argv->items[end], (argv->count - end + 1) * sizeof(*argv->items));
+    argv->count -= plan->optional_count;
+    plan->optional_count = 0;
 }
 
 const char *pl_plan_role_text(enum pl_plan_role role)

@@ -23,6 +23,7 @@ struct pl_plan_step {
     char *what;           /* "installing requirements.txt" */
     struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
     char *cwd;            /* NULL: the base directory */
+    bool is_question;     /* its exit code is an answer, not a failure */
 };
 
 struct pl_plan_steps {
@@ -58,6 +59,9 @@ struct pl_plan {
     bool needs_link;  /* more than one host and one result: sshd here, a control link between the master and the others */
 
     struct pl_plan_steps steps;
+    struct pl_plan_steps questions; /* at most one: no means that `optional_count` words of argv from `optional_at` on are left out */
+    size_t optional_at;
+    size_t optional_count;
     struct pl_plan_side *side; /* NULL when there is none */
     char *chmod_path;          /* file to make executable first; NULL when it is already or there is none */
     struct pl_words warnings;  /* sentences to log once */
@@ -82,6 +86,9 @@ void pl_plan_steps_done(struct pl_plan_steps *steps);
 
 /** Make the directories that a program may count on (model, output/data, code, intermediate) and set the program's execute bits. */
 enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Take the optional words out of argv. */
+void pl_plan_drop_optional(struct pl_plan *plan);
 
 /** "single", "master", "worker". */
 const char *pl_plan_role_text(enum pl_plan_role role);

@@ -494,11 +494,20 @@ void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, siz
     forget_dropped(supervisor);
 }
 
+struct step_state {
+    const struct pl_plan_step *step;
+    bool ended;
+    bool ok;
+};
+
 static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
 {
+    struct step_state *state = supervisor->state;
+
     (void)party;
-    *(bool *)supervisor->state = true;
-    if (!pl_ending_ok(ending)) {
+    state->ended = true;
+    state->ok = pl_ending_ok(ending);
+    if (!state->ok && !state->step->is_question) {
         pl_supervise_fail_by(supervisor, ending);
     }
 }
@@ -510,16 +519,16 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     const struct pl_role *outer_role = supervisor->role;
     void *outer_state = supervisor->state;
     enum pl_status status;
-    bool ended = false;
+    struct step_state state = {.step = step};
 
     supervisor->role = &role;
-    supervisor->state = &ended;
+    supervisor->state = &state;
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
     setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
-    pl_log(PL_LOG_INFO, "%s", step->what);
+    pl_log(step->is_question ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_ENDING_STEP, &setup, NULL, reterr);
-    while (status == PL_OK && !ended) {
+    while (status == PL_OK && !state.ended) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
 
         status = pl_supervise_turn(supervisor, deadline_ns, reterr);
@@ -542,7 +551,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
         supervisor->ending_known = false;
         return PL_FAILED;
     }
-    return PL_OK;
+    return state.ok ? PL_OK : PL_NOT_FOUND;
 }
 
 int pl_supervise_conclude(struct pl_supervisor *supervisor)

@@ -101,7 +101,10 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
                                   struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Run a step to its end: PL_FAILED when it fails (the report is kept), PL_CANCELLED when the job is stopped meanwhile. */
+/**
+ * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a question and the answer is no,
+ * PL_CANCELLED when the job is stopped meanwhile.
+ */
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -21,6 +21,19 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
     return PL_OK;
 }
 
+/* What only the image's own programs can answer, after all that the job wants installed is there. */
+static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status = run_steps(supervisor, &plan->questions, plan->environment, reterr);
+
+    if (status == PL_NOT_FOUND) {
+        pl_log(PL_LOG_INFO, "there is no mpi4py in this image; the program is started without it");
+        pl_plan_drop_optional(plan);
+        return PL_OK;
+    }
+    return status;
+}
+
 static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, int *ret_exit_code, struct pl_error *reterr)
 {
     PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
@@ -34,6 +47,7 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     }
     PL_TRY(pl_plan_prepare(job, plan, reterr));
     PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
+    PL_TRY(ask(supervisor, plan, reterr));
     PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
     *ret_exit_code = plan->role == PL_PLAN_WORKER ? pl_worker_run(supervisor) : pl_master_run(supervisor);
     supervisor->plan = NULL; /* it ends with this function */
