@@ -95,12 +95,13 @@ def main():
     with tempfile.TemporaryDirectory() as base:
         data = os.path.join(base, "input", "data")
         os.makedirs(os.path.join(base, "input", "config"))
-        run([f"{BUILD}/examples/mnist/make_digits", os.path.join(data, "training"), "2000", "500", "1"])
+        run([f"{BUILD}/examples/mnist/make_digits", data, "2000", "500", "1"])
         files = {
             "hyperparameters.json": {"epochs": "4", "batch-size": "32", "sagemaker_program": "train_mnist.py", "sagemaker_mpi_enabled": "true",
                                      "sagemaker_mpi_num_of_processes_per_host": "2"},
             "resourceconfig.json": {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"},
-            "inputdataconfig.json": {"training": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}},
+            "inputdataconfig.json": {channel: {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+                                     for channel in ("training", "testing")},
         }
         for name, content in files.items():
             with open(os.path.join(base, "input", "config", name), "w") as file:
