@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A convolutional network for CIFAR-10, fed from a stream of TFRecords while it trains: nothing is held in memory but a shuffle buffer. */
+#include "examples/cifar10/data.h"
+#include "examples/nn/nn.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASSES = 10, MOST_EVALUATED = 100 };
+
+static const struct nn_layer_spec layers[] = {
+    {.kind = NN_CONV, .name = "conv1", .outputs = 32, .kernel = 3, .relu = true},
+    {.kind = NN_CONV, .name = "conv2", .outputs = 32, .kernel = 3, .relu = true},
+    {.kind = NN_MAX_POOL, .name = "pool1"},
+    {.kind = NN_DROPOUT, .name = "dropout1", .rate = 0.2},
+    {.kind = NN_CONV, .name = "conv3", .outputs = 64, .kernel = 3, .relu = true},
+    {.kind = NN_CONV, .name = "conv4", .outputs = 64, .kernel = 3, .relu = true},
+    {.kind = NN_MAX_POOL, .name = "pool2"},
+    {.kind = NN_DROPOUT, .name = "dropout2", .rate = 0.2},
+    {.kind = NN_DENSE, .name = "dense1", .outputs = 256, .relu = true},
+    {.kind = NN_DROPOUT, .name = "dropout3", .rate = 0.5},
+    {.kind = NN_DENSE, .name = "dense2", .outputs = CLASSES},
+    {.kind = NN_END},
+};
+
+struct trainer {
+    struct cifar10_options options;
+    struct pl_runtime *runtime;
+    struct pl_world *world;
+    struct cifar10_data *training;
+    struct cifar10_data *testing; /* NULL: no such channel */
+    struct nn_model *model;
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    struct pl_schedule schedule;
+    uint64_t step;
+};
+
+/* What an epoch brought, of this rank until it is summed over all. */
+struct epoch {
+    struct nn_score score;
+    int64_t order; /* depends on every picture and label and on their order; equal sums mean equal batches */
+    int64_t elapsed_ns;
+    double waited; /* share of the time */
+};
+
+static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    PL_TRY(cifar10_data_open(t->runtime, "training", true, &t->options, &t->training, reterr));
+    status = cifar10_data_open(t->runtime, "testing", false, &t->options, &t->testing, reterr);
+    return status == PL_NOT_FOUND ? PL_OK : status; /* training alone is fine */
+}
+
+/* Register the model's parameters, let their values and gradients live in the plan, and start from rank 0's weights. */
+static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
+{
+    struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
+
+    PL_TRY(pl_plan_new(t->world, NULL, &t->plan, reterr));
+    for (size_t i = 0; i < nn_model_parameter_count(t->model); i++) {
+        const struct nn_parameter *parameter = nn_model_parameter(t->model, i);
+        uint64_t shape[NN_PARAMETER_MAX_DIMS];
+        size_t index;
+
+        for (unsigned d = 0; d < parameter->dims; d++) {
+            shape[d] = parameter->shape[d];
+        }
+        PL_TRY(pl_plan_add(t->plan, parameter->name, parameter->dims, shape, &index, reterr));
+    }
+    PL_TRY(pl_plan_seal(t->plan, reterr));
+    for (size_t i = 0; i < pl_plan_tensor_count(t->plan); i++) {
+        nn_model_bind(t->model, i, pl_plan_tensor(t->plan, i)->value, pl_plan_tensor(t->plan, i)->gradient);
+    }
+    if (pl_world_rank(t->world) == 0) {
+        nn_model_initialize(t->model, (uint64_t)t->options.seed);
+    }
+    PL_TRY(pl_plan_broadcast(t->plan, 0, reterr));
+    return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
+}
+
+static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
+{
+    struct nn_shape shape = {.height = CIFAR10_SIDE, .width = CIFAR10_SIDE, .channels = CIFAR10_CHANNELS};
+    size_t batch = (size_t)t->options.batch_size;
+
+    t->schedule = (struct pl_schedule){
+        .base_rate = t->options.learning_rate,
+        .scale = (double)pl_world_size(t->world),
+        .warmup_steps = (uint64_t)t->options.warmup_steps,
+    };
+    return nn_model_new(&nn_backend_blas, layers, shape, batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
+}
+
+static enum pl_status gradient_ready(void *context, size_t index, struct pl_error *reterr)
+{
+    return pl_plan_ready(context, index, reterr);
+}
+
+static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct nn_score *score, struct pl_error *reterr)
+{
+    uint64_t size = (uint64_t)pl_world_size(t->world);
+    struct nn_pass pass = {
+        .training = true,
+        .seed = (uint64_t)t->options.seed,
+        .step = t->step,
+        .first_sample = batch->index * batch->samples * size + (uint64_t)pl_world_rank(t->world),
+        .sample_stride = size,
+    };
+
+    PL_TRY(nn_model_forward(t->model, batch->fields[0], batch->samples, &pass, reterr));
+    PL_TRY(nn_model_backward(t->model, batch->fields[1], &pass, score, gradient_ready, t->plan, reterr));
+    PL_TRY(pl_optimizer_step(t->optimizer, pl_schedule_rate(&t->schedule, t->step), reterr));
+    t->step++;
+    return PL_OK;
+}
+
+/*
+ * The next batch, if every rank has one: a stream does not say beforehand how long it is, and ranks may get one batch more than
+ * others. What only some ranks have left at the end of an epoch is dropped.
+ */
+static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have, struct pl_error *reterr)
+{
+    enum pl_status status = cifar10_data_next(t->training, ret_batch, reterr);
+    int64_t have = status == PL_OK;
+
+    if (status != PL_OK && status != PL_END) {
+        return status;
+    }
+    PL_TRY(pl_allreduce(t->world, &have, &have, 1, PL_INT64, PL_MIN, reterr));
+    *ret_have = have != 0;
+    return PL_OK;
+}
+
+static int64_t mix_order(int64_t order, const struct pl_batch *batch)
+{
+    const unsigned char *labels = batch->fields[1];
+    const uint32_t *values = batch->fields[0];
+    uint64_t mixed = (uint64_t)order;
+
+    for (size_t i = 0; i < batch->samples * CIFAR10_VALUES; i++) {
+        mixed = (mixed ^ values[i]) * UINT64_C(0x100000001b3);
+    }
+    for (size_t i = 0; i < batch->samples; i++) {
+        mixed = (mixed ^ labels[i]) * UINT64_C(0x100000001b3);
+    }
+    return (int64_t)mixed;
+}
+
+static enum pl_status sum_epoch(struct trainer *t, struct epoch *epoch, struct pl_error *reterr)
+{
+    double sums[4] = {epoch->score.loss_sum, (double)epoch->score.correct, (double)epoch->score.samples, epoch->waited};
+
+    PL_TRY(pl_allreduce(t->world, sums, sums, 4, PL_FLOAT64, PL_SUM, reterr));
+    PL_TRY(pl_allreduce(t->world, &epoch->order, &epoch->order, 1, PL_INT64, PL_SUM, reterr));
+    epoch->score = (struct nn_score){.loss_sum = sums[0], .correct = (uint64_t)sums[1], .samples = (uint64_t)sums[2]};
+    epoch->waited = sums[3] / (double)pl_world_size(t->world);
+    return PL_OK;
+}
+
+/* Every rank takes its share of the held-out pictures; the result is the same on all. */
+static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_accuracy, struct pl_error *reterr)
+{
+    struct nn_pass pass = {.training = false};
+    struct epoch epoch = {.order = 0};
+    struct pl_batch batch;
+    enum pl_status status;
+
+    PL_TRY(cifar10_data_start(t->testing, number, reterr));
+    while ((status = cifar10_data_next(t->testing, &batch, reterr)) == PL_OK) {
+        PL_TRY(nn_model_forward(t->model, batch.fields[0], batch.samples, &pass, reterr));
+        PL_TRY(nn_model_loss(t->model, batch.fields[1], &epoch.score, reterr));
+    }
+    if (status != PL_END) {
+        return status;
+    }
+    PL_TRY(sum_epoch(t, &epoch, reterr));
+    *ret_accuracy = epoch.score.samples > 0 ? (double)epoch.score.correct / (double)epoch.score.samples : 0.0;
+    return PL_OK;
+}
+
+static enum pl_status report(struct trainer *t, uint64_t number, const struct epoch *epoch, double accuracy, struct pl_error *reterr)
+{
+    struct pl_metrics metrics = PL_METRICS_NONE;
+    double seconds = (double)epoch->elapsed_ns / (double)PL_NS_PER_S;
+    enum pl_status status;
+
+    if (pl_world_rank(t->world) != 0) {
+        return PL_OK;
+    }
+    pl_metrics_whole(&metrics, "epoch", (int64_t)number);
+    pl_metrics_whole(&metrics, "step", (int64_t)t->step);
+    pl_metrics_real(&metrics, "train_loss", 4, epoch->score.samples ? epoch->score.loss_sum / (double)epoch->score.samples : 0.0);
+    if (t->testing) {
+        pl_metrics_real(&metrics, "test_accuracy", 4, accuracy);
+    }
+    pl_metrics_real(&metrics, "images_per_second", 1, (double)epoch->score.samples / seconds);
+    pl_metrics_real(&metrics, "waited_share", 4, epoch->waited);
+    pl_metrics_whole(&metrics, "batch_order", epoch->order & INT64_C(0xffffffff));
+    status = pl_metrics_write(&metrics, stdout, NULL, reterr);
+    pl_metrics_done(&metrics);
+    return status;
+}
+
+static bool steps_used_up(const struct trainer *t)
+{
+    return t->options.max_steps > 0 && (double)t->step >= t->options.max_steps;
+}
+
+static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *ret_accuracy, struct pl_error *reterr)
+{
+    struct epoch epoch = {.order = 0};
+    struct pl_loader_progress progress;
+    int64_t shown_ns = 0;
+    struct pl_batch batch;
+    bool have = true;
+
+    PL_TRY(cifar10_data_start(t->training, number, reterr));
+    while (!steps_used_up(t)) {
+        PL_TRY(next_on_all(t, &batch, &have, reterr));
+        if (!have) {
+            break;
+        }
+        epoch.order = mix_order(epoch.order, &batch);
+        PL_TRY(train_step(t, &batch, &epoch.score, reterr));
+        if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
+            shown_ns = pl_clock_now_ns();
+            pl_progress_show("epoch %llu: %llu pictures, loss %.4f", (unsigned long long)number + 1,
+                             (unsigned long long)epoch.score.samples * (unsigned long long)pl_world_size(t->world),
+                             epoch.score.loss_sum / (double)epoch.score.samples);
+        }
+    }
+    progress = cifar10_data_progress(t->training);
+    epoch.elapsed_ns = progress.elapsed_ns;
+    epoch.waited = progress.elapsed_ns ? (double)progress.waited_ns / (double)progress.elapsed_ns : 0.0;
+    PL_TRY(sum_epoch(t, &epoch, reterr));
+    if (epoch.score.samples == 0) {
+        return pl_error_set(reterr, PL_INVALID, "the channel training has fewer records than one batch of every rank");
+    }
+    if (t->testing) {
+        PL_TRY(evaluate(t, number, ret_accuracy, reterr));
+    }
+    return report(t, number + 1, &epoch, *ret_accuracy, reterr);
+}
+
+static enum pl_status save_model(struct trainer *t, double accuracy, struct pl_error *reterr)
+{
+    const char *directory =
+        *t->options.model_dir ? t->options.model_dir : pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_MODEL_DIR", NULL);
+    size_t count = pl_plan_tensor_count(t->plan);
+    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(count, sizeof(*tensors), reterr);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char accuracy_text[32];
+    struct pl_metadata metadata[] = {
+        {"format", "paceline"}, {"layout", "conv: out,height,width,in; dense: out,in"}, {"test_accuracy", accuracy_text}};
+
+    if (pl_world_rank(t->world) != 0) {
+        return PL_OK;
+    }
+    if (!directory) {
+        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
+        return PL_OK;
+    }
+    if (!tensors) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(t->plan, i);
+
+        tensors[i] = (struct pl_tensor){.name = tensor->name, .dtype = PL_FLOAT32, .dims = tensor->dims, .data = tensor->value};
+        tensors[i].bytes = tensor->count_elems * sizeof(float);
+        memcpy(tensors[i].shape, tensor->shape, sizeof(tensors[i].shape));
+    }
+    snprintf(accuracy_text, sizeof(accuracy_text), "%.4f", accuracy);
+    pl_text_printf(&path, "%s/model.safetensors", directory);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
+    return pl_safetensors_write(pl_text_string(&path), tensors, count, metadata, PL_ARRAY_ITEMS(metadata), reterr);
+}
+
+static enum pl_status train(struct trainer *t, struct pl_error *reterr)
+{
+    double accuracy = 0.0;
+
+    PL_TRY(pl_runtime_start(&t->runtime, reterr));
+    t->world = pl_runtime_world(t->runtime);
+    PL_TRY(open_data(t, reterr));
+    PL_TRY(make_model(t, reterr));
+    PL_TRY(make_plan(t, reterr));
+    for (uint64_t epoch = 0; (double)epoch < t->options.epochs && !steps_used_up(t); epoch++) {
+        PL_TRY(train_epoch(t, epoch, &accuracy, reterr));
+    }
+    return save_model(t, accuracy, reterr);
+}
+
+static void done(struct trainer *t)
+{
+    cifar10_data_close(t->training);
+    cifar10_data_close(t->testing);
+    pl_optimizer_free(t->optimizer);
+    pl_plan_free(t->plan);
+    nn_model_free(t->model);
+    pl_runtime_stop(t->runtime);
+}
+
+int main(int argc, char **argv)
+{
+    struct trainer trainer = {.step = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    pl_log_set_prefix("cifar10");
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        cifar10_options_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    status = cifar10_options_parse(argc, argv, &trainer.options, &error);
+    if (status == PL_OK) {
+        status = train(&trainer, &error);
+    }
+    if (status != PL_OK) {
+        pl_progress_clear();
+        pl_log_error(&error, "training failed");
+        return EXIT_FAILURE; /* at once: the other ranks may be waiting for this one, and mpirun ends them */
+    }
+    done(&trainer);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Batches of CIFAR-10 pictures out of TFRecord shards: from files, from S3, or through Pipe Mode's FIFOs. */
+#ifndef EXAMPLES_CIFAR10_DATA_H
+#define EXAMPLES_CIFAR10_DATA_H
+
+#include "examples/cifar10/options.h"
+#include "runtime/paceline.h"
+
+enum { CIFAR10_SIDE = 32, CIFAR10_CHANNELS = 3, CIFAR10_PIXELS = CIFAR10_SIDE * CIFAR10_SIDE, CIFAR10_VALUES = CIFAR10_PIXELS * CIFAR10_CHANNELS };
+
+/** Opened by cifar10_data_open(). */
+struct cifar10_data;
+
+/**
+ * Open the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME when that is set. Training batches are full and
+ * shuffled; `training` false keeps the order and a short last batch.
+ *
+ * Collective  for a Pipe Mode channel, over the ranks of a host.
+ * Errors      PL_NOT_FOUND: no such channel.
+ */
+enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training, const struct cifar10_options *options,
+                                 struct cifar10_data **ret_data, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Begin `epoch`. */
+enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** This rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8 [samples]. PL_END behind the last. */
+enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch, struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_loader_progress cifar10_data_progress(const struct cifar10_data *data);
+
+/** NULL is fine. */
+void cifar10_data_close(struct cifar10_data *data);
+
+#endif
