@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The CIFAR-10 example sees the same batches in the same order, and so learns the same, from files, from Pipe Mode's
+FIFOs (several ranks sharing each) and from S3.
+
+  cifar10.py      uses pictures it makes up, and the real ones too where ../shared/data/cifar10 holds them
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
+PROGRAM = BUILD / "examples/cifar10/cifar10"
+FEED = BUILD / "s3io/paceline-feed"
+REAL = SOURCE.parent / "shared/data/cifar10"
+LIMIT_S = 150
+SHARDS, RECORDS = 4, 64
+
+
+def crc32c(data, table=[]):
+    if not table:
+        for byte in range(256):
+            for _ in range(8):
+                byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+            table.append(byte)
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def example(image, label):
+    features = field(1, field(1, b"image") + field(2, field(1, field(1, image))))
+    features += field(1, field(1, b"label") + field(2, field(3, field(1, varint(label)))))
+    return field(1, features)
+
+
+def write_shard(path, rng, count):
+    with open(path, "wb") as out:
+        for _ in range(count):
+            label = rng.randrange(10)
+            data = example(bytes((20 * label + rng.randrange(40)) & 255 for _ in range(3072)), label)
+            length = struct.pack("<Q", len(data))
+            out.write(length + masked(length) + data + masked(data))
+
+
+def make_pictures(folder):
+    rng = random.Random(7)
+    for name, shards in (("training", SHARDS), ("testing", 1)):
+        (folder / name).mkdir(parents=True)
+        for shard in range(shards):
+            write_shard(folder / name / f"part-{shard:05}.tfrecord", rng, RECORDS)
+
+
+def link_pictures(folder):
+    for name, pattern in (("training", "train-*"), ("testing", "test-*")):
+        (folder / name).mkdir(parents=True)
+        for path in REAL.glob(pattern):
+            (folder / name / path.name).symlink_to(path)
+
+
+def train(ranks, words, environment=None, code=0):
+    """Run the example; its metric lines without what depends on time, or its message when `code` is not 0."""
+    command = [str(PROGRAM), *map(str, words)]
+    if ranks > 1:
+        command = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", str(ranks), *command]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False, text=True,
+                          env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                               **(environment or {})})
+    assert done.returncode == code, f"{words}: exit {done.returncode}: {done.stderr}"
+    if code:
+        return done.stderr
+    lines = [re.sub(r"(images_per_second|waited_share)=\S+ ?", "", line) for line in done.stdout.splitlines() if line.startswith("epoch=")]
+    assert lines and all("batch_order=" in line for line in lines), done.stdout
+    return lines
+
+
+def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="None"):
+    """As train(), with the training records out of FIFOs that the feeder fills."""
+    fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
+    config = {"training": {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": wrapper},
+              "testing": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}}
+    feeder = subprocess.Popen([FEED, "--timeout", "60", *feed_words, folder / "training", fifos / "training"], stdin=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        return train(ranks, words, {"SM_CHANNEL_TRAINING": str(fifos / "training"), "SM_CHANNEL_TESTING": str(folder / "testing"),
+                                    "SM_CHANNELS": '["testing", "training"]', "SM_INPUT_DATA_CONFIG": json.dumps(config),
+                                    "PACELINE_RUN_DIR": str(fifos)}, code)
+    finally:
+        feeder.terminate()
+        said = feeder.communicate(timeout=LIMIT_S)[1]
+        assert feeder.returncode == 0, f"the feeder ended with {feeder.returncode}: {said}"
+        assert not list(fifos.glob("training_*")), "the feeder left a FIFO behind"
+
+
+def from_s3(folder, ranks, words):
+    server = subprocess.Popen([sys.executable, str(SOURCE / "tests/support/fake_s3.py"), str(folder)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        port = server.stdout.readline().split()[1]
+        return train(ranks, [*words, "--data", "s3://bkt"], {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+                                                            "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                                                            "AWS_REGION": "us-east-1", "NO_PROXY": "*"})
+    finally:
+        server.terminate()
+        server.wait(LIMIT_S)
+
+
+def expect_same(what, found, expected):
+    assert found == expected, f"{what}:\n" + "\n".join(found) + "\nfrom files:\n" + "\n".join(expected)
+    print(f"{what}: as from files; {found[-1]}")
+
+
+def check(folder, work):
+    words = ["--epochs", 2, "--batch-size", 16, "--shuffle-buffer", 40, "--warmup-steps", 4, "--model-dir", work / "model"]
+    alone = train(1, [*words, "--data", folder])
+    pair = train(2, [*words, "--data", folder])
+    assert alone != pair and alone[0] != alone[1]
+    expect_same("one rank, FIFOs", through_pipe(folder, work, 1, words), alone)
+    expect_same("two ranks sharing FIFOs", through_pipe(folder, work, 2, words), pair)
+    expect_same("two ranks sharing FIFOs of wrapped objects, made late",
+                through_pipe(folder, work, 2, words, ["--recordio", "--late"], wrapper="RecordIO"), pair)
+    expect_same("two ranks, S3", from_s3(folder, 2, words), pair)
+    for ranks in (1, 2):
+        message = through_pipe(folder, work, ranks, words, ["--cut", "700000"], code=1)
+        assert re.search(r"training_0': record \d+ at byte \d+: the input ends inside a record", message), message
+        print(f"a feeder that dies in mid-record, {ranks} rank(s): {message.splitlines()[0]}")
+
+
+def check_real(folder, work):
+    words = ["--batch-size", 32, "--max-steps", 6, "--model-dir", work / "model"]
+    expect_same("real pictures, leaving each FIFO early", through_pipe(folder, work, 2, words), train(2, [*words, "--data", folder]))
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="paceline-cifar10-") as name:
+        work = pathlib.Path(name)
+        make_pictures(work / "made")
+        check(work / "made", work)
+        if list(REAL.glob("train-*")):
+            link_pictures(work / "real")
+            check_real(work / "real", work)
+        else:
+            print("the real pictures are not here; made-up ones alone were used")
+
+
+main()
