@@ -76,7 +76,7 @@ case_begin "port 22 is taken on the worker"
 cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-1
 job_config algo-2 "algo-1 algo-2" 2
-host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.bind((\"\", 22)); s.listen(); print(\"taken\", flush=True); time.sleep(60)" & sleep 0.5; exec "$@"' sh \
+host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", 22)); s.listen(); print(\"taken\", flush=True); time.sleep(60)" & sleep 0.5; exec "$@"' sh \
   "$paceline" -- "$probe"
 wait_host algo-2 10
 wait_host algo-1 10
