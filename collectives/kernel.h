@@ -28,6 +28,7 @@ enum pl_kernel_store {
     PL_KERNEL_STORE_CACHED,  /* ordinary stores: the destination is in this core's cache, or will be read here soon */
     PL_KERNEL_STORE_MIGRATE, /* fetch destination lines for writing (PREFETCHW) ahead of use: another core has them modified */
     PL_KERNEL_STORE_STREAM,  /* past the cache, fenced before return: another core has read the lines, or they exceed the cache */
+    PL_KERNEL_STORE_TAKE,    /* copies only: cached stores, and the source's lines are fetched for writing, as this core refills them next */
 };
 
 /** What pl_kernel_reduce() does to each element: post * ((pre * a) op (pre * b) op ...) / divisor. */

@@ -136,7 +136,7 @@ static void finish(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
 
         if (piece.elems > 0) {
             pl_kernel_copy(shm->kernel, (char *)collective->recv + piece.at * op->elem_bytes, part_of(shm, op, shm->rank, by, round),
-                           piece.elems * op->elem_bytes, PL_KERNEL_STORE_CACHED);
+                           piece.elems * op->elem_bytes, PL_KERNEL_STORE_TAKE);
         }
     }
 }
