@@ -46,11 +46,10 @@ struct pl_shm_words {
     _Atomic uint32_t left;                 /* the rank has freed its world */
 };
 
-/** One rank's part in one collective; behind it its alltoall counts and its flat data. */
-struct pl_shm_head {
-    _Alignas(128) _Atomic uint64_t sequence; /* published last */
-    uint64_t hash;                           /* of the signature */
-    uint64_t bytes;                          /* what this rank sends */
+/** What a rank says about its part in one collective. */
+struct pl_shm_notice {
+    uint64_t hash;  /* of the signature */
+    uint64_t bytes; /* what this rank sends */
     union {
         unsigned char data[PL_SHM_INLINE_BYTES]; /* bytes <= PL_SHM_INLINE_BYTES, but for alltoall */
         struct {
@@ -62,8 +61,16 @@ struct pl_shm_head {
             uint8_t direct_store, staged_store;
         } at;
     } in;
+};
+
+/** One rank's part in one collective; behind it its alltoall counts and its flat data. Number and notice share a line. */
+struct pl_shm_head {
+    _Alignas(128) _Atomic uint64_t sequence; /* published last */
+    struct pl_shm_notice notice;
     struct pl_signature signature;
 };
+
+_Static_assert(offsetof(struct pl_shm_head, signature) == PL_SHM_LINE_BYTES, "a small collective moves one line a rank");
 
 /** A region of pl_arena_alloc(). */
 struct pl_shm_span {

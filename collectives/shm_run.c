@@ -67,17 +67,19 @@ static void learn(struct pl_shm *shm, struct pl_shm_op *op)
 
 /* ---- heads ---- */
 
+/* Products of independent words: as quick as one multiplication after another is slow. Equal signatures are what matters. */
 static uint64_t hash_signature(const struct pl_signature *signature)
 {
     uint64_t words[sizeof(*signature) / 8];
-    uint64_t hash = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = 0;
 
     memcpy(words, signature, sizeof(words));
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        hash = (hash ^ words[i]) * UINT64_C(0xff51afd7ed558ccd);
-        hash ^= hash >> 32;
+        uint64_t odd = UINT64_C(0x9e3779b97f4a7c15) + 2 * i * UINT64_C(0x7f4a7c15d1b54a33);
+
+        hash += (words[i] ^ (words[i] >> 31)) * odd;
     }
-    return hash;
+    return hash ^ (hash >> 32);
 }
 
 static const void *send_buffer(const struct pl_collective *collective)
@@ -121,57 +123,60 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
     return bytes <= PL_SHM_INLINE_BYTES && kind != PL_ALLTOALL;
 }
 
-static void fill_alltoall(const struct pl_shm *shm, const struct pl_collective *collective, struct pl_shm_head *head)
+static void fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head, struct pl_shm_notice *notice)
 {
     uint64_t *counts = pl_shm_alltoall_counts(head);
 
-    head->in.at.longest = 0;
     for (int rank = 0; rank < shm->size; rank++) {
         counts[rank] = shm->send_displ[rank + 1] - shm->send_displ[rank];
         counts[shm->size + rank] = shm->recv_displ[rank + 1] - shm->recv_displ[rank];
-        head->in.at.longest = counts[rank] > head->in.at.longest ? counts[rank] : head->in.at.longest;
+        notice->in.at.longest = counts[rank] > notice->in.at.longest ? counts[rank] : notice->in.at.longest;
     }
-    (void)collective;
 }
 
-static void fill_head(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_shm_head *head, uint64_t elems)
+static void fill_places(struct pl_shm *shm, const struct pl_collective *collective, struct pl_shm_notice *notice)
 {
-    const struct pl_collective *collective = op->collective;
-    uint64_t bytes = elems * op->elem_bytes;
-    bool sends = collective->kind != PL_BROADCAST || shm->rank == collective->root;
-    const void *data = send_buffer(collective);
+    bool forced = shm->forced_store >= 0;
 
-    head->signature = op->request->signature;
-    head->hash = hash_signature(&head->signature);
-    head->bytes = bytes;
-    if (is_inline(collective->kind, bytes)) {
-        if (bytes > 0 && sends) {
-            memcpy(head->in.data, data, bytes);
-        }
-        return;
+    if (!pl_shm_arena_find(shm, send_buffer(collective), notice->bytes, &notice->in.at.send_span, &notice->in.at.send_offset)) {
+        notice->in.at.send_span = 0;
     }
-    memset(&head->in, 0, sizeof(head->in));
-    if (collective->kind == PL_ALLTOALL) {
-        fill_alltoall(shm, collective, head);
-    }
-    if (bytes <= PL_SHM_FLAT_BYTES) {
-        if (bytes > 0 && sends) {
-            pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), data, bytes, PL_KERNEL_STORE_MIGRATE);
-        }
-        return;
-    }
-    if (!pl_shm_arena_find(shm, data, bytes, &head->in.at.send_span, &head->in.at.send_offset)) {
-        head->in.at.send_span = 0;
-    }
-    if (collective->recv == NULL || !pl_shm_arena_find(shm, collective->recv, bytes, &head->in.at.recv_span, &head->in.at.recv_offset)) {
-        head->in.at.recv_span = 0;
+    if (collective->recv == NULL || !pl_shm_arena_find(shm, collective->recv, notice->bytes, &notice->in.at.recv_span, &notice->in.at.recv_offset)) {
+        notice->in.at.recv_span = 0;
     }
     if (shm->rank == 0) {
-        bool forced = shm->forced_store >= 0;
-
-        head->in.at.direct_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->direct_choice, bytes));
-        head->in.at.staged_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->staged_choice, bytes));
+        notice->in.at.direct_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->direct_choice, notice->bytes));
+        notice->in.at.staged_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->staged_choice, notice->bytes));
     }
+}
+
+/*
+ * Post this rank's head. The notice is made aside and stored in one go: the line is being polled by all other ranks, and
+ * between two stores that lie apart they would take it away.
+ */
+static void post_head(struct pl_shm *shm, const struct pl_shm_op *op, uint64_t elems)
+{
+    const struct pl_collective *collective = op->collective;
+    struct pl_shm_head *head = pl_shm_head(shm, shm->rank, op->sequence);
+    struct pl_shm_notice notice = {.bytes = elems * op->elem_bytes};
+    bool sends = notice.bytes > 0 && (collective->kind != PL_BROADCAST || shm->rank == collective->root);
+
+    head->signature = op->request->signature;
+    notice.hash = hash_signature(&op->request->signature);
+    if (collective->kind == PL_ALLTOALL) {
+        fill_alltoall(shm, head, &notice);
+    }
+    if (is_inline(collective->kind, notice.bytes)) {
+        if (sends) {
+            memcpy(notice.in.data, send_buffer(collective), notice.bytes);
+        }
+    } else if (notice.bytes > PL_SHM_FLAT_BYTES) {
+        fill_places(shm, collective, &notice);
+    } else if (sends) {
+        pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), send_buffer(collective), notice.bytes, PL_KERNEL_STORE_MIGRATE);
+    }
+    head->notice = notice;
+    pl_shm_publish(shm, &head->sequence, op->sequence);
 }
 
 /* The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
@@ -182,7 +187,7 @@ static enum pl_status find_mismatch(struct pl_shm *shm, const struct pl_shm_op *
     for (int rank = 1; rank < shm->size; rank++) {
         const struct pl_shm_head *other = pl_shm_head(shm, rank, op->sequence);
 
-        if (other->hash != first->hash) {
+        if (other->notice.hash != first->notice.hash) {
             return pl_signature_mismatch(&first->signature, 0, &other->signature, rank, reterr);
         }
     }
@@ -216,11 +221,29 @@ static bool is_direct(const struct pl_shm *shm, const struct pl_shm_op *op)
         bool sends = collective->kind != PL_BROADCAST || rank == collective->root;
         bool receives = collective->kind == PL_ALLREDUCE || (collective->kind == PL_REDUCE && rank == collective->root);
 
-        if (is_inline(collective->kind, head->bytes) || (sends && head->in.at.send_span == 0) || (receives && head->in.at.recv_span == 0)) {
+        if (is_inline(collective->kind, head->notice.bytes) || (sends && head->notice.in.at.send_span == 0) ||
+            (receives && head->notice.in.at.recv_span == 0)) {
             return false;
         }
     }
     return collective->kind != PL_ALLTOALL;
+}
+
+/* Elements of the largest block that any rank sends. */
+static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *op)
+{
+    enum pl_kind kind = op->collective->kind;
+    uint64_t longest = 0;
+
+    for (int rank = 0; rank < shm->size; rank++) {
+        const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
+        uint64_t block = kind == PL_ALLTOALL         ? head->notice.in.at.longest
+                         : kind == PL_REDUCE_SCATTER ? shm->send_displ[rank + 1] - shm->send_displ[rank]
+                                                     : head->notice.bytes / op->elem_bytes;
+
+        longest = block > longest ? block : longest;
+    }
+    return longest;
 }
 
 /* All heads are here: decide, from what all ranks see alike. */
@@ -229,7 +252,6 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
     const struct pl_collective *collective = op->collective;
     const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
     uint64_t most = 0;
-    uint64_t longest = 0;
 
     if (__builtin_expect(find_mismatch(shm, op, reterr) != PL_OK, 0)) {
         return PL_MISMATCH;
@@ -238,13 +260,9 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
         PL_TRY(check_alltoall(shm, op, reterr));
     }
     for (int rank = 0; rank < shm->size; rank++) {
-        const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
-        uint64_t block = collective->kind == PL_ALLTOALL         ? head->in.at.longest
-                         : collective->kind == PL_REDUCE_SCATTER ? shm->send_displ[rank + 1] - shm->send_displ[rank]
-                                                                 : head->bytes / op->elem_bytes;
+        uint64_t bytes = pl_shm_head(shm, rank, op->sequence)->notice.bytes;
 
-        most = head->bytes > most ? head->bytes : most;
-        longest = block > longest ? block : longest;
+        most = bytes > most ? bytes : most;
     }
     op->waits_for = -1;
     if (most <= PL_SHM_FLAT_BYTES) {
@@ -252,13 +270,13 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
         return PL_OK;
     }
     op->mode = is_direct(shm, op) ? PL_SHM_DIRECT : PL_SHM_STAGED;
-    if (!is_inline(collective->kind, first->bytes)) {
-        op->reduction.store = (enum pl_kernel_store)(op->mode == PL_SHM_DIRECT ? first->in.at.direct_store : first->in.at.staged_store);
+    if (!is_inline(collective->kind, first->notice.bytes)) {
+        op->reduction.store = (enum pl_kernel_store)(op->mode == PL_SHM_DIRECT ? first->notice.in.at.direct_store : first->notice.in.at.staged_store);
     }
-    op->timed_bytes = first->bytes;
-    op->start_ns = shm->rank == 0 && first->bytes >= TIMED_BYTES ? pl_clock_now_ns() : 0;
+    op->timed_bytes = first->notice.bytes;
+    op->start_ns = shm->rank == 0 && first->notice.bytes >= TIMED_BYTES ? pl_clock_now_ns() : 0;
     if (op->mode == PL_SHM_STAGED) {
-        pl_shm_plan(shm, op, longest);
+        pl_shm_plan(shm, op, longest_block(shm, op));
     }
     return PL_OK;
 }
@@ -272,7 +290,7 @@ static const void *flat_source(struct pl_shm *shm, const struct pl_shm_op *op, i
     if (rank == shm->rank) {
         return send_buffer(op->collective);
     }
-    return is_inline(op->collective->kind, head->bytes) ? (const char *)head->in.data : pl_shm_flat_data(shm, head);
+    return is_inline(op->collective->kind, head->notice.bytes) ? (const char *)head->notice.in.data : pl_shm_flat_data(shm, head);
 }
 
 static void move(void *dest, const void *source, uint64_t bytes)
@@ -335,14 +353,14 @@ static char *direct_send(const struct pl_shm *shm, const struct pl_shm_op *op, i
 {
     const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
 
-    return pl_shm_arena_at(shm, head->in.at.send_span, rank, head->in.at.send_offset);
+    return pl_shm_arena_at(shm, head->notice.in.at.send_span, rank, head->notice.in.at.send_offset);
 }
 
 static char *direct_recv(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
 {
     const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
 
-    return pl_shm_arena_at(shm, head->in.at.recv_span, rank, head->in.at.recv_offset);
+    return pl_shm_arena_at(shm, head->notice.in.at.recv_span, rank, head->notice.in.at.recv_offset);
 }
 
 /* Reduce the next piece of elements [first, end) into `dest_count` buffers of which each starts with element `dest_first`. */
@@ -480,7 +498,6 @@ enum pl_status pl_shm_begin(struct pl_shm *shm, struct pl_request *request, bool
 {
     struct pl_shm_op *op = &shm->op;
     const struct pl_collective *collective = &request->collective;
-    struct pl_shm_head *head;
 
     *op = (struct pl_shm_op){
         .collective = collective,
@@ -497,9 +514,7 @@ enum pl_status pl_shm_begin(struct pl_shm *shm, struct pl_request *request, bool
             },
         .waits_for = -1,
     };
-    head = pl_shm_head(shm, shm->rank, op->sequence);
-    fill_head(shm, op, head, sent_elems(shm, collective));
-    pl_shm_publish(shm, &head->sequence, op->sequence);
+    post_head(shm, op, sent_elems(shm, collective));
     return pl_shm_advance(shm, request, ret_done, reterr);
 }
 
