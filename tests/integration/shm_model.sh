@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every interleaving of the shared-memory protocols, by the model checker spin: each model holds, and its broken twin does not.
+set -euo pipefail
+models=$PACELINE_SOURCE/tests/spin
+for tool in spin gcc; do
+  command -v "$tool" >/dev/null || { echo "skipped: no $tool"; exit 77; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# check MODEL WANTED_ERRORS [spin flags]: explores all states, or stops at the first error.
+check() {
+  local model=$1 wanted=$2 errors
+  shift 2
+  spin -a "$@" "$models/$model.pml" >spin.log || { cat spin.log; exit 1; }
+  gcc -O2 -w -DSAFETY -DVECTORSZ=2048 -o pan pan.c
+  ./pan -m1000000 >pan.log || true
+  errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' pan.log)
+  if grep -q 'max search depth too small' pan.log || [ "$((errors > 0))" != "$wanted" ]; then
+    cat pan.log
+    echo "model $model $*: errors: $errors"
+    exit 1
+  fi
+  echo "model $model $*: errors: $errors, $(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log) states"
+}
+
+for model in bell heads direct staged; do
+  check "$model" 0
+  check "$model" 1 -DBROKEN
+done
+check staged 0 -DRANKS=3

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The shared-memory backend with processes as ranks: right results, and killed and stopped ranks are noticed and named. */
+#include "base/clock.h"
+#include "collectives/arena.h"
+#include "collectives/collective.h"
+#include "collectives/world.h"
+
+#include "tests/support/unit.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 3, VICTIM = 1, EXCHANGE_BYTES = 64 << 10, ELEMS = 300000 };
+
+/* How the forked ranks meet: a page of memory and a barrier. */
+struct meeting {
+    pthread_barrier_t barrier;
+    pid_t pids[RANKS];
+    char bytes[RANKS][EXCHANGE_BYTES];
+};
+
+struct seat {
+    struct meeting *meeting;
+    int rank;
+};
+
+static enum pl_status meet(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct seat *seat = context;
+
+    (void)deadline_ns;
+    if (bytes > EXCHANGE_BYTES) {
+        return pl_error_set(reterr, PL_LIMIT, "%zu bytes to exchange", bytes);
+    }
+    memcpy(seat->meeting->bytes[seat->rank], send, bytes);
+    pthread_barrier_wait(&seat->meeting->barrier);
+    for (int r = 0; r < RANKS; r++) {
+        memcpy((char *)recv + (size_t)r * bytes, seat->meeting->bytes[r], bytes);
+    }
+    pthread_barrier_wait(&seat->meeting->barrier);
+    return PL_OK;
+}
+
+static enum pl_status meet_only(void *context, int64_t deadline_ns, struct pl_error *reterr)
+{
+    (void)deadline_ns, (void)reterr;
+    pthread_barrier_wait(&((struct seat *)context)->meeting->barrier);
+    return PL_OK;
+}
+
+/* In a rank there is no Check: a broken promise says so and is an exit status. */
+#define MUST(condition, ...)                                                                                                                         \
+    do {                                                                                                                                             \
+        if (!(condition)) {                                                                                                                          \
+            fprintf(stderr, "rank %d, line %d: %s: ", seat->rank, __LINE__, #condition);                                                             \
+            fprintf(stderr, __VA_ARGS__);                                                                                                            \
+            fputc('\n', stderr);                                                                                                                     \
+            _exit(1);                                                                                                                                \
+        }                                                                                                                                            \
+    } while (0)
+
+typedef void rank_body(struct seat *seat, struct pl_world *world);
+
+static void run_rank(struct seat *seat, rank_body *body)
+{
+    struct pl_bootstrap bootstrap = {.name = "fork", .context = seat, .rank = seat->rank, .size = RANKS, .allgather = meet, .barrier = meet_only};
+    struct pl_knobs knobs;
+    struct pl_world_options options = {.knobs = &knobs};
+    struct pl_world *world = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    pl_knobs_default(&knobs);
+    MUST(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", &error) == PL_OK, "%s", error.cause);
+    MUST(pl_world_new(&bootstrap, &options, &world, &error) == PL_OK, "%s (%s)", error.cause, error.context);
+    body(seat, world);
+    pl_world_free(world);
+    _exit(0);
+}
+
+/* Fork the ranks, wait for them; `victim` may end as it likes. */
+static void run_ranks(rank_body *body, int victim)
+{
+    struct meeting *meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attributes;
+
+    ck_assert(meeting != MAP_FAILED);
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&meeting->barrier, &attributes, RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        struct seat seat = {.meeting = meeting, .rank = r};
+
+        meeting->pids[r] = fork();
+        if (meeting->pids[r] == 0) {
+            meeting->pids[r] = getpid();
+            run_rank(&seat, body);
+        }
+        ck_assert_int_gt(meeting->pids[r], 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        int how = 0;
+
+        if (r == victim) {
+            continue;
+        }
+        ck_assert_int_eq(waitpid(meeting->pids[r], &how, 0), meeting->pids[r]);
+        ck_assert_msg(WIFEXITED(how) && WEXITSTATUS(how) == 0, "rank %d ended with %x", r, how);
+    }
+    if (victim >= 0) {
+        kill(meeting->pids[victim], SIGKILL);
+        waitpid(meeting->pids[victim], NULL, 0);
+    }
+    pthread_barrierattr_destroy(&attributes);
+    munmap(meeting, sizeof(*meeting));
+}
+
+static void allreduces(struct seat *seat, struct pl_world *world)
+{
+    struct pl_span span;
+    struct pl_error error = PL_ERROR_NONE;
+    float *heap = malloc(ELEMS * sizeof(float));
+
+    MUST(pl_arena_alloc(world, ELEMS * sizeof(float), PL_MEMORY_HOST, &span, &error) == PL_OK, "%s", error.cause);
+    for (int round = 0; round < 30; round++) {
+        float *data = round % 2 == 0 ? span.data : heap;
+        uint64_t count = (uint64_t)(1 + round * (ELEMS / 30));
+
+        for (uint64_t i = 0; i < count; i++) {
+            data[i] = (float)((int)i % 100 + seat->rank + round);
+        }
+        MUST(pl_allreduce(world, data, data, count, PL_FLOAT32, PL_SUM, &error) == PL_OK, "%s", error.cause);
+        for (uint64_t i = 0; i < count; i++) {
+            MUST(data[i] == (float)(RANKS * ((int)i % 100 + round) + 3), "round %d, element %d: %g", round, (int)i, (double)data[i]);
+        }
+    }
+    pl_arena_free(world, &span);
+    free(heap);
+}
+
+START_TEST(processes_reduce_arena_and_heap)
+{
+    run_ranks(allreduces, -1);
+}
+END_TEST
+
+/* Collectives of many sizes until one fails; which one the signal hits is chance. */
+static enum pl_status loop_until_failure(struct seat *seat, struct pl_world *world, int64_t timeout_ns, int kill_with, struct pl_error *error)
+{
+    struct pl_span span;
+    float *heap = calloc(ELEMS, sizeof(float));
+    enum pl_status status = pl_arena_alloc(world, ELEMS * sizeof(float), PL_MEMORY_HOST, &span, error);
+
+    memset(span.data, 0, ELEMS * sizeof(float));
+    for (int i = 0; status == PL_OK && i < 100000; i++) {
+        float *data = i % 3 == 0 ? span.data : heap;
+        struct pl_collective collective = {.kind = PL_ALLREDUCE,
+                                           .dtype = PL_FLOAT32,
+                                           .op = PL_MAX,
+                                           .count = i % 5 == 0 ? 3 : ELEMS,
+                                           .send = data,
+                                           .recv = data,
+                                           .deadline_ns = pl_deadline_after_ns(timeout_ns)};
+
+        if (i == 20 && seat->rank == 0) {
+            kill(seat->meeting->pids[VICTIM], kill_with);
+        }
+        status = pl_collective_run(world, &collective, error);
+    }
+    free(heap);
+    return status;
+}
+
+static void killed(struct seat *seat, struct pl_world *world)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t start_ns = pl_clock_now_ns();
+    enum pl_status status = loop_until_failure(seat, world, 60 * PL_NS_PER_S, SIGKILL, &error);
+
+    MUST(status == PL_PEER && strstr(error.cause, "rank 1") != NULL, "%s: %s", pl_status_name(status), error.cause);
+    MUST(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S, "after %d ms", (int)((pl_clock_now_ns() - start_ns) / PL_NS_PER_MS));
+}
+
+START_TEST(a_killed_rank_is_named_by_all_others_long_before_the_deadline)
+{
+    run_ranks(killed, VICTIM);
+}
+END_TEST
+
+static void stopped(struct seat *seat, struct pl_world *world)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = loop_until_failure(seat, world, 400 * PL_NS_PER_MS, SIGSTOP, &error);
+    char text[1200];
+
+    (void)pl_error_text(&error, text, sizeof(text));
+    MUST(status == PL_TIMEOUT && (strstr(text, "waiting for rank 1") != NULL || strstr(text, "waited for rank 1") != NULL), "%s: %s",
+         pl_status_name(status), text);
+}
+
+START_TEST(a_stopped_rank_is_late_and_named_at_the_deadline)
+{
+    run_ranks(stopped, VICTIM);
+}
+END_TEST
+
+static void look_in_fork(struct seat *seat, struct pl_world *world)
+{
+    struct pl_span span;
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned char resident;
+
+    MUST(pl_arena_alloc(world, 8192, PL_MEMORY_HOST, &span, &error) == PL_OK, "%s", error.cause);
+    if (seat->rank == 0) {
+        int how = 0;
+        pid_t child = fork();
+
+        if (child == 0) {
+            _exit(mincore(span.data, 4096, &resident) == 0 ? 1 : 0); /* ENOMEM: nothing is mapped there */
+        }
+        waitpid(child, &how, 0);
+        MUST(WIFEXITED(how) && WEXITSTATUS(how) == 0, "the child of a fork maps the arena");
+    }
+    MUST(pl_barrier(world, &error) == PL_OK, "%s", error.cause);
+    pl_arena_free(world, &span);
+}
+
+START_TEST(the_child_of_a_fork_does_not_get_the_arena)
+{
+    run_ranks(look_in_fork, -1);
+}
+END_TEST
+
+UNIT_MAIN("collectives/shm_processes", processes_reduce_arena_and_heap, a_killed_rank_is_named_by_all_others_long_before_the_deadline,
+          a_stopped_rank_is_late_and_named_at_the_deadline, the_child_of_a_fork_does_not_get_the_arena)
