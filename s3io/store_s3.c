@@ -3,14 +3,17 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "s3io/manifest.h"
 #include "s3io/s3_get.h"
 #include "s3io/s3_list.h"
+#include "s3io/source_augmented.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_BUDGET_BYTES (UINT64_C(64) << 20)
 #define LEAST_BUDGET_BYTES (UINT64_C(1) << 20)
+#define MAX_MANIFEST_BYTES ((size_t)256 << 20)
 
 struct s3_store {
     struct pl_store head;
@@ -19,12 +22,39 @@ struct s3_store {
     char *prefix;
     size_t directory_bytes; /* of the prefix, up to its last '/' */
     uint64_t budget_bytes;
+    struct pl_manifest manifest;  /* bucket NULL: everything that is listed counts */
     struct pl_s3_listing listing; /* sorted by key: an object's ETag */
 };
 
 static int compare_entries(const void *left, const void *right)
 {
     return strcmp(((const struct pl_s3_entry *)left)->key, ((const struct pl_s3_entry *)right)->key);
+}
+
+static const struct pl_s3_entry *find_entry(const struct s3_store *s3, const char *key)
+{
+    struct pl_s3_entry wanted = {.key = (char *)(uintptr_t)key};
+
+    return s3->listing.count ? bsearch(&wanted, s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries) : NULL;
+}
+
+static enum pl_status list_named(const struct s3_store *s3, struct pl_object_list *list, struct pl_error *reterr)
+{
+    const struct pl_manifest *manifest = &s3->manifest;
+
+    for (size_t i = 0; i < manifest->count; i++) {
+        PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+        const struct pl_s3_entry *entry;
+
+        pl_text_printf(&key, "%s%s", manifest->prefix, manifest->keys[i]);
+        PL_TRY(pl_text_check(&key, reterr));
+        entry = find_entry(s3, key.data);
+        if (!entry) {
+            return pl_error_set(reterr, PL_NOT_FOUND, "'%s' names s3://%s/%s, which is not there", s3->head.name, s3->bucket, key.data);
+        }
+        PL_TRY(pl_object_list_add(list, key.data + s3->directory_bytes, key.length - s3->directory_bytes, entry->size_bytes, reterr));
+    }
+    return PL_OK;
 }
 
 static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
@@ -36,6 +66,9 @@ static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struc
     PL_TRY(pl_s3_list(s3->client, s3->bucket, s3->prefix, NULL, deadline_ns, &s3->listing, reterr));
     if (s3->listing.count > 1) {
         qsort(s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries);
+    }
+    if (s3->manifest.bucket) {
+        return list_named(s3, list, reterr);
     }
     for (size_t i = 0; i < s3->listing.count; i++) {
         const struct pl_s3_entry *entry = &s3->listing.items[i];
@@ -56,7 +89,6 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     struct pl_s3_stream_options options = {.budget_bytes = s3->budget_bytes / 2};
-    struct pl_s3_entry wanted;
     const struct pl_s3_entry *entry;
 
     (void)deadline_ns;
@@ -65,8 +97,7 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     pl_text_printf(&name, "s3://%s/%s", s3->bucket, pl_text_string(&key));
     PL_TRY(pl_text_check(&key, reterr));
     PL_TRY(pl_text_check(&name, reterr));
-    wanted.key = key.data;
-    entry = s3->listing.count ? bsearch(&wanted, s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries) : NULL;
+    entry = find_entry(s3, key.data);
     if (object->size_bytes < options.budget_bytes) {
         options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
     }
@@ -82,6 +113,7 @@ static void s3_close(struct pl_store *store)
     struct s3_store *s3 = (struct s3_store *)store;
 
     pl_s3_listing_done(&s3->listing);
+    pl_manifest_done(&s3->manifest);
     free(s3->bucket);
     free(s3->prefix);
     free(s3);
@@ -105,6 +137,59 @@ enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, ui
     if (status == PL_OK) {
         slash = strrchr(s3->prefix, '/');
         s3->directory_bytes = slash ? (size_t)(slash - s3->prefix) + 1 : 0;
+        status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
+    }
+    if (status != PL_OK) {
+        s3_close(&s3->head);
+        return status;
+    }
+    *ret_store = &s3->head;
+    return PL_OK;
+}
+
+/* What all keys of a manifest begin with: the least that has to be listed. */
+static enum pl_status common_prefix(const struct pl_manifest *manifest, char **ret_prefix, struct pl_error *reterr)
+{
+    const char *first = manifest->count ? manifest->keys[0] : "";
+    size_t common = strlen(first);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    for (size_t i = 1; i < manifest->count; i++) {
+        size_t same = 0;
+
+        while (same < common && manifest->keys[i][same] == first[same]) {
+            same++;
+        }
+        common = same;
+    }
+    pl_text_append(&text, manifest->prefix);
+    pl_text_append_n(&text, first, common);
+    return pl_text_take(&text, ret_prefix, reterr);
+}
+
+enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, uint64_t budget_bytes, int64_t deadline_ns,
+                                         struct pl_store **ret_store, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+    struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+    size_t bytes = 0;
+    enum pl_status status;
+
+    if (!s3) {
+        return PL_MEMORY;
+    }
+    s3->client = client;
+    s3->budget_bytes = budget_bytes ? budget_bytes : DEFAULT_BUDGET_BYTES;
+    status = pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr);
+    if (status == PL_OK) {
+        status = pl_manifest_parse(text, bytes, uri, &s3->manifest, reterr);
+    }
+    if (status == PL_OK) {
+        s3->directory_bytes = strlen(s3->manifest.prefix);
+        s3->bucket = pl_memory_string(s3->manifest.bucket, reterr);
+        status = s3->bucket ? common_prefix(&s3->manifest, &s3->prefix, reterr) : PL_MEMORY;
+    }
+    if (status == PL_OK) {
         status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
     }
     if (status != PL_OK) {

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client against a real S3 server that checks every signature, plain and over TLS.
 
-  s3_server.py PACELINE_S3       exits 77, saying why, where no server can be started
+  s3_server.py PACELINE_S3 S3_PROBE       exits 77, saying why, where no server can be started
 """
 import hashlib
+import json
 import os
 import pathlib
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,8 @@ SUPPORT = HERE.parent / "support"
 sys.path.insert(0, str(SUPPORT))
 import s3_request  # noqa: E402
 
-TOOL = sys.argv[1]
+TOOL, PROBE = sys.argv[1:3]
+MEMORY_KIB = 100 * 1024  # with a budget of 64 MiB
 LIMIT_S = 120
 
 
@@ -51,9 +54,9 @@ class Server:
         subprocess.run(["kill", name, pid], check=True)
 
 
-def tool(*words, code=0, data=None, environment=None):
+def tool(*words, code=0, data=None, environment=None, program=TOOL):
     """Run the client; its standard output, or its message when `code` is not 0."""
-    done = subprocess.run([TOOL, *map(str, words)], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False,
+    done = subprocess.run([program, *map(str, words)], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False,
                           env={**os.environ, **(environment or {})})
     message = done.stderr.decode(errors="replace")
     assert done.returncode == code, f"{words}: exit {done.returncode}, not {code}: {message}"
@@ -128,6 +131,62 @@ def check_refusals():
     assert "no AWS credentials" in tool("ls", "s3://bkt", code=1, environment={"AWS_ACCESS_KEY_ID": "", "HOME": "/nonexistent"})
 
 
+def probe(*words, code=0):
+    return tool(*words, code=code, program=PROBE)
+
+
+def records(stream):
+    """The payloads of a RecordIO stream."""
+    found, at = [], 0
+    while at < len(stream):
+        magic, size = struct.unpack_from("<II", stream, at)
+        assert magic == 0xCED7230A and size < 1 << 29
+        found.append(stream[at + 8:at + 8 + size])
+        at += 8 + (size + 3) // 4 * 4
+    assert at == len(stream)
+    return found
+
+
+def check_manifests():
+    """Prefix, manifest and augmented manifest, and that all ranks together read everything once."""
+    draw = random.Random(2)
+    objects = {f"shard-{index:02}": draw.randbytes(draw.choice([0, 1, 1000, 300_000])) for index in range(20)}
+    for name, data in objects.items():
+        tool("cp", "-", f"s3://bkt/data/{name}", data=data)
+    lines = probe("prefix", "s3://bkt/data/sha").decode().splitlines()
+    assert [line.split("\t")[:2] for line in lines] == [[name, str(len(data))] for name, data in objects.items()]
+    named = ["ard-03", "ard-11", "ard-00", "ard-11"]
+    tool("cp", "-", "s3://bkt/m.json", data=json.dumps([{"prefix": "s3://bkt/data/sh"}, *named]).encode())
+    lines = probe("manifest", "s3://bkt/m.json").decode().splitlines()
+    assert [line.split("\t")[:2] for line in lines] == [[name, str(len(objects["sh" + name]))] for name in sorted(named)]
+    tool("cp", "-", "s3://bkt/m.json", data=json.dumps([{"prefix": "s3://bkt/data/"}, "shard-00", "absent"]).encode())
+    assert "absent, which is not there" in probe("manifest", "s3://bkt/m.json", code=1)
+
+    lines = [json.dumps({"source-ref": f"s3://bkt/data/{name}", "class": index, "unused": [1]}) for index, name in enumerate(objects)]
+    tool("cp", "-", "s3://bkt/augmented", data="\n".join(lines).encode())
+    want = [item for index, data in enumerate(objects.values()) for item in (data, str(index).encode())]
+    assert records(probe("augmented", "s3://bkt/augmented", 0, 1, -1, "source-ref", "class")) == want
+    orders = set()
+    for epoch in (0, 1):
+        parts = [records(probe("augmented", "s3://bkt/augmented", rank, 3, epoch, "class", "source-ref")) for rank in range(3)]
+        pairs = [(part[at], part[at + 1]) for part in parts for at in range(0, len(part), 2)]
+        assert sorted(pairs) == sorted((str(index).encode(), data) for index, data in enumerate(objects.values()))
+        orders.add(tuple(label for label, _ in pairs))
+    assert len(orders) == 2
+    assert records(probe("augmented", "s3://bkt/augmented", 0, 1, -1, "class")) == [str(index).encode() for index in range(20)]
+
+
+def check_memory(folder):
+    """An object of several times the budget passes through a bounded process."""
+    source = folder / "large"
+    source.write_bytes(random.Random(3).randbytes(1_000_000) * 300)
+    tool("--part", "16", "cp", source, "s3://bkt/large")
+    size, _, peak_kib = probe("drain", 64, "s3://bkt/large").decode().split()
+    assert int(size) == 300_000_000
+    assert int(peak_kib) < MEMORY_KIB, peak_kib
+    print(f"  peak memory with a budget of 64 MiB: {int(peak_kib) // 1024} MiB")
+
+
 def check_stopped_gateway(server, folder):
     """A server that freezes and comes back costs time, not bytes."""
     process = subprocess.Popen([TOOL, "--part", "1", "--connections", "4", "--stall", "1", "cat", "s3://bkt/sizes/33333333"], stdout=subprocess.PIPE)
@@ -155,11 +214,11 @@ def run(tls):
             status, _, data = s3_request.request("PUT", "/bkt")
             assert status == 200, data
             steps = [("objects", lambda: check_objects(folder)), ("keys", check_keys), ("refusals", check_refusals),
-                     ("virtual host", check_virtual_host)]
+                     ("virtual host", check_virtual_host), ("manifests", check_manifests)]
             if tls:
                 steps.append(("unknown certificate", lambda: tool("ls", "s3://bkt", code=1, environment={"AWS_CA_BUNDLE": "", "AWS_MAX_ATTEMPTS": "1"})))
             else:
-                steps += [("pages", lambda: check_pages(folder)), ("frozen gateway", lambda: check_stopped_gateway(server, folder))]
+                steps += [("pages", lambda: check_pages(folder)), ("memory", lambda: check_memory(folder)), ("frozen gateway", lambda: check_stopped_gateway(server, folder))]
             for name, step in steps:
                 begun = time.monotonic()
                 step()

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/source_augmented.h"
+
+#include "base/memory.h"
+#include "s3io/sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEAD_BYTES = 8, MAX_MANIFEST_BYTES = 1 << 30 };
+
+static const uint32_t recordio_magic = UINT32_C(0xced7230a);
+static const uint64_t recordio_most_bytes = (UINT64_C(1) << 29) - 1;
+
+struct augmented_source {
+    struct pl_source head;
+    const struct pl_augmented *augmented;
+    struct pl_augmented_options options;
+    struct pl_s3_object *objects; /* of the references, in the order of the records */
+    struct pl_s3_stream *stream;  /* NULL when there are no references */
+    size_t position, lines;       /* of the rank's lines */
+    size_t attribute;
+    /* The record being handed out: its frame, a value or pieces of an object, its padding. */
+    unsigned char frame[HEAD_BYTES];
+    size_t frame_left;
+    const char *data;
+    size_t data_left;
+    size_t padding_left;
+    bool object_open; /* more chunks of the object follow */
+};
+
+size_t pl_augmented_share(const struct pl_augmented *augmented, const struct pl_augmented_options *options)
+{
+    size_t whole = augmented->lines / options->deal.size, rest = augmented->lines % options->deal.size;
+
+    return whole + (options->deal.rank < rest ? 1 : 0);
+}
+
+size_t pl_augmented_line(const struct pl_augmented *augmented, const struct pl_augmented_options *options, size_t position)
+{
+    uint64_t index = (uint64_t)position * options->deal.size + options->deal.rank;
+
+    if (!options->shuffle) {
+        return (size_t)index;
+    }
+    /* Seed and epoch together are the key; the odd factor keeps neighbours of both apart. */
+    return (size_t)pl_sampler_permute(index, augmented->lines, options->seed + options->epoch * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static const struct pl_manifest_value *value_at(const struct pl_augmented *augmented, const struct pl_augmented_options *options, size_t position,
+                                                size_t attribute)
+{
+    return &augmented->values[pl_augmented_line(augmented, options, position) * augmented->attributes + attribute];
+}
+
+static void store_le32(unsigned char *at, uint32_t word)
+{
+    for (int i = 0; i < 4; i++) {
+        at[i] = (unsigned char)(word >> (8 * i));
+    }
+}
+
+static enum pl_status frame_record(struct augmented_source *source, uint64_t bytes, struct pl_error *reterr)
+{
+    if (bytes > recordio_most_bytes) {
+        return pl_error_set(reterr, PL_LIMIT, "'%s': an object of %llu bytes does not fit into a RecordIO record", source->head.name,
+                            (unsigned long long)bytes);
+    }
+    store_le32(source->frame, recordio_magic);
+    store_le32(source->frame + 4, (uint32_t)bytes);
+    source->frame_left = HEAD_BYTES;
+    source->padding_left = (size_t)(-bytes & 3);
+    return PL_OK;
+}
+
+/* The next bytes of an object; its first chunk opens the record. */
+static enum pl_status take_chunk(struct augmented_source *source, bool first, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_s3_chunk chunk;
+    enum pl_status status = pl_s3_stream_next(source->stream, deadline_ns, &chunk, reterr);
+
+    if (status == PL_END) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' ended before its last object", source->head.name);
+    }
+    PL_TRY(status);
+    if (first) {
+        PL_TRY(frame_record(source, chunk.size_bytes, reterr));
+    }
+    source->data = chunk.data;
+    source->data_left = chunk.bytes;
+    source->object_open = !chunk.last;
+    return PL_OK;
+}
+
+/* Begin the next record; `*ret_end` behind the last. */
+static enum pl_status next_record(struct augmented_source *source, int64_t deadline_ns, bool *ret_end, struct pl_error *reterr)
+{
+    const struct pl_manifest_value *value;
+
+    *ret_end = source->position == source->lines;
+    if (*ret_end) {
+        return PL_OK;
+    }
+    value = value_at(source->augmented, &source->options, source->position, source->attribute);
+    if (value->bucket) {
+        PL_TRY(take_chunk(source, true, deadline_ns, reterr));
+    } else {
+        source->data = value->text;
+        source->data_left = strlen(value->text);
+        PL_TRY(frame_record(source, source->data_left, reterr));
+    }
+    if (++source->attribute == source->augmented->attributes) {
+        source->attribute = 0;
+        source->position++;
+    }
+    return PL_OK;
+}
+
+static size_t copy(void *to, size_t room, const void *from, size_t *left)
+{
+    size_t bytes = room < *left ? room : *left;
+
+    memcpy(to, from, bytes);
+    *left -= bytes;
+    return bytes;
+}
+
+static enum pl_status augmented_read(struct pl_source *head, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
+                                     struct pl_error *reterr)
+{
+    static const unsigned char zeros[4] = {0};
+    struct augmented_source *source = (struct augmented_source *)head;
+
+    for (;;) {
+        if (source->frame_left) {
+            *ret_bytes = copy(data, bytes, source->frame + HEAD_BYTES - source->frame_left, &source->frame_left);
+            return PL_OK;
+        }
+        if (source->data_left) {
+            *ret_bytes = copy(data, bytes, source->data, &source->data_left);
+            source->data += *ret_bytes;
+            return PL_OK;
+        }
+        if (source->object_open) {
+            PL_TRY(take_chunk(source, false, deadline_ns, reterr));
+        } else if (source->padding_left) {
+            *ret_bytes = copy(data, bytes, zeros, &source->padding_left);
+            return PL_OK;
+        } else {
+            bool end;
+
+            PL_TRY(next_record(source, deadline_ns, &end, reterr));
+            if (end) {
+                *ret_bytes = 0;
+                return PL_OK;
+            }
+        }
+    }
+}
+
+static void augmented_cancel(struct pl_source *head)
+{
+    struct augmented_source *source = (struct augmented_source *)head;
+
+    if (source->stream) {
+        pl_s3_stream_cancel(source->stream);
+    }
+}
+
+static void augmented_close(struct pl_source *head)
+{
+    struct augmented_source *source = (struct augmented_source *)head;
+
+    pl_s3_stream_close(source->stream);
+    free(source->objects);
+    free(source);
+}
+
+/* Every reference of the rank's lines, in the order of the records. */
+static enum pl_status open_objects(struct augmented_source *source, struct pl_s3_client *client, struct pl_error *reterr)
+{
+    const struct pl_augmented *augmented = source->augmented;
+    size_t count = 0;
+
+    source->objects = pl_memory_new(source->lines * augmented->attributes, sizeof(*source->objects), reterr);
+    if (!source->objects) {
+        return PL_MEMORY;
+    }
+    for (size_t position = 0; position < source->lines; position++) {
+        for (size_t attribute = 0; attribute < augmented->attributes; attribute++) {
+            const struct pl_manifest_value *value = value_at(augmented, &source->options, position, attribute);
+
+            if (value->bucket) {
+                source->objects[count++] = (struct pl_s3_object){.bucket = value->bucket, .key = value->text};
+            }
+        }
+    }
+    return count ? pl_s3_stream_open(client, source->objects, count, &source->options.stream, &source->stream, reterr) : PL_OK;
+}
+
+enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented, const struct pl_augmented_options *options,
+                                        struct pl_source **ret_source, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = augmented_read, .cancel = augmented_cancel, .close = augmented_close};
+    struct augmented_source *source;
+    enum pl_status status;
+
+    if (options->deal.rank >= options->deal.size) {
+        return pl_error_set(reterr, PL_INVALID, "rank %u of %u", options->deal.rank, options->deal.size);
+    }
+    source = pl_memory_new(1, sizeof(*source), reterr);
+    if (!source) {
+        return PL_MEMORY;
+    }
+    source->augmented = augmented;
+    source->options = *options;
+    source->lines = pl_augmented_share(augmented, options);
+    status = pl_source_init(&source->head, &ops, "augmented manifest", reterr);
+    if (status == PL_OK) {
+        status = open_objects(source, client, reterr);
+    }
+    if (status != PL_OK) {
+        free(source->head.name);
+        augmented_close(&source->head);
+        return status;
+    }
+    *ret_source = &source->head;
+    return PL_OK;
+}
+
+enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns, char **ret_text,
+                                size_t *ret_bytes, struct pl_error *reterr)
+{
+    const struct pl_s3_stream_options options = {.budget_bytes = 4 << 20, .part_bytes = 1 << 20};
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *piece = pl_memory_new(1, 1 << 16, reterr);
+
+    if (!piece) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_source_open_s3(client, uri, &options, &source, reterr));
+    for (;;) {
+        size_t got;
+
+        PL_TRY(pl_source_read(source, piece, 1 << 16, deadline_ns, &got, reterr));
+        if (got == 0) {
+            break;
+        }
+        if (text.length + got > max_bytes) {
+            return pl_error_set(reterr, PL_LIMIT, "'%s' is longer than %zu bytes", uri, max_bytes);
+        }
+        pl_text_append_n(&text, piece, got);
+    }
+    if (ret_bytes) {
+        *ret_bytes = text.length;
+    }
+    return pl_text_take(&text, ret_text, reterr);
+}
+
+enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names, size_t name_count, int64_t deadline_ns,
+                                  struct pl_augmented *ret_augmented, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+    size_t bytes = 0;
+
+    PL_TRY(pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr));
+    return pl_augmented_parse(text, bytes, uri, names, name_count, ret_augmented, reterr);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Replies of credential endpoints, profile files and the addresses that tokens may go to. */
+#include "s3io/credentials.h"
+#include "s3io/profile.h"
+#include "tests/support/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct pl_credentials_reply reply;
+    PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    char *url = strndup((const char *)data, bytes);
+
+    if (pl_credentials_parse((const char *)data, bytes, &reply, &error) == PL_OK) {
+        PL_BUG_IF(!reply.access_key || !reply.secret_key || strpbrk(reply.access_key, "\r\n"));
+        PL_BUG_IF(reply.session_token && strpbrk(reply.session_token, "\r\n"));
+        pl_credentials_reply_done(&reply);
+    }
+    if (pl_profile_parse((const char *)data, bytes, "default", bytes % 2, &profile, &error) == PL_OK && profile.access_key) {
+        PL_BUG_IF(strchr(profile.access_key, '\n'));
+    }
+    if (url) {
+        (void)pl_credentials_url_allowed(url);
+    }
+    free(url);
+    return 0;
+}

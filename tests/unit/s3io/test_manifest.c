@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/manifest.h"
+#include "s3io/source_augmented.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+static enum pl_status parse(const char *text, struct pl_manifest *manifest, struct pl_error *error)
+{
+    return pl_manifest_parse(text, strlen(text), "m", manifest, error);
+}
+
+START_TEST(a_manifest_is_read_in_order)
+{
+    PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(parse("[{\"prefix\": \"s3://bkt/some/pre-\"}, \"b\", \"a/\\u00e9\", \"b\"]", &manifest, &error), &error);
+    ck_assert_str_eq(manifest.bucket, "bkt");
+    ck_assert_str_eq(manifest.prefix, "some/pre-");
+    ck_assert_uint_eq(manifest.count, 3);
+    ck_assert_str_eq(manifest.keys[0], "b");
+    ck_assert_str_eq(manifest.keys[1], "a/\xc3\xa9");
+    ck_assert_str_eq(manifest.keys[2], "b");
+}
+END_TEST
+
+START_TEST(broken_manifests_are_refused_with_a_place)
+{
+    static const char *const bad[] = {"",
+                                      "{}",
+                                      "[]",
+                                      "[\"s3://bkt/a\"]",
+                                      "[{\"prefix\": 1}]",
+                                      "[{\"prefix\": \"http://bkt/\"}]",
+                                      "[{\"prefix\": \"s3://b/\"}]",
+                                      "[{\"prefix\": \"s3://bkt/\"}, 5]",
+                                      "[{\"prefix\": \"s3://bkt/\"}, \"\"]",
+                                      "[{\"prefix\": \"s3://bkt/\"}, \"a\\u0000b\"]",
+                                      "[{\"prefix\": \"s3://bkt/\"}, \"a\""};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
+        struct pl_error error = PL_ERROR_NONE;
+        char text[1200];
+
+        ck_assert_msg(parse(bad[i], &manifest, &error) == PL_INVALID, "%s", bad[i]);
+        ck_assert_msg(strstr(pl_error_text(&error, text, sizeof(text)), "m:1:") != NULL, "%s: %s", bad[i], text);
+    }
+}
+END_TEST
+
+static const char *const names[] = {"image-ref", "label"};
+
+START_TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
+{
+    static const char text[] = "{\"label\": 3, \"image-ref\": \"s3://bkt/a b.jpg\", \"other\": null}\r\n\n"
+                               "{\"image-ref\": \"s3://bkt2/c\", \"label\": {\"k\": [1, 2.50]}}\n{\"image-ref\":\"s3://bkt/d\",\"label\":\"x\\ny\"}";
+    PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_augmented_parse(text, strlen(text), "m", names, 2, &augmented, &error), &error);
+    ck_assert_uint_eq(augmented.lines, 3);
+    ck_assert_str_eq(augmented.values[0].bucket, "bkt");
+    ck_assert_str_eq(augmented.values[0].text, "a b.jpg");
+    ck_assert_ptr_null(augmented.values[1].bucket);
+    ck_assert_str_eq(augmented.values[1].text, "3");
+    ck_assert_str_eq(augmented.values[2].bucket, "bkt2");
+    ck_assert_str_eq(augmented.values[3].text, "{\"k\": [1, 2.5]}");
+    ck_assert_str_eq(augmented.values[5].text, "x\ny");
+}
+END_TEST
+
+START_TEST(broken_lines_are_refused_with_their_number)
+{
+    static const char *const bad[] = {"{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n[]", "{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n{\"label\":1}",
+                                      "\n{\"image-ref\":\"s3://bkt\",\"label\":1}", "\n{\"image-ref\":7,\"label\":1}", "\n{\"image-ref\":"};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_msg(pl_augmented_parse(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) == PL_INVALID, "%s", bad[i]);
+        ck_assert_msg(strstr(error.cause, "line 2") != NULL, "%s: %s", bad[i], error.cause);
+    }
+}
+END_TEST
+
+enum { MAX_LINES = 60 };
+
+/* How often each line comes when all ranks read theirs. */
+static void count_lines(size_t lines, uint32_t size, bool shuffle, uint64_t epoch, unsigned *counts)
+{
+    const struct pl_augmented augmented = {.lines = lines, .attributes = 1};
+
+    for (uint32_t rank = 0; rank < size; rank++) {
+        const struct pl_augmented_options options = {.deal = {rank, size}, .shuffle = shuffle, .seed = 7, .epoch = epoch};
+
+        for (size_t position = 0; position < pl_augmented_share(&augmented, &options); position++) {
+            size_t line = pl_augmented_line(&augmented, &options, position);
+
+            ck_assert_uint_lt(line, lines);
+            counts[line]++;
+        }
+    }
+}
+
+START_TEST(every_line_comes_once_an_epoch_for_any_number_of_ranks)
+{
+    for (size_t lines = 0; lines < MAX_LINES; lines++) {
+        for (uint32_t size = 1; size < 12; size++) {
+            for (uint64_t epoch = 0; epoch < 3; epoch++) {
+                unsigned counts[MAX_LINES] = {0};
+
+                count_lines(lines, size, epoch > 0, epoch, counts);
+                for (size_t line = 0; line < lines; line++) {
+                    ck_assert_uint_eq(counts[line], 1);
+                }
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(epochs_are_shuffled_differently_and_repeatably)
+{
+    const struct pl_augmented augmented = {.lines = 50, .attributes = 1};
+    struct pl_augmented_options options = {.deal = {0, 1}, .shuffle = true, .seed = 1};
+    size_t same = 0;
+
+    for (size_t position = 0; position < 50; position++) {
+        size_t first, second;
+
+        options.epoch = 0;
+        first = pl_augmented_line(&augmented, &options, position);
+        ck_assert_uint_eq(first, pl_augmented_line(&augmented, &options, position));
+        options.epoch = 1;
+        second = pl_augmented_line(&augmented, &options, position);
+        same += first == second;
+    }
+    ck_assert_uint_lt(same, 10);
+}
+END_TEST
+
+UNIT_MAIN("s3io/manifest", a_manifest_is_read_in_order, broken_manifests_are_refused_with_a_place,
+          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number,
+          every_line_comes_once_an_epoch_for_any_number_of_ranks, epochs_are_shuffled_differently_and_repeatably)
