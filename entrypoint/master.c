@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "entrypoint/peers.h"
 #include "entrypoint/process.h"
-#include "entrypoint/sshd.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -316,7 +315,7 @@ static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_
     int64_t deadline_ns = pl_deadline_after_ns(supervisor->peer_wait_ns);
     int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
 
-    PL_TRY(pl_sshd_open(&master->sshd, supervisor->job, &supervisor->rundir, reterr));
+    PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&master->sshd, &supervisor->rundir, reterr));
     for (;;) {
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;

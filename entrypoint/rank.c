@@ -61,6 +61,21 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
     return PL_OK;
 }
 
+/*
+ * mpirun's fixed words say `btl ^openib`, which switches on again what Open MPI's packages switch off: the ofi component.
+ * It moves nothing for the ob1 messaging that the same words ask for, but loads libfabric and its providers, which costs
+ * 1.5 s a rank, most of it a sleep when the process ends. Who sets any of its parameters keeps it.
+ */
+static enum pl_status leave_ofi_out(struct pl_environment *environment, struct pl_error *reterr)
+{
+    const char *components = pl_environment_get_or(environment, "OMPI_MCA_btl", "");
+
+    if (strcmp(components, "^openib") != 0 || pl_environment_get(environment, "OMPI_MCA_btl_ofi_mode") != NULL) {
+        return PL_OK;
+    }
+    return pl_environment_set(environment, "OMPI_MCA_btl", "^openib,ofi", reterr);
+}
+
 static enum pl_status run(const struct pl_call *call, struct pl_signals *signals, struct pl_ending *ret_ending, struct pl_error *reterr)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
@@ -77,6 +92,7 @@ static enum pl_status run(const struct pl_call *call, struct pl_signals *signals
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     PL_TRY(set_thread_counts(environment, reterr));
+    PL_TRY(leave_ofi_out(environment, reterr));
     watch.rank = number_of(environment, ranks, 0);
     watch.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
     watch.setup.argv = (const char *const *)(call->words.items + 1);

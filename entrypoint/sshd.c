@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/process.h"
+#include "entrypoint/verb.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,15 +37,31 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
     return pl_text_take(&path, ret_path, reterr);
 }
 
+enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir, struct pl_plan_step *ret_step, struct pl_error *reterr)
+{
+    const char *secret = pl_job_option(job, "PACELINE_SSH_SECRET", "");
+    PL_AUTO_FREE char *companion = NULL;
+
+    *ret_step = (struct pl_plan_step){.what = NULL};
+    if (secret[0] == '\0') {
+        return PL_OK;
+    }
+    PL_TRY(pl_verb_find_companion(job->self_path, "paceline-keys", &companion, reterr));
+    ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
+    PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
+    return pl_words_add_list(&ret_step->argv,
+                             (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL}, reterr);
+}
+
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr)
 {
-    const char *directory = pl_job_option(job, "PACELINE_SSH_DIR", PL_SSHD_DEFAULT_DIR);
+    const bool derived = pl_job_option(job, "PACELINE_SSH_SECRET", "")[0] != '\0';
+    const char *directory = derived ? rundir->path : pl_job_option(job, "PACELINE_SSH_DIR", PL_SSHD_DEFAULT_DIR);
     const char *port = pl_job_option(job, "PACELINE_SSH_PORT", "22");
     const struct passwd *user = getpwuid(geteuid());
     char *end = NULL;
     long number = strtol(port, &end, 10);
 
-    (void)rundir;
     if (end == port || *end != '\0' || number < 1 || number > 65535) {
         return pl_error_set(reterr, PL_INVALID, "PACELINE_SSH_PORT: expected a port from 1 to 65535, found '%.40s'", port);
     }

@@ -7,6 +7,7 @@
 #define PL_ENTRYPOINT_SSHD_H
 
 #include "entrypoint/job.h"
+#include "entrypoint/plan.h"
 #include "entrypoint/rundir.h"
 
 /** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
@@ -20,6 +21,10 @@ struct pl_sshd {
 };
 
 #define PL_SSHD_NONE ((struct pl_sshd){.user_key = NULL})
+
+/** The step that makes the keys from the job's secret, when PACELINE_SSH_SECRET names one; `ret_step->what` is NULL otherwise. */
+enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir, struct pl_plan_step *ret_step,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find keys, user and port. PL_NOT_FOUND says which file is missing and how it is made. */
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;

@@ -554,6 +554,20 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     return state.ok ? PL_OK : PL_NOT_FOUND;
 }
 
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)
+{
+    struct pl_plan_step step;
+    enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
+
+    if (status == PL_OK && step.what != NULL) {
+        status = pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), reterr);
+    }
+    free(step.what);
+    pl_words_done(&step.argv);
+    PL_TRY(status);
+    return pl_sshd_open(sshd, supervisor->job, &supervisor->rundir, reterr);
+}
+
 int pl_supervise_conclude(struct pl_supervisor *supervisor)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;

@@ -15,6 +15,7 @@
 #include "entrypoint/plan.h"
 #include "entrypoint/rundir.h"
 #include "entrypoint/signals.h"
+#include "entrypoint/sshd.h"
 #include "entrypoint/watch.h"
 
 enum pl_party_kind {
@@ -107,6 +108,9 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_endi
  */
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment,
                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Find the ssh keys of the job, or make them from its secret. */
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). */
 void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const char *format, ...) PL_PRINTF(3, 4);

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "entrypoint/command.h"
 #include "entrypoint/process.h"
-#include "entrypoint/sshd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,7 +252,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
     struct pl_party *party;
 
-    PL_TRY(pl_sshd_open(&state->sshd, supervisor->job, &supervisor->rundir, reterr));
+    PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
     PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);

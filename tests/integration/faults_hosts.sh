@@ -95,6 +95,35 @@ expect_code algo-1 0
 expect_code algo-2 0
 case_end algo-1 algo-2
 
+secret_case() { # secret_case NAME SECRET_1 SECRET_2: keys from a file in a channel, none in the image
+  local number
+  case_begin "$1"
+  cluster_environment=("PACELINE_PEER_WAIT_S=4" "PACELINE_SSH_DIR=/nonexistent" "PACELINE_SSH_SECRET=/opt/ml/input/data/secret/key" "TRAINING_JOB_NAME=job-1")
+  shift
+  for number in 1 2; do
+    job_config algo-$number "algo-1 algo-2" 2
+    mkdir -p "$cluster/algo-$number/ml/input/data/secret"
+    echo "$1" >"$cluster/algo-$number/ml/input/data/secret/key"
+    host_start algo-$number "$paceline" -- "$probe"
+    shift
+  done
+  wait_host algo-1 30
+  wait_host algo-2 10
+}
+secret_case "keys are made from a secret" "a secret of at least thirty-two bytes" "a secret of at least thirty-two bytes"
+expect_code algo-1 0
+expect_code algo-2 0
+case_end algo-1 algo-2
+secret_case "the hosts have different secrets" "a secret of at least thirty-two bytes" "another one of at least thirty-two bytes"
+expect_code algo-1 bad
+expect_code algo-2 bad
+expect_failure algo-1 "algo-2 \(.*[Hh]ost key"
+case_end algo-1 algo-2
+secret_case "the secret is too short" "a secret of at least thirty-two bytes" "short"
+expect_code algo-2 bad
+expect_failure algo-2 "making ssh keys from the job's secret.*exited with code 1" "at least 32 are needed"
+case_end algo-2
+
 case_begin "a cut of 5 s is survived"
 start_both sleep 0 7
 await_ranks
