@@ -32,6 +32,9 @@ enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_K
     X(WIRE_TYPE, "wire_type", TEXT, "", "", NULL,                                                                                                    \
       "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")                                            \
     X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
+    X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE", "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")            \
+    X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL, "how many records of 64 bytes a rank's trace keeps")                            \
+    X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS", "warn when a wait for other ranks lasts so long; 0: never")           \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "bytes", "4MiB", NULL, "gradients of a plan that are reduced as one")                                      \
     X(KERNEL, "kernel", TEXT, "", "auto", NULL, "code of reductions: auto, avx512, avx2 or plain; same bits from all")                               \
     X(SHM_STORE, "shm_store", TEXT, "", "", NULL, "how results reach other ranks' memory: cached, migrate or stream; empty: measured")

@@ -67,6 +67,9 @@ struct pl_request {
     struct pl_request *sibling;             /* next member of the same group */
     uint64_t *counts;                       /* behind collective.counts */
     int64_t deadline_ns;                    /* 0 until a wait looks at the clock */
+    int64_t posted_ns, started_ns;          /* these four only while the world is observed */
+    int64_t wait_began_ns;                  /* 0 while nobody waits */
+    int waited_for;                         /* -1: nobody */
     enum pl_status status;
     enum pl_request_phase phase;
 };

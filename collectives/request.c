@@ -53,9 +53,58 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
     request->member = NULL;
     request->sibling = NULL;
     request->deadline_ns = 0;
+    request->wait_began_ns = 0;
     request->status = PL_OK;
     request->phase = PL_REQUEST_QUEUED;
     return request;
+}
+
+static void describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event)
+{
+    memcpy(name, request->signature.name, sizeof(request->signature.name));
+    name[sizeof(request->signature.name)] = '\0';
+    *event = (struct pl_event){
+        .kind = request->collective.kind,
+        .name = name,
+        .sequence = request->signature.sequence,
+        .bytes = request->signature.count * pl_dtype_bytes(request->collective.dtype),
+        .posted_ns = request->posted_ns,
+        .started_ns = request->started_ns,
+        .ended_ns = pl_clock_now_ns(),
+        .waited_for = request->waited_for,
+        .status = request->status,
+    };
+    if (request->wait_began_ns) {
+        event->waited_ns = event->ended_ns - request->wait_began_ns;
+    }
+}
+
+/* A request has ended, well or not. */
+static void tell_ended(struct pl_world *world, const struct pl_request *request)
+{
+    char name[sizeof(request->signature.name) + 1];
+    struct pl_event event;
+
+    if (world->observer.ended) {
+        describe(request, name, &event);
+        world->observer.ended(world->observer.context, &event);
+    }
+}
+
+void pl_world_observe(struct pl_world *world, const struct pl_observer *observer)
+{
+    world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
+}
+
+/* The rank that the running request waits for, -1 where that is unknown. */
+static int waits_for(const struct pl_world *world)
+{
+    const struct pl_request *head = world->first;
+
+    if (head->phase != PL_REQUEST_RUNNING || !head->backend->backend->waits_for) {
+        return -1;
+    }
+    return head->backend->backend->waits_for(head->backend->state, head);
 }
 
 /* The world cannot go on: everything queued ends with `error`. The first error stays. */
@@ -74,6 +123,7 @@ static enum pl_status fail(struct pl_world *world, const struct pl_error *error)
     for (request = world->first; request; request = request->next) {
         request->phase = PL_REQUEST_DONE;
         request->status = world->failure.status;
+        tell_ended(world, request);
     }
     world->first = NULL;
     world->last = NULL;
@@ -101,6 +151,9 @@ static void advance(struct pl_world *world)
         /* The report is read only after a failure, which fills it. */
         if (head->phase == PL_REQUEST_QUEUED) {
             head->phase = PL_REQUEST_RUNNING;
+            if (world->observer.ended) {
+                head->started_ns = pl_clock_now_ns();
+            }
             status = backend->backend->post(backend->state, head, &done, &error);
         } else {
             status = backend->backend->progress(backend->state, head, &done, &error);
@@ -113,6 +166,7 @@ static void advance(struct pl_world *world)
             return;
         }
         head->phase = PL_REQUEST_DONE;
+        tell_ended(world, head);
         world->first = head->next;
         if (!world->first) {
             world->last = NULL;
@@ -161,6 +215,10 @@ static enum pl_status prepare(struct pl_world *world, const struct pl_collective
 static void enqueue(struct pl_world *world, struct pl_request *request)
 {
     request->signature.sequence = ++world->sequence;
+    request->waited_for = -1;
+    if (world->observer.ended) {
+        request->posted_ns = request->started_ns = pl_clock_now_ns();
+    }
     if (world->last) {
         world->last->next = request;
     } else {
@@ -258,12 +316,10 @@ static enum pl_status time_out(struct pl_request *request)
     struct pl_world *world = request->world;
     struct pl_request *head = world->first;
     struct pl_error error;
-    int peer = -1;
+    int peer;
 
     PL_BUG_IF(!head);
-    if (head->phase == PL_REQUEST_RUNNING && head->backend->backend->waits_for) {
-        peer = head->backend->backend->waits_for(head->backend->state, head);
-    }
+    peer = waits_for(world);
     (void)pl_error_set(&error, PL_TIMEOUT, "rank %d: collective number %" PRIu64 ", %s%s%.*s%s, did not end before its deadline",
                        pl_world_label(world, world->rank), head->signature.sequence, pl_kind_text(head->collective.kind),
                        head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
@@ -321,6 +377,24 @@ static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_
     pl_clock_nap(nap_ns, deadline_ns);
 }
 
+/* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so next. */
+static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
+{
+    char name[sizeof(world->first->signature.name) + 1];
+    struct pl_event event;
+
+    if (world->first->waited_for < 0) {
+        world->first->waited_for = waits_for(world);
+    }
+    if (!world->observer.stalled || idle_ns < stall_ns) {
+        return stall_ns;
+    }
+    world->first->waited_for = waits_for(world);
+    describe(world->first, name, &event);
+    world->observer.stalled(world->observer.context, &event);
+    return 2 * stall_ns;
+}
+
 static void wait_until_ended(struct pl_request *request)
 {
     struct pl_world *world = request->world;
@@ -328,6 +402,7 @@ static void wait_until_ended(struct pl_request *request)
     struct pl_request *watched = NULL;
     uint64_t moves = 0;
     int64_t idle_since_ns = 0;
+    int64_t stall_ns = world->observer.stall_ns;
     unsigned polls = 0;
 
     for (;;) {
@@ -351,12 +426,17 @@ static void wait_until_ended(struct pl_request *request)
             watched = world->first;
             moves = world->first->moves;
             idle_since_ns = now_ns;
+            stall_ns = world->observer.stall_ns;
+            if (!watched->wait_began_ns) {
+                watched->wait_began_ns = now_ns;
+            }
         }
         if (now_ns > deadline_of(request, now_ns)) {
             (void)time_out(request);
             return;
         }
         if (now_ns - idle_since_ns >= spin_ns) {
+            stall_ns = watch(world, now_ns - idle_since_ns, stall_ns);
             rest(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
             polls = POLLS_PER_CLOCK - 2; /* a look or two before the next rest */
         }

@@ -8,6 +8,7 @@
 
 #include "base/knob.h"
 #include "base/status.h"
+#include "collectives/collective.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -132,6 +133,32 @@ enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *r
 
 /** End the whole job at once with exit status `code`; does not return. */
 _Noreturn void pl_world_abort(struct pl_world *world, int code);
+
+/** What became of one collective on this rank. Times are on CLOCK_MONOTONIC. */
+struct pl_event {
+    enum pl_kind kind;
+    const char *name;  /* its first 16 bytes, "" without a name; valid during the call */
+    uint64_t sequence; /* of the world, from 1 */
+    uint64_t bytes;    /* of the elements counted */
+    int64_t posted_ns;
+    int64_t started_ns; /* when the ones before it had ended */
+    int64_t ended_ns;   /* or now, where it has not */
+    int64_t waited_ns;  /* how long this rank has been inside a wait for it */
+    int waited_for;     /* the rank it stood still for when the wait went to sleep, -1 when it did not sleep or that is unknown */
+    enum pl_status status;
+};
+
+/** Somebody who wants to see what a world does. Called in the thread that uses the world; must not use it. */
+struct pl_observer {
+    void *context;
+    void (*ended)(void *context, const struct pl_event *event); /* NULL: not wanted */
+    int64_t stall_ns;                                           /* 0: `stalled` is not wanted */
+    /** A wait has seen nothing move for stall_ns; again after twice that time, and so on. */
+    void (*stalled)(void *context, const struct pl_event *event);
+};
+
+/** Observe `world` from now on; NULL ends it. Sub-worlds are not included. */
+void pl_world_observe(struct pl_world *world, const struct pl_observer *observer);
 
 /** Append topology, backends (and why each is off) and which algorithm serves which size, as lines for people. */
 void pl_world_describe(const struct pl_world *world, struct pl_text *text);

@@ -10,6 +10,7 @@
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
  *   sampler.h, loader.h, ...   reading it
+ *   trace.h                    what happened when
  *   safetensors.h, metrics.h   what comes out
  */
 #ifndef PACELINE_H
@@ -34,6 +35,7 @@
 #include "runtime/schedule.h"
 #include "runtime/sparse.h"
 #include "runtime/start.h"
+#include "runtime/trace.h"
 #include "s3io/channel.h"
 #include "s3io/example.h"
 #include "s3io/idx.h"

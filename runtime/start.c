@@ -1,24 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/start.h"
 
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
+#include "collectives/collective.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct pl_runtime {
     struct pl_environment *environment;
     struct pl_bootstrap *bootstrap; /* NULL when the caller's */
     struct pl_world *world;
+    struct pl_trace *trace;
 };
 
 static void free_runtime(struct pl_runtime *runtime)
 {
     pl_world_free(runtime->world);
+    pl_trace_free(runtime->trace);
     if (runtime->bootstrap) {
         pl_bootstrap_free(runtime->bootstrap);
     }
     pl_environment_free(runtime->environment);
     free(runtime);
+}
+
+/* The ring of `rank` beside the trace that `path` names. */
+static enum pl_status ring_path(const char *path, int rank, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_printf(&text, "%s.rank%d.ring", path, rank);
+    return pl_text_take(&text, ret_path, reterr);
+}
+
+/* The one line that a library of ours logs: nothing has failed yet, so there is no one to return it to. */
+static void warn_stalled(void *context, const struct pl_event *event)
+{
+    char whom[32] = "other ranks";
+
+    (void)context;
+    if (event->waited_for >= 0) {
+        snprintf(whom, sizeof(whom), "rank %d", event->waited_for);
+    }
+    pl_log(PL_LOG_WARNING, "waiting for %s since %.0f s in %s%s%s%s (collective number %llu)", whom, (double)event->waited_ns / (double)PL_NS_PER_S,
+           pl_kind_text(event->kind), *event->name ? " '" : "", event->name, *event->name ? "'" : "", (unsigned long long)event->sequence);
+}
+
+static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reterr)
+{
+    const struct pl_knobs *knobs = pl_world_knobs(runtime->world);
+    const char *path = pl_knob_text(knobs, PL_KNOB_TRACE);
+    PL_AUTO_FREE char *ring = NULL;
+    struct pl_trace_options options = {
+        .records = (uint32_t)pl_knob_int(knobs, PL_KNOB_TRACE_RECORDS),
+        .rank = pl_world_rank(runtime->world),
+        .size = pl_world_size(runtime->world),
+        .host = pl_world_cross_rank(runtime->world),
+    };
+    struct pl_observer observer = {.ended = pl_trace_add_event, .stall_ns = (int64_t)(pl_knob_real(knobs, PL_KNOB_STALL_S) * (double)PL_NS_PER_S)};
+
+    if (*path) {
+        PL_TRY(ring_path(path, options.rank, &ring, reterr));
+        options.path = ring;
+    }
+    PL_TRY(pl_trace_new(&options, &runtime->trace, reterr));
+    observer.context = runtime->trace;
+    observer.stalled = observer.stall_ns > 0 ? warn_stalled : NULL;
+    pl_world_observe(runtime->world, &observer);
+    return PL_OK;
+}
+
+/* One rank of each host makes the rings of its host a trace, once all of them are complete. */
+static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, struct pl_error *reterr)
+{
+    int size = pl_world_size(runtime->world), host = pl_world_cross_rank(runtime->world);
+    PL_AUTO_FREE char **rings = pl_memory_new((size_t)size, sizeof(char *), reterr);
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE, text = PL_TEXT_NONE;
+    enum pl_status status = rings ? PL_OK : PL_MEMORY;
+    size_t count = 0;
+
+    for (int rank = 0; rank < size && status == PL_OK; rank++) {
+        if (pl_world_host_of(runtime->world, rank) == host) {
+            status = ring_path(path, rank, &rings[count], reterr);
+            count += status == PL_OK;
+        }
+    }
+    pl_text_append(&name, path);
+    if (pl_world_cross_size(runtime->world) > 1) {
+        pl_text_printf(&name, ".host%d", host);
+    }
+    if (status == PL_OK) {
+        status = pl_trace_merge((const char *const *)rings, count, &text, reterr);
+    }
+    if (status == PL_OK) {
+        status = pl_file_write_atomic(pl_text_string(&name), text.data, text.length, 0644, reterr);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (status == PL_OK) {
+            (void)unlink(rings[i]);
+        }
+        free(rings[i]);
+    }
+    return status;
 }
 
 static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, struct pl_error *reterr)
@@ -34,7 +123,8 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
                                         : pl_bootstrap_new_self(&runtime->bootstrap, reterr));
         bootstrap = runtime->bootstrap;
     }
-    return pl_world_new(bootstrap, &options, &runtime->world, reterr);
+    PL_TRY(pl_world_new(bootstrap, &options, &runtime->world, reterr));
+    return observe(runtime, reterr);
 }
 
 enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
@@ -69,9 +159,30 @@ const struct pl_environment *pl_runtime_environment(const struct pl_runtime *run
     return runtime->environment;
 }
 
+struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
+{
+    return runtime->trace;
+}
+
 void pl_runtime_stop(struct pl_runtime *runtime)
 {
-    if (runtime) {
-        free_runtime(runtime);
+    struct pl_error error = PL_ERROR_NONE;
+    const char *path;
+
+    if (!runtime) {
+        return;
     }
+    path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
+    if (*path && pl_world_failure(runtime->world, NULL) == PL_OK) {
+        /* After a failure the rings stay as they are. */
+        enum pl_status status = pl_barrier(runtime->world, &error);
+
+        if (status == PL_OK && pl_world_local_rank(runtime->world) == 0) {
+            status = merge_rings(runtime, path, &error);
+        }
+        if (status != PL_OK) {
+            pl_log_error(&error, "the trace was not merged, its rings stay");
+        }
+    }
+    free_runtime(runtime);
 }

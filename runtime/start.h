@@ -9,6 +9,7 @@
 
 #include "base/environment.h"
 #include "collectives/world.h"
+#include "runtime/trace.h"
 
 struct pl_runtime;
 
@@ -27,6 +28,9 @@ struct pl_world *pl_runtime_world(const struct pl_runtime *runtime);
 
 /** The environment as it was at the start. */
 const struct pl_environment *pl_runtime_environment(const struct pl_runtime *runtime);
+
+/** This rank's trace: collectives are in it already, the program may add spans of its own. */
+struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime);
 
 /**
  * Leave; MPI is finalised if pl_runtime_start() initialised it. A program that failed does not call this: it ends at

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paceline trace RING...: the rings that ranks left (see runtime/trace.h) as one JSON trace on standard output. */
+#include "base/file.h"
+#include "base/log.h"
+#include "runtime/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        printf("usage: paceline trace RING... > trace.json\n\n"
+               "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed programs\n"
+               "are fine. The result opens in chrome://tracing and in Perfetto.\n");
+        return argc < 2 ? 2 : EXIT_SUCCESS;
+    }
+    if (pl_trace_merge((const char *const *)(argv + 1), (size_t)argc - 1, &text, &error) != PL_OK ||
+        pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
+        pl_log_error(&error, "trace");
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/trace.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    DEFAULT_RECORDS = 16384,
+    MAX_RECORDS = 1 << 24,
+    PROGRAM = UINT16_MAX, /* `kind` of a span that is no collective */
+    /* Records that the writer may be changing while somebody reads: those are left out. */
+    UNSAFE_RECORDS = 2,
+};
+
+static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '1'};
+
+struct ring_head {
+    char magic[8];
+    uint32_t record_bytes;
+    uint32_t records;
+    int32_t rank, size, host, unused;
+    int64_t realtime_minus_monotonic_ns; /* puts hosts on one time line, as well as their clocks agree */
+    _Atomic uint64_t written;
+    char padding[80];
+};
+
+struct ring_record {
+    int64_t start_ns, end_ns;
+    uint64_t bytes;
+    int64_t waited_ns;
+    int32_t waited_for;
+    uint16_t kind;
+    uint16_t status;
+    char name[PL_TRACE_NAME_BYTES];
+};
+
+_Static_assert(sizeof(struct ring_head) == 128 && sizeof(struct ring_record) == 64, "the file's layout");
+
+struct pl_trace {
+    struct ring_head *head; /* the records lie behind it */
+    struct ring_record *records;
+    size_t bytes;
+};
+
+static int64_t realtime_minus_monotonic_ns(void)
+{
+    struct timespec real, monotonic;
+
+    if (clock_gettime(CLOCK_REALTIME, &real) != 0 || clock_gettime(CLOCK_MONOTONIC, &monotonic) != 0) {
+        return 0;
+    }
+    return ((int64_t)real.tv_sec - (int64_t)monotonic.tv_sec) * PL_NS_PER_S + (real.tv_nsec - monotonic.tv_nsec);
+}
+
+enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_trace **ret_trace, struct pl_error *reterr)
+{
+    uint32_t records = options->records ? options->records : DEFAULT_RECORDS;
+    size_t bytes = sizeof(struct ring_head) + (size_t)records * sizeof(struct ring_record);
+    PL_AUTO_CLOSE int fd = -1;
+    struct pl_trace *trace;
+    void *memory;
+
+    if (records <= UNSAFE_RECORDS || records > MAX_RECORDS) {
+        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %u", UNSAFE_RECORDS + 1, MAX_RECORDS, records);
+    }
+    if (options->path) {
+        fd = open(options->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0) {
+            return pl_error_errno(reterr, "create the trace '%s'", options->path);
+        }
+        /* Room is taken now: a full disk found at a store would be a SIGBUS. */
+        errno = posix_fallocate(fd, 0, (off_t)bytes);
+        if (errno != 0) {
+            return pl_error_errno(reterr, "make room for the trace '%s'", options->path);
+        }
+    }
+    trace = pl_memory_new(1, sizeof(*trace), reterr);
+    if (!trace) {
+        return PL_MEMORY;
+    }
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+    if (memory == MAP_FAILED) {
+        free(trace);
+        return pl_error_errno(reterr, "map %zu bytes for a trace", bytes);
+    }
+    trace->head = memory;
+    trace->records = (struct ring_record *)(trace->head + 1);
+    trace->bytes = bytes;
+    trace->head->record_bytes = sizeof(struct ring_record);
+    trace->head->records = records;
+    trace->head->rank = options->rank;
+    trace->head->size = options->size;
+    trace->head->host = options->host;
+    trace->head->realtime_minus_monotonic_ns = realtime_minus_monotonic_ns();
+    memcpy(trace->head->magic, ring_magic, sizeof(ring_magic));
+    *ret_trace = trace;
+    return PL_OK;
+}
+
+void pl_trace_free(struct pl_trace *trace)
+{
+    if (trace) {
+        (void)munmap(trace->head, trace->bytes);
+        free(trace);
+    }
+}
+
+uint64_t pl_trace_count(const struct pl_trace *trace)
+{
+    return atomic_load_explicit(&trace->head->written, memory_order_acquire);
+}
+
+/* The slot of the next record; publish() makes it count. */
+static struct ring_record *next_record(struct pl_trace *trace)
+{
+    return &trace->records[atomic_load_explicit(&trace->head->written, memory_order_relaxed) % trace->head->records];
+}
+
+static void publish(struct pl_trace *trace)
+{
+    atomic_fetch_add_explicit(&trace->head->written, 1, memory_order_release);
+}
+
+void pl_trace_add(struct pl_trace *trace, const char *name, int64_t start_ns, int64_t end_ns)
+{
+    struct ring_record *record;
+
+    if (!trace) {
+        return;
+    }
+    record = next_record(trace);
+    *record = (struct ring_record){.start_ns = start_ns, .end_ns = end_ns, .waited_for = -1, .kind = PROGRAM};
+    memcpy(record->name, name, strnlen(name, sizeof(record->name)));
+    publish(trace);
+}
+
+void pl_trace_add_event(void *trace_at, const struct pl_event *event)
+{
+    struct pl_trace *trace = trace_at;
+    struct ring_record *record = next_record(trace);
+
+    *record = (struct ring_record){
+        .start_ns = event->started_ns,
+        .end_ns = event->ended_ns,
+        .bytes = event->bytes,
+        .waited_ns = event->waited_ns,
+        .waited_for = event->waited_for,
+        .kind = (uint16_t)event->kind,
+        .status = (uint16_t)event->status,
+    };
+    memcpy(record->name, event->name, strnlen(event->name, sizeof(record->name)));
+    publish(trace);
+}
+
+static void print_head(const struct ring_head *head, const char *comma, struct pl_text *text)
+{
+    pl_text_printf(text,
+                   "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d on host %d\"}},"
+                   "\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"program\"}},"
+                   "\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"collectives\"}}",
+                   comma, head->rank, head->rank, head->host, head->rank, head->rank);
+}
+
+static void print_record(const struct ring_head *head, const struct ring_record *record, struct pl_text *text)
+{
+    char name[PL_TRACE_NAME_BYTES + 1] = "";
+    bool program = record->kind == PROGRAM;
+    PL_AUTO_TEXT struct pl_text label = PL_TEXT_NONE;
+
+    memcpy(name, record->name, PL_TRACE_NAME_BYTES);
+    if (program) {
+        pl_text_append(&label, name);
+    } else {
+        pl_text_printf(&label, "%s%s%s", record->kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)record->kind) : "collective", *name ? " " : "",
+                       name);
+    }
+    pl_text_append(text, ",\n{\"ph\":\"X\",\"name\":");
+    pl_json_print_string(pl_text_string(&label), text);
+    pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", head->rank, program ? 0 : 1,
+                   (double)(record->start_ns + head->realtime_minus_monotonic_ns) / 1e3, (double)(record->end_ns - record->start_ns) / 1e3);
+    if (!program) {
+        pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":%.3f", (unsigned long long)record->bytes, (double)record->waited_ns / 1e3);
+        if (record->waited_for >= 0) {
+            pl_text_printf(text, ",\"waited_for_rank\":%d", record->waited_for);
+        }
+        if (record->status != PL_OK) {
+            pl_text_printf(text, ",\"status\":\"%s\"", pl_status_name((enum pl_status)record->status));
+        }
+        pl_text_append(text, "}");
+    }
+    pl_text_append(text, "}");
+}
+
+static enum pl_status merge_one(const char *path, const char *comma, struct pl_text *text, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *data = NULL;
+    const struct ring_head *head;
+    const struct ring_record *records;
+    uint64_t written, first;
+    size_t bytes;
+
+    PL_TRY(pl_file_read(path, sizeof(*head) + (size_t)MAX_RECORDS * sizeof(*records), &data, &bytes, reterr));
+    head = (const struct ring_head *)(const void *)data; /* heap memory is aligned for it */
+    if (bytes < sizeof(*head) || memcmp(head->magic, ring_magic, sizeof(ring_magic)) != 0 || head->record_bytes != sizeof(*records) ||
+        head->records <= UNSAFE_RECORDS || bytes < sizeof(*head) + (size_t)head->records * sizeof(*records)) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is not a trace ring of this version", path);
+    }
+    records = (const struct ring_record *)(head + 1);
+    written = atomic_load_explicit(&head->written, memory_order_acquire);
+    first = written > head->records ? written - head->records + UNSAFE_RECORDS : 0;
+    print_head(head, comma, text);
+    for (uint64_t i = first; i < written; i++) {
+        print_record(head, &records[i % head->records], text);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_text *text, struct pl_error *reterr)
+{
+    pl_text_append(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(merge_one(paths[i], i ? "," : "", text, reterr));
+    }
+    pl_text_append(text, "\n]}\n");
+    return pl_text_check(text, reterr);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* O1, O4, O7, O8 of the inventory: what ranks did, and for whom they waited. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "runtime/trace.h"
+#include "tests/support/expect.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+/* The spans of a merged trace, counted by name; metadata left out. */
+static int spans_called(const char *text, const char *name, double *ret_last_start_us)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_JSON struct pl_json *root = NULL;
+    int count = 0;
+
+    ck_assert_ok(pl_json_parse(text, strlen(text), "trace", &root, &error), &error);
+    for (const struct pl_json *event = pl_json_first(pl_json_member(root, "traceEvents")); event; event = pl_json_next(event)) {
+        if (strcmp(pl_json_text(pl_json_member(event, "ph")), "X") == 0 && strcmp(pl_json_text(pl_json_member(event, "name")), name) == 0) {
+            count++;
+            *ret_last_start_us = pl_json_double(pl_json_member(event, "ts"));
+        }
+    }
+    return count;
+}
+
+START_TEST(a_full_ring_keeps_the_latest)
+{
+    struct scratch scratch = scratch_new();
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+    const char *paths[] = {path};
+    struct pl_trace *trace = NULL;
+    double start_us = 0;
+
+    (void)scratch_path(&scratch, "ring", path);
+    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .records = 10, .rank = 3, .size = 4, .host = 1}, &trace, &error), &error);
+    for (int i = 0; i < 25; i++) {
+        pl_trace_add(trace, i < 24 ? "step" : "a name with \"quotes\" that is too long", i * 1000, i * 1000 + 500);
+    }
+    ck_assert_uint_eq(pl_trace_count(trace), 25);
+    pl_trace_free(trace); /* the file stays, as after a crash */
+    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    ck_assert_int_eq(spans_called(text.data, "step", &start_us), 7); /* 10 less the two that a writer may be in, less the last */
+    ck_assert_int_eq(spans_called(text.data, "a name with \"quotes\" tha", &start_us), 1);
+    ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on host 1"));
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(what_is_no_ring_is_refused_by_name)
+{
+    struct scratch scratch = scratch_new();
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX], junk[500];
+    const char *paths[] = {path};
+
+    memset(junk, 'x', sizeof(junk));
+    (void)scratch_path(&scratch, "ring", path);
+    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_NOT_FOUND);
+    ck_assert_ok(pl_file_write_atomic(path, junk, sizeof(junk), 0600, &error), &error);
+    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_CORRUPT);
+    ck_assert_ptr_nonnull(strstr(error.cause, path));
+    memcpy(junk, "PLTRACE1", 8);
+    ck_assert_ok(pl_file_write_atomic(path, junk, sizeof(junk), 0600, &error), &error);
+    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_CORRUPT);
+    scratch_done(&scratch);
+}
+END_TEST
+
+struct seen {
+    int ended, stalled, stalled_for, waited_for;
+    int64_t waited_ns;
+    char name[20];
+};
+
+static void see_ended(void *context, const struct pl_event *event)
+{
+    struct seen *seen = context;
+
+    seen->ended++;
+    seen->waited_for = event->waited_for;
+    seen->waited_ns = event->waited_ns;
+    snprintf(seen->name, sizeof(seen->name), "%s", event->name);
+}
+
+static void see_stalled(void *context, const struct pl_event *event)
+{
+    struct seen *seen = context;
+
+    seen->stalled++;
+    seen->stalled_for = event->waited_for;
+}
+
+/* The last rank comes late; the others say for whom they waited, and how often that was a stall. */
+static void late_body(struct rank *self)
+{
+    struct seen seen = {.stalled_for = -1};
+    struct pl_observer observer = {.context = &seen, .ended = see_ended, .stall_ns = 100 * PL_NS_PER_MS, .stalled = see_stalled};
+    struct pl_error error = PL_ERROR_NONE;
+    float value = 1;
+    struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 1, .send = &value, .recv = &value, .name = "late"};
+
+    expect_ok(pl_barrier(self->world, &error));
+    pl_world_observe(self->world, &observer);
+    if (self->rank == self->size - 1) {
+        pl_clock_nap(600 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    expect_ok(pl_collective_run(self->world, &sum, &error));
+    expect(seen.ended == 1 && strcmp(seen.name, "late") == 0, "%d events, the last '%s'", seen.ended, seen.name);
+    if (self->rank < self->size - 1) {
+        expect(seen.waited_for == self->size - 1, "waited for rank %d", seen.waited_for);
+        expect(seen.waited_ns > 300 * PL_NS_PER_MS, "waited %lld ns", (long long)seen.waited_ns);
+        expect(seen.stalled >= 1 && seen.stalled_for == self->size - 1, "%d stalls, for rank %d", seen.stalled, seen.stalled_for);
+        expect(seen.stalled <= 3, "%d stalls: each tells after twice the time of the last", seen.stalled);
+    } else {
+        expect(seen.stalled == 0, "the late rank stalled %d times", seen.stalled);
+    }
+    pl_world_observe(self->world, NULL);
+    expect_ok(pl_barrier(self->world, &error));
+    expect(seen.ended == 1, "an event after the end");
+}
+
+START_TEST(a_wait_tells_for_whom)
+{
+    ck_assert_bodies(2, late_body, NULL);
+    ck_assert_bodies(3, late_body, NULL);
+}
+END_TEST
+
+UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, what_is_no_ring_is_refused_by_name, a_wait_tells_for_whom)
