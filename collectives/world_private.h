@@ -55,7 +55,7 @@ struct pl_world {
     struct pl_request *last;
     struct pl_request *unused;
     struct pl_observer observer; /* all zero while nobody observes */
-    struct pl_error failure; /* sticky; status PL_OK while all is well */
+    struct pl_error failure;     /* sticky; status PL_OK while all is well */
 };
 
 /** Find out who shares a host. `inherit` (a parent world and the parent's rank of each of ours) skips the handshake. */
