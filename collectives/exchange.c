@@ -517,6 +517,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
 {
     size_t size = (size_t)pl_world_size(world);
     struct pl_exchange *exchange = pl_memory_new(1, sizeof(*exchange), reterr);
+    enum pl_status status;
 
     if (!exchange) {
         return PL_MEMORY;
@@ -539,8 +540,11 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     for (size_t i = 0; i < size; i++) {
         exchange->place_of[exchange->order[i]] = (int)i;
     }
-    exchange->latency_ns = 30000;
-    exchange->ns_per_byte = 8;
+    status = pl_exchange_model(exchange, reterr);
+    if (status != PL_OK) {
+        free_exchange(exchange);
+        return status;
+    }
     *ret_state = exchange;
     return PL_OK;
 }

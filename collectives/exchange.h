@@ -67,6 +67,9 @@ uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const stru
 /** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count. */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
 
+/** Fill in the cost model: from settings, else by measuring between hosts (some 10 ms at 1 Gbit/s). Collective. */
+enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** The pattern that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
 enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes);
 

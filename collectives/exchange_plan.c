@@ -2,11 +2,18 @@
 /* Which pattern, and how large the pieces: the cost model. */
 #include "collectives/exchange.h"
 
+#include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
+    PROBE_BYTES = 256 * 1024,
+    PROBES_SMALL = 20,
+    PROBES_LARGE = 4,
     MESSAGE_MOST_BYTES = 512 * 1024, /* a message: large enough for the line rate, small enough for the cache */
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
@@ -23,6 +30,105 @@ bool pl_exchange_needs_direct(const struct pl_collective *c)
 
     /* An exact integer average, or a scaled integer, cannot be made from partial results of the same type. */
     return reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
+}
+
+/* Every rank passes `bytes` to the next at once, as a ring does: nanoseconds a turn. */
+static enum pl_status time_shift(const struct pl_exchange *exchange, char *data, size_t bytes, int turns, int64_t deadline_ns, double *ret_ns,
+                                 struct pl_error *reterr)
+{
+    const struct pl_transport *transport = exchange->transport;
+    int place = exchange->place_of[exchange->rank];
+    int to = exchange->order[(place + 1) % exchange->size];
+    int from = exchange->order[(place - 1 + exchange->size) % exchange->size];
+    int64_t begin_ns = pl_clock_now_ns();
+
+    for (int i = 0; i < turns; i++) {
+        struct pl_transfer transfers[2] = {{.active = false}, {.active = false}};
+
+        PL_TRY(transport->recv(transport->context, data, bytes, from, PL_TAG_BOOTSTRAP, &transfers[0], reterr));
+        PL_TRY(transport->send(transport->context, data + PROBE_BYTES, bytes, to, PL_TAG_BOOTSTRAP, &transfers[1], reterr));
+        while (transfers[0].active || transfers[1].active) {
+            for (int k = 0; k < 2; k++) {
+                size_t got;
+                bool done;
+
+                if (transfers[k].active) {
+                    PL_TRY(transport->test(transport->context, &transfers[k], &done, &got, reterr));
+                }
+            }
+            if (pl_deadline_passed(deadline_ns)) {
+                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: no answer from rank %d or %d", from, to);
+            }
+            sched_yield();
+        }
+    }
+    *ret_ns = (double)(pl_clock_now_ns() - begin_ns) / turns;
+    return PL_OK;
+}
+
+/* The slowest rank's figures, so that all ranks choose alike. */
+static enum pl_status agree_on_model(struct pl_exchange *exchange, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE double *all = pl_memory_new(2 * (size_t)exchange->size, sizeof(*all), reterr);
+    const struct pl_bootstrap *bootstrap = pl_world_bootstrap(exchange->world);
+    const double own[2] = {exchange->latency_ns, exchange->ns_per_byte};
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    PL_TRY(bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, reterr));
+    for (int r = 0; r < exchange->size; r++) {
+        exchange->latency_ns = all[2 * r] > exchange->latency_ns ? all[2 * r] : exchange->latency_ns;
+        exchange->ns_per_byte = all[2 * r + 1] > exchange->ns_per_byte ? all[2 * r + 1] : exchange->ns_per_byte;
+    }
+    return PL_OK;
+}
+
+static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns, struct pl_error *reterr)
+{
+    char *data = pl_memory_new(2, PROBE_BYTES, reterr);
+    enum pl_status status;
+    double large_ns = 0;
+    double ignored;
+
+    if (!data) {
+        return PL_MEMORY;
+    }
+    /* The first messages open connections. */
+    status = time_shift(exchange, data, PROBE_BYTES, 1, deadline_ns, &ignored, reterr);
+    if (status == PL_OK) {
+        status = time_shift(exchange, data, 8, PROBES_SMALL, deadline_ns, &exchange->latency_ns, reterr);
+    }
+    if (status == PL_OK) {
+        status = time_shift(exchange, data, PROBE_BYTES, PROBES_LARGE, deadline_ns, &large_ns, reterr);
+    }
+    if (status != PL_OK) {
+        return status; /* messages may still be under way: the memory is better lost than reused */
+    }
+    free(data);
+    exchange->ns_per_byte = large_ns > exchange->latency_ns ? (large_ns - exchange->latency_ns) / PROBE_BYTES : 1e-3;
+    return agree_on_model(exchange, deadline_ns, reterr);
+}
+
+enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr)
+{
+    const struct pl_knobs *knobs = pl_world_knobs(exchange->world);
+    double latency_us = pl_knob_real(knobs, PL_KNOB_LINK_LATENCY_US);
+    double gbps = pl_knob_real(knobs, PL_KNOB_LINK_GBPS);
+    double timeout_s = pl_knob_real(knobs, PL_KNOB_TIMEOUT_S);
+    bool apart = pl_world_cross_size(exchange->world) > 1 && !pl_world_is_one_process(exchange->world);
+
+    /* Inside a host, where shared memory is off: a guess will do. */
+    exchange->latency_ns = 2000;
+    exchange->ns_per_byte = 0.5;
+    if (apart && (latency_us <= 0 || gbps <= 0)) {
+        int64_t deadline_ns = timeout_s > 0 ? pl_deadline_after_ns((int64_t)(timeout_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
+
+        PL_TRY(measure(exchange, deadline_ns, reterr));
+    }
+    exchange->latency_ns = latency_us > 0 ? latency_us * 1e3 : exchange->latency_ns;
+    exchange->ns_per_byte = gbps > 0 ? 8.0 / gbps : exchange->ns_per_byte;
+    return PL_OK;
 }
 
 uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *c)

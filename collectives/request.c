@@ -356,12 +356,13 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Out of spin budget: sleep in the backend's way, or nap for an eighth of the time already waited. */
+/* Out of spin budget: sleep in the backend's way, or nap for a small part of the time already waited: messages in the
+ * middle of their way need to be looked after, a late peer does not. */
 static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
 {
     struct pl_request *head = world->first;
     const struct pl_world_backend *backend = head->backend;
-    int64_t nap_ns = idle_ns / 8;
+    int64_t nap_ns = idle_ns / 64;
 
     nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
     nap_ns = nap_ns > NAP_LONGEST_NS ? NAP_LONGEST_NS : nap_ns;
