@@ -11,7 +11,7 @@
 
 enum {
     PL_AGREE_ROOM_BYTES = 16384, /* for all ranks' data together */
-    PL_AGREE_SLOTS = 8,          /* tags of a collective: the agreement uses the last, data the others */
+    PL_AGREE_SLOTS = 16,         /* tags of a collective: the agreement uses the last, data the others */
 };
 
 /** What ranks tell each other about a collective, and the first disagreement that they know of. */

@@ -237,7 +237,11 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
     if (pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE)) {
         c->flags |= PL_REPRODUCIBLE;
     }
+    if (c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 && !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {
+        c->flags |= world->wire_flag;
+    }
     sign(world, c, total, &request->signature);
+    c->name = NULL; /* the caller's; the signature has what is needed of it */
     if (c->kind != PL_ALLGATHER && c->kind != PL_REDUCE_SCATTER && c->kind != PL_ALLTOALL) {
         c->counts = NULL;
     }

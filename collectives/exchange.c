@@ -142,6 +142,9 @@ static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
         if (run.count && (source != dest || reduction.prescale != 1.0)) {
             convert(exchange, &reduction, dest, source, run.count);
         }
+        if (exchange->wired) {
+            pl_wire_load(exchange, (float *)(void *)dest, run.at, run.count);
+        }
     }
 }
 
@@ -197,6 +200,11 @@ static void gather(const struct pl_exchange *exchange, struct pl_lane *lane)
     }
 }
 
+static char *at_input(const struct pl_exchange *exchange, struct run run)
+{
+    return (char *)(uintptr_t)exchange->request->collective.send + run.at * item_bytes(exchange);
+}
+
 /* Ragged blocks that have ended send nothing more: both ends know their length. The first lane always speaks, to show it. */
 static bool is_silent(const struct pl_lane *lane, struct run run)
 {
@@ -208,6 +216,15 @@ static int rank_at(const struct pl_exchange *exchange, int place)
     return exchange->by_place ? exchange->order[place] : place;
 }
 
+/* The 16-bit form of a run that is to be sent, in the lane's own memory. */
+static const char *pack(const struct pl_exchange *exchange, struct pl_lane *lane, char *data, struct run run)
+{
+    enum pl_wire_step step = lane->round < exchange->size - 1 ? PL_WIRE_PARTIAL : lane->round == exchange->size - 1 ? PL_WIRE_FINISHED : PL_WIRE_PASS;
+
+    pl_wire_pack(exchange, (uint16_t *)(void *)lane->work, (float *)(void *)data, run.at, run.count, step);
+    return lane->work;
+}
+
 /* Post the messages of the lane's round. */
 static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
 {
@@ -215,16 +232,16 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
     const struct pl_transport *transport = exchange->transport;
     uint32_t tag = pl_agree_tag(exchange->request->signature.sequence, (unsigned)(lane - exchange->lanes));
     int place = exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank;
-    size_t item = item_bytes(exchange);
+    size_t item = exchange->wired ? sizeof(uint16_t) : item_bytes(exchange);
     struct pl_step *step = &lane->step;
 
     *step = pl_pattern_step(exchange->pattern, exchange->size, place, c->root, lane->round);
     if (step->from >= 0) {
         /* What is put aside is the sender's version of the rank's own block. */
         struct run run = run_of(exchange, lane, exchange->recv_at, step->aside ? place : step->recv_first, step->recv_blocks);
-        char *data = step->aside     ? aside_at(exchange, lane, step->from)
-                     : step->combine ? lane->arrived
-                                     : work_at(exchange, lane, step->recv_first, run);
+        char *data = step->aside                        ? aside_at(exchange, lane, step->from)
+                     : step->combine || exchange->wired ? lane->arrived
+                                                        : work_at(exchange, lane, step->recv_first, run);
 
         lane->expected_bytes = run.count * item;
         if (!is_silent(lane, run)) {
@@ -234,10 +251,12 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
     if (step->to >= 0) {
         bool input = step->aside || exchange->pattern == PL_PATTERN_PAIRWISE;
         struct run run = run_of(exchange, lane, input ? exchange->send_at : exchange->recv_at, step->send_first, step->send_blocks);
-        const char *data = input ? (const char *)c->send + run.at * item : work_at(exchange, lane, step->send_first, run);
+        char *data = input ? at_input(exchange, run) : work_at(exchange, lane, step->send_first, run);
 
         if (!is_silent(lane, run)) {
-            PL_TRY(transport->send(transport->context, data, run.count * item, rank_at(exchange, step->to), tag, &lane->out, reterr));
+            const char *out = exchange->wired ? pack(exchange, lane, data, run) : data;
+
+            PL_TRY(transport->send(transport->context, out, run.count * item, rank_at(exchange, step->to), tag, &lane->out, reterr));
         }
     }
     return PL_OK;
@@ -249,6 +268,11 @@ static void combine(const struct pl_exchange *exchange, struct pl_lane *lane)
     struct run run = run_of(exchange, lane, exchange->recv_at, step->recv_first, step->recv_blocks);
     struct pl_reduction reduction = reduction_of(&exchange->request->collective);
     void *own = work_at(exchange, lane, step->recv_first, run);
+
+    if (exchange->wired) {
+        pl_wire_unpack(exchange, own, (const uint16_t *)(void *)lane->arrived, run.count, step->combine);
+        return;
+    }
     const void *sources[2] = {step->received_left ? lane->arrived : own, step->received_left ? own : lane->arrived};
 
     if (run.count) {
@@ -307,7 +331,7 @@ static enum pl_status run_lane(struct pl_exchange *exchange, struct pl_lane *lan
             return PL_OK;
         }
         exchange->request->moves++;
-        if (lane->step.from >= 0 && lane->step.combine) {
+        if (lane->step.from >= 0 && (lane->step.combine || exchange->wired)) {
             combine(exchange, lane);
         }
         if (pl_pattern_gathers(exchange->pattern, exchange->size, lane->round)) {
@@ -411,6 +435,10 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     lay_out(exchange, c);
     pl_exchange_plan(exchange, c);
     PL_TRY(make_room(exchange, c, reterr));
+    exchange->wired = exchange->lane_count && pl_wire_is_wanted(c);
+    if (exchange->wired) {
+        PL_TRY(pl_wire_start(exchange, reterr));
+    }
     PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, pl_exchange_inline_bytes(exchange, c), reterr));
     return progress(state, request, ret_done, reterr);
 }
@@ -506,6 +534,7 @@ static void free_exchange(void *state)
         free(exchange->lanes[i].work);
     }
     pl_agree_done(&exchange->agree);
+    pl_wire_done(exchange);
     free(exchange->place_of);
     free(exchange->send_at);
     free(exchange->recv_at);

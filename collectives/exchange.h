@@ -15,7 +15,13 @@
 #include "collectives/kernel.h"
 #include "collectives/pattern.h"
 
-enum { PL_EXCHANGE_LANES = 4 };
+/*
+ * Lanes under way. Together with the largest message they keep some 8 MiB on a link: the handshake of a large message waits behind
+ * the data already queued there, which at 1 Gbit/s can be tens of milliseconds.
+ */
+enum { PL_EXCHANGE_LANES = 8 };
+
+struct pl_residual; /* exchange_wire.c */
 
 struct pl_lane {
     bool active;
@@ -42,6 +48,7 @@ struct pl_exchange {
     struct pl_agree agree;
     struct pl_lane lanes[PL_EXCHANGE_LANES];
     size_t lane_room_bytes; /* of each lane's two buffers */
+    struct pl_residual *residuals;
 
     /* The collective under way: */
     struct pl_request *request;
@@ -57,7 +64,10 @@ struct pl_exchange {
     uint64_t *send_at; /* [size + 1] starts of the ranks' blocks, where ragged */
     uint64_t *recv_at;
     const void **sources; /* [size] scratch: one pointer a rank */
-    bool stuck;           /* a lane failed; `stuck_error` is reported unless the agreement knows better */
+    bool wired;           /* float32 travels as `wire` */
+    enum pl_dtype wire;
+    float *lost; /* [count] of the collective's name; NULL: not kept */
+    bool stuck;  /* a lane failed; `stuck_error` is reported unless the agreement knows better */
     struct pl_error stuck_error;
 };
 
@@ -77,5 +87,26 @@ void pl_exchange_describe(void *state, struct pl_text *text);
 
 /** True where blocks must be added up once, from all inputs, in rank order. */
 bool pl_exchange_needs_direct(const struct pl_collective *collective);
+
+/** Whether the collective asks for a narrow wire, and is of a sort that can have it. */
+bool pl_wire_is_wanted(const struct pl_collective *collective);
+
+/** Find or make what earlier calls of this name have lost. */
+enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_wire_done(struct pl_exchange *exchange);
+
+/** Add what was lost to `data`, which is the vector's elements from `at`. */
+void pl_wire_load(const struct pl_exchange *exchange, float *data, uint64_t at, uint64_t count);
+
+enum pl_wire_step {
+    PL_WIRE_PARTIAL,  /* note what is lost */
+    PL_WIRE_FINISHED, /* and put what is left in its place */
+    PL_WIRE_PASS,     /* nothing is lost: it came over the wire */
+};
+
+void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count, enum pl_wire_step step);
+
+/** Replace `data`, or add what came as the left operand. */
+void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count, bool combine);
 
 #endif

@@ -14,7 +14,7 @@ enum {
     PROBE_BYTES = 256 * 1024,
     PROBES_SMALL = 20,
     PROBES_LARGE = 4,
-    MESSAGE_MOST_BYTES = 512 * 1024, /* a message: large enough for the line rate, small enough for the cache */
+    MESSAGE_MOST_BYTES = 1024 * 1024, /* see PL_EXCHANGE_LANES */
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
 };
@@ -203,7 +203,7 @@ static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const str
         if (direct || (half && exchange->size <= DIRECT_MOST_RANKS && (c->op == PL_SUM || c->op == PL_AVERAGE))) {
             return PL_PATTERN_DIRECT;
         }
-        return pl_exchange_choose(exchange, bytes);
+        return pl_wire_is_wanted(c) ? PL_PATTERN_RING : pl_exchange_choose(exchange, bytes);
     case PL_REDUCE_SCATTER:
         return direct || half ? PL_PATTERN_DIRECT_REDUCE_SCATTER : PL_PATTERN_RING_REDUCE_SCATTER;
     case PL_ALLGATHER:

@@ -17,6 +17,7 @@
 #include "collectives/exchange.h"
 #include "collectives/world_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,23 +91,46 @@ static bool is_half(enum pl_dtype dtype)
     return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
 }
 
-/* The first addition takes the prescale; half-width averages are divided there too, before they can overflow. */
-static void scale_first(const struct hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
+/*
+ * Half-width averages are kept small by a power of two (exact but for the smallest numbers) from the first addition inside a host
+ * to the last one between hosts, which takes it back, divides and rounds once: so the sums cannot overflow.
+ */
+static double guard_factor(const struct hierarchy *h, const struct pl_collective *c)
 {
-    part->scaled = c->scaled || (c->op == PL_AVERAGE && is_half(c->dtype));
-    part->prescale = c->prescale;
-    part->postscale = c->op == PL_AVERAGE && is_half(c->dtype) ? 1.0 / pl_world_size(h->world) : 1.0;
+    int ranks = h->lanes ? h->local_size : pl_world_size(h->world);
+    double factor = 1.0;
+
+    for (int n = 1; c->op == PL_AVERAGE && is_half(c->dtype) && n < ranks; n *= 2) {
+        factor *= 0.5;
+    }
+    return factor;
 }
 
-/* Division and postscale, on this rank's finished sums. */
+static void scale_first(const struct hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
+{
+    part->postscale = guard_factor(h, c);
+    part->prescale = c->prescale;
+    part->scaled = part->prescale != 1.0 || part->postscale != 1.0;
+}
+
+static void scale_between(const struct hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
+{
+    if (c->op == PL_AVERAGE && is_half(c->dtype)) {
+        part->op = PL_AVERAGE;
+        part->scaled = true;
+        part->prescale = 1.0;
+        part->postscale = c->postscale / guard_factor(h, c) * h->hosts / pl_world_size(h->world);
+    }
+}
+
+/* Division and postscale of the others, on this rank's finished sums. */
 static void finish_sums(const struct hierarchy *h, const struct pl_collective *c, void *data, uint64_t count)
 {
-    bool divides = c->op == PL_AVERAGE && !is_half(c->dtype);
     struct pl_reduction reduction = {
-        .dtype = c->dtype, .op = PL_SUM, .divisor = divides ? pl_world_size(h->world) : 1, .prescale = 1, .postscale = c->postscale};
+        .dtype = c->dtype, .op = PL_SUM, .divisor = c->op == PL_AVERAGE ? pl_world_size(h->world) : 1, .prescale = 1, .postscale = c->postscale};
     const void *source = data;
 
-    if (count && (reduction.divisor != 1 || reduction.postscale != 1.0)) {
+    if (count && !(c->op == PL_AVERAGE && is_half(c->dtype)) && (reduction.divisor != 1 || reduction.postscale != 1.0)) {
         pl_kernel_reduce(h->kernel, &reduction, &data, 1, &source, 1, count);
     }
 }
@@ -169,6 +193,7 @@ static bool plan_stage(const struct hierarchy *h, const struct pl_collective *c,
     part->send = kind == PL_BROADCAST ? NULL : part->recv;
     if (h->stage == STAGE_BETWEEN) {
         part->root = is_rooted(c) ? pl_world_host_of(h->world, c->root) : 0;
+        scale_between(h, c, part);
         return true;
     }
     part->root = carrier(h, c);
@@ -277,12 +302,22 @@ static enum pl_status post_scatter(struct hierarchy *h, const struct pl_collecti
 static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *c, struct chunk *chunk, struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLREDUCE);
+    char name[48];
 
     if (!h->between) {
         chunk->summed = true;
         return PL_OK;
     }
     part.count = chunk->own_count;
+    scale_between(h, c, &part);
+    if (pl_wire_is_wanted(c)) {
+        part.flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
+        /* What narrowing loses is kept by name: the whole's, and the place in it. */
+        if (h->request->signature.name_hash) {
+            snprintf(name, sizeof(name), "%016llx@%llu", (unsigned long long)h->request->signature.name_hash, (unsigned long long)chunk->at);
+            part.name = name;
+        }
+    }
     part.recv = at_elem(c->recv, chunk->own_at, c->dtype);
     part.send = part.recv;
     return pl_collective_post(h->between, &part, &chunk->sum, reterr);

@@ -356,8 +356,10 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Out of spin budget: sleep in the backend's way, or nap for a small part of the time already waited: messages in the
- * middle of their way need to be looked after, a late peer does not. */
+/*
+ * Out of spin budget: sleep in the backend's way, or nap for a 64th of the time already waited. A message on its way
+ * needs looking after; a late peer does not.
+ */
 static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
 {
     struct pl_request *head = world->first;

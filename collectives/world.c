@@ -141,6 +141,30 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
     return pl_knobs_resolve(environment, ret_knobs, reterr);
 }
 
+/* Settings that are one of a few words, checked on all ranks alike since they are rank 0's. */
+static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error *reterr)
+{
+    static const struct {
+        enum pl_knob knob;
+        const char *words; /* blanks on both sides of each */
+    } lists[] = {
+        {PL_KNOB_BACKEND, " shm hierarchy exchange "},
+        {PL_KNOB_ALGORITHM, " ring halving doubling tree direct "},
+        {PL_KNOB_WIRE_TYPE, " float16 bfloat16 "},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(lists); i++) {
+        char padded[PL_KNOB_TEXT_BYTES + 2];
+
+        snprintf(padded, sizeof(padded), " %s ", pl_knob_text(knobs, lists[i].knob));
+        if (pl_knob_text(knobs, lists[i].knob)[0] && !strstr(lists[i].words, padded)) {
+            return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected one of%s", pl_knob_info(lists[i].knob)->variable,
+                                pl_knob_text(knobs, lists[i].knob), lists[i].words);
+        }
+    }
+    return PL_OK;
+}
+
 /* What pl_world_new() and pl_world_new_sub() share; `parent` NULL for the former. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options, const struct pl_world *parent, const int *parent_ranks,
                             struct pl_error *reterr)
@@ -160,6 +184,10 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
     timeout_s = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S);
     world->timeout_ns = timeout_s > 0 ? (int64_t)(timeout_s * (double)PL_NS_PER_S) : -1;
     world->spin_ns = (int64_t)(pl_knob_real(&world->knobs, PL_KNOB_SPIN_US) * (double)PL_NS_PER_US);
+    PL_TRY(check_words(&world->knobs, reterr));
+    world->wire_flag = strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "float16") == 0    ? PL_WIRE_FLOAT16
+                       : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
+                                                                                                 : 0;
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
     return start_backends(world, deadline_ns, reterr);
 }

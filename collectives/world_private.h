@@ -46,6 +46,7 @@ struct pl_world {
     int backend_count;
     int64_t timeout_ns; /* negative: none */
     int64_t spin_ns;
+    unsigned wire_flag; /* of float32 allreduces, by the setting wire_type */
 
     struct pl_private_span *private_spans;
     uint64_t private_bytes; /* handed out so far: names the next piece */

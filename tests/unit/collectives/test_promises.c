@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN, scales, narrow wires. */
+#include "collectives/kernel.h"
+#include "collectives/world.h"
+
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { COUNT = 30011 };
+
+static void set_knob(struct pl_knobs *knobs, enum pl_knob knob, const char *text)
+{
+    ck_assert_int_eq(pl_knob_set(knobs, knob, text, "test", NULL), PL_OK);
+}
+
+/* Numbers whose sums round: every order of addition gives other bits. */
+static float rough(int rank, int i)
+{
+    return sinf((float)(rank * 131 + i) * 0.7F) * powf(10.0F, (float)((rank * 7 + i) % 9 - 4));
+}
+
+struct bits {
+    unsigned flags;
+    float results[8][COUNT];
+};
+
+static void sum_rough(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct bits *bits = argument;
+    int rank = pl_world_rank(world);
+    float *result = bits->results[rank];
+
+    for (int i = 0; i < COUNT; i++) {
+        result[i] = rough(rank, i);
+    }
+    RANKS_OK(pl_collective_run(
+        world, &((struct pl_collective){.kind = PL_ALLREDUCE, .flags = bits->flags, .count = COUNT, .send = result, .recv = result}), &error));
+}
+
+static void need_equal_ranks(const struct bits *bits, int size)
+{
+    for (int r = 1; r < size; r++) {
+        ck_assert_msg(memcmp(bits->results[0], bits->results[r], sizeof(bits->results[0])) == 0, "ranks 0 and %d of %d have different bits", r, size);
+    }
+}
+
+START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
+{
+    static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
+    struct bits *first = calloc(1, sizeof(*first));
+    struct bits *second = calloc(1, sizeof(*second));
+
+    for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
+        for (int size = 3; size <= 4; size++) {
+            struct pl_knobs knobs;
+            struct pl_world_options options = {.knobs = &knobs, .pretend_ranks_per_host = size == 4 ? 2 : 1};
+
+            pl_knobs_default(&knobs);
+            set_knob(&knobs, PL_KNOB_ALGORITHM, algorithms[i]);
+            ck_assert_ranks(size, &options, sum_rough, first);
+            ck_assert_ranks(size, &options, sum_rough, second);
+            need_equal_ranks(first, size);
+            ck_assert_int_eq(memcmp(first->results[0], second->results[0], sizeof(first->results[0])), 0);
+        }
+    }
+    free(first);
+    free(second);
+}
+END_TEST
+
+START_TEST(reproducible_gives_the_same_bits_on_every_layout)
+{
+    static const int per_host[] = {0, 1, 2, 3, 4};
+    struct bits *bits = calloc(1, sizeof(*bits));
+    float *expected = malloc(sizeof(bits->results[0]));
+
+    for (int i = 0; i < COUNT; i++) {
+        expected[i] = rough(0, i);
+        for (int r = 1; r < 6; r++) {
+            expected[i] += rough(r, i); /* the order that is promised */
+        }
+    }
+    bits->flags = PL_REPRODUCIBLE;
+    for (size_t i = 0; i < sizeof(per_host) / sizeof(per_host[0]); i++) {
+        ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = per_host[i]}), sum_rough, bits);
+        need_equal_ranks(bits, 6);
+        ck_assert_msg(memcmp(bits->results[0], expected, sizeof(bits->results[0])) == 0, "other bits with %d ranks a host", per_host[i]);
+    }
+    free(expected);
+    free(bits);
+}
+END_TEST
+
+static const struct pl_world_options layouts[] = {{.pretend_ranks_per_host = 0}, {.pretend_ranks_per_host = 1}, {.pretend_ranks_per_host = 2}};
+
+static void on_layouts(ranks_function *function, void *argument)
+{
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        ck_assert_ranks(3, &layouts[i], function, argument);
+        ck_assert_ranks(4, &layouts[i], function, argument);
+    }
+}
+
+static void average_integers(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    uint64_t count = *(const uint64_t *)argument;
+    int n = pl_world_size(world);
+    int rank = pl_world_rank(world);
+    int64_t *wide = calloc(count, sizeof(*wide));
+    int8_t *narrow = calloc(count, sizeof(*narrow));
+    int64_t sum = 0;
+    int64_t expected;
+
+    for (uint64_t i = 0; i < count; i++) {
+        wide[i] = INT64_MAX - rank; /* the sum needs 66 bits */
+        narrow[i] = (int8_t)(rank == 0 ? -127 : -128 + rank);
+    }
+    for (int r = 0; r < n; r++) {
+        sum += r == 0 ? -127 : -128 + r;
+    }
+    expected = INT64_MAX - (n - 1) / 2 - ((n - 1) % 2 ? 1 : 0); /* (n-1)/2 below the top, cut toward zero */
+    {
+        struct pl_error error = PL_ERROR_NONE;
+        bool good = pl_allreduce(world, wide, wide, count, PL_INT64, PL_AVERAGE, &error) == PL_OK &&
+                    pl_allreduce(world, narrow, narrow, count, PL_INT8, PL_AVERAGE, &error) == PL_OK;
+
+        if (!good) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+        }
+        for (uint64_t i = 0; good && i < count; i++) {
+            if (wide[i] != expected || narrow[i] != (int8_t)(sum / n)) {
+                snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %lld, not %lld; %d, not %d", (unsigned long long)i, (long long)wide[i],
+                         (long long)expected, narrow[i], (int)(sum / n));
+                good = false;
+            }
+        }
+    }
+    free(wide);
+    free(narrow);
+}
+
+START_TEST(integer_averages_are_exact_and_cut_toward_zero)
+{
+    on_layouts(average_integers, &(uint64_t){7});
+    on_layouts(average_integers, &(uint64_t){20000});
+}
+END_TEST
+
+static void average_halves(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    uint64_t count = *(const uint64_t *)argument;
+    uint16_t *halves = calloc(count, sizeof(*halves));
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (uint64_t i = 0; i < count; i++) {
+        halves[i] = 0x7bff; /* 65504, the largest float16 */
+    }
+    if (pl_allreduce(world, halves, halves, count, PL_FLOAT16, PL_AVERAGE, &error) != PL_OK) {
+        snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+    }
+    for (uint64_t i = 0; !failure[0] && i < count; i++) {
+        if (halves[i] < 0x7bfe || halves[i] > 0x7bff) { /* across hosts a rounding of the last bit is allowed */
+            snprintf(failure, RANKS_TEXT_BYTES, "element %llu is %#x", (unsigned long long)i, halves[i]);
+        }
+    }
+    free(halves);
+}
+
+START_TEST(half_precision_averages_do_not_overflow)
+{
+    on_layouts(average_halves, &(uint64_t){9});
+    on_layouts(average_halves, &(uint64_t){40000});
+}
+END_TEST
+
+static void spread_nan(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    uint64_t count = *(const uint64_t *)argument;
+    float *values = calloc(count, sizeof(*values));
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int op = PL_SUM; op <= PL_PRODUCT && !failure[0]; op++) {
+        for (uint64_t i = 0; i < count; i++) {
+            values[i] = (int)(i % (uint64_t)pl_world_size(world)) == pl_world_rank(world) && i % 2 ? NAN : 1.0F;
+        }
+        if (pl_allreduce(world, values, values, count, PL_FLOAT32, (enum pl_op)op, &error) != PL_OK) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+        }
+        for (uint64_t i = 0; !failure[0] && i < count; i++) {
+            if (!isnan(values[i]) != !(i % 2)) {
+                snprintf(failure, RANKS_TEXT_BYTES, "%s: element %llu is %g", pl_op_text((enum pl_op)op), (unsigned long long)i, (double)values[i]);
+            }
+        }
+    }
+    free(values);
+}
+
+START_TEST(a_nan_from_any_rank_is_a_nan_on_every_rank)
+{
+    on_layouts(spread_nan, &(uint64_t){40});
+    on_layouts(spread_nan, &(uint64_t){30000});
+}
+END_TEST
+
+/* floats: i % 10; whole numbers: twice that and one more, of which halving keeps i % 10. */
+static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    uint64_t count = *(const uint64_t *)argument;
+    int n = pl_world_size(world);
+    float *floats = calloc(count, sizeof(*floats));
+    int32_t *wholes = calloc(count, sizeof(*wholes));
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (uint64_t i = 0; i < count; i++) {
+        floats[i] = (float)(i % 10);
+        wholes[i] = (int32_t)(i % 10) * 2 + 1; /* halved and cut before the sum */
+    }
+    {
+        struct pl_collective c = {
+            .kind = PL_ALLREDUCE, .scaled = true, .prescale = 0.5, .postscale = 4.0, .count = count, .send = floats, .recv = floats};
+        struct pl_collective d = c;
+
+        d.dtype = PL_INT32;
+        d.send = wholes;
+        d.recv = wholes;
+        if (pl_collective_run(world, &c, &error) != PL_OK || pl_collective_run(world, &d, &error) != PL_OK) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+        }
+    }
+    for (uint64_t i = 0; !failure[0] && i < count; i++) {
+        int expected = (int)(i % 10) * 2 * n;
+
+        if (floats[i] != (float)expected || wholes[i] != 2 * expected) {
+            snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %g and %d, not %d", (unsigned long long)i, (double)floats[i], wholes[i], expected);
+        }
+    }
+    free(floats);
+    free(wholes);
+}
+
+START_TEST(scales_apply_before_and_after)
+{
+    on_layouts(scale, &(uint64_t){11});
+    on_layouts(scale, &(uint64_t){30000});
+}
+END_TEST
+
+/* Over many steps the sum of what came out must approach the sum of what went in: nothing narrowing lost is lost for good. */
+static void feed_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { STEPS = 64, LONG = 40000 };
+    unsigned flags = *(const unsigned *)argument;
+    float *values = calloc(LONG, sizeof(*values));
+    double *total = calloc(LONG, sizeof(*total));
+    int n = pl_world_size(world);
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int step = 0; step < STEPS && !failure[0]; step++) {
+        for (int i = 0; i < LONG; i++) {
+            values[i] = 1.0F + (float)(i % 100) * 1e-4F; /* not a float16, nor a bfloat16 */
+        }
+        if (pl_collective_run(
+                world, &(struct pl_collective){.kind = PL_ALLREDUCE, .flags = flags, .count = LONG, .send = values, .recv = values, .name = "w"},
+                &error) != PL_OK) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+        }
+        for (int i = 0; i < LONG; i++) {
+            total[i] += (double)values[i];
+        }
+    }
+    for (int i = 0; i < LONG && !failure[0]; i++) {
+        double expected = (double)(1.0F + (float)(i % 100) * 1e-4F) * n * STEPS;
+
+        if (fabs(total[i] - expected) > 0.0005 * expected) {
+            snprintf(failure, RANKS_TEXT_BYTES, "element %d adds up to %.4f, not %.4f", i, total[i], expected);
+        }
+    }
+    free(values);
+    free(total);
+}
+
+START_TEST(a_narrow_wire_loses_nothing_for_good)
+{
+    static const unsigned flags[] = {PL_WIRE_FLOAT16, PL_WIRE_BFLOAT16};
+
+    for (int i = 0; i < 2; i++) {
+        ck_assert_ranks(2, &layouts[1], feed_back, (void *)(uintptr_t)&flags[i]);
+        ck_assert_ranks(3, &layouts[1], feed_back, (void *)(uintptr_t)&flags[i]);
+        ck_assert_ranks(4, &layouts[2], feed_back, (void *)(uintptr_t)&flags[i]);
+    }
+}
+END_TEST
+
+UNIT_MAIN("collectives/promises", all_ranks_get_equal_bits_and_runs_repeat_them, reproducible_gives_the_same_bits_on_every_layout,
+          integer_averages_are_exact_and_cut_toward_zero, half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
+          scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good)
