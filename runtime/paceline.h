@@ -7,6 +7,7 @@
  *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
  *   named.h, process_set.h     tensors by name, in any order; groups of ranks; uneven data
  *   sparse.h                   gradients of a few rows of a table
+ *   checkpoint.h, stop.h       going on later, bit for bit
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
  *   sampler.h, loader.h, ...   reading it
@@ -26,6 +27,7 @@
 #include "collectives/dtype.h"
 #include "collectives/world.h"
 #include "runtime/channel.h"
+#include "runtime/checkpoint.h"
 #include "runtime/metrics.h"
 #include "runtime/named.h"
 #include "runtime/optimizer.h"
@@ -35,6 +37,7 @@
 #include "runtime/schedule.h"
 #include "runtime/sparse.h"
 #include "runtime/start.h"
+#include "runtime/stop.h"
 #include "runtime/trace.h"
 #include "s3io/channel.h"
 #include "s3io/example.h"

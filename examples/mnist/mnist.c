@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
@@ -34,11 +35,16 @@ struct trainer {
     struct nn_model *model;
     struct pl_plan *plan;
     struct pl_optimizer *optimizer;
+    struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
     struct pl_schedule schedule;
     size_t max_samples;
     float *inputs;   /* [max_samples][pixels] */
     uint8_t *labels; /* [max_samples] */
     uint64_t step;
+    uint64_t first_epoch;            /* of this run */
+    struct pl_sampler_state resumed; /* where in it to begin */
+    struct nn_score resumed_score;
+    bool stopped;
     uint64_t epoch_samples; /* of this rank; equal on all ranks */
 };
 
@@ -210,7 +216,7 @@ static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct p
     return PL_OK;
 }
 
-static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const struct nn_score *score, int64_t elapsed_ns, double accuracy,
+static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const struct nn_score *score, double rate, double accuracy,
                                    struct pl_error *reterr)
 {
     const char *directory = pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_OUTPUT_DATA_DIR", NULL);
@@ -232,10 +238,60 @@ static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const stru
     if (t->has_testing) {
         pl_metrics_real(&metrics, "test_accuracy", 4, accuracy);
     }
-    pl_metrics_real(&metrics, "images_per_second", 1, (double)score->samples / ((double)elapsed_ns / (double)PL_NS_PER_S));
+    pl_metrics_real(&metrics, "images_per_second", 1, rate);
     status = pl_metrics_write(&metrics, stdout, directory ? pl_text_string(&path) : NULL, reterr);
     pl_metrics_done(&metrics);
     return status;
+}
+
+static void note_checkpoint(void *context, const char *text)
+{
+    (void)context;
+    pl_progress_clear();
+    pl_log(PL_LOG_WARNING, "%s", text);
+}
+
+/* Go on where the newest checkpoint stands, if there is one. */
+static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
+{
+    struct pl_checkpoints_options options = {.directory = *t->options.checkpoint_dir ? t->options.checkpoint_dir : PL_CHECKPOINT_DIRECTORY,
+                                             .note = note_checkpoint};
+    struct pl_checkpoint_state state;
+    bool found;
+
+    if (!*t->options.checkpoint_dir && access(PL_CHECKPOINT_DIRECTORY, F_OK) != 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_checkpoints_open(t->plan, t->optimizer, &options, &t->checkpoints, reterr));
+    PL_TRY(pl_checkpoints_load(t->checkpoints, &found, &state, reterr));
+    if (!found) {
+        return PL_OK;
+    }
+    t->step = state.step;
+    t->first_epoch = state.sampler.epoch;
+    t->resumed = state.sampler;
+    if (pl_world_rank(t->world) == 0) {
+        if (state.extra_bytes == sizeof(t->resumed_score)) {
+            memcpy(&t->resumed_score, state.extra, sizeof(t->resumed_score));
+        }
+        pl_log(PL_LOG_INFO, "going on behind step %llu, in epoch %llu", (unsigned long long)state.step, (unsigned long long)state.sampler.epoch + 1);
+    }
+    return PL_OK;
+}
+
+/* Called by all ranks behind the same step. */
+static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler, const struct nn_score *score,
+                                      struct pl_error *reterr)
+{
+    struct pl_checkpoint_state state = {.step = t->step, .sampler = *sampler, .extra_bytes = sizeof(*score)};
+    struct nn_score sum = *score;
+
+    if (!t->checkpoints) {
+        return PL_OK;
+    }
+    PL_TRY(sum_score(t, &sum, reterr));
+    memcpy(state.extra, &sum, sizeof(sum));
+    return pl_checkpoints_save(t->checkpoints, &state, reterr);
 }
 
 static bool steps_used_up(const struct trainer *t)
@@ -243,20 +299,37 @@ static bool steps_used_up(const struct trainer *t)
     return t->options.max_steps > 0 && t->step >= t->options.max_steps;
 }
 
+/* Behind a step within an epoch. */
+static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken, const struct nn_score *score,
+                                      struct pl_error *reterr)
+{
+    struct pl_sampler_state state = pl_sampler_save(sampler);
+
+    PL_TRY(pl_stop_agreed(t->world, &t->stopped, reterr));
+    if (taken < t->epoch_samples && (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
+        PL_TRY(save_checkpoint(t, &state, score, reterr));
+    }
+    return PL_OK;
+}
+
 static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler, uint64_t epoch, double *ret_accuracy, struct pl_error *reterr)
 {
-    struct nn_score score = {0};
+    struct nn_score score = t->resumed_score;
+    uint64_t before = score.samples;
     int64_t began_ns = pl_clock_now_ns();
     int64_t shown_ns = 0;
     int64_t elapsed_ns;
-    uint64_t taken = 0;
+    uint64_t taken = sampler->taken;
+    struct pl_sampler_state next = {.count = sampler->count, .seed = sampler->seed, .epoch = sampler->epoch + 1};
 
-    while (taken < t->epoch_samples && !steps_used_up(t)) {
+    t->resumed_score = (struct nn_score){0};
+    while (taken < t->epoch_samples && !steps_used_up(t) && !t->stopped) {
         uint64_t left = t->epoch_samples - taken;
         size_t samples = fill_batch(t, &t->training, sampler, left < t->options.batch_size ? left : t->options.batch_size);
 
         PL_TRY(train_step(t, taken, samples, &score, reterr));
         taken += samples;
+        PL_TRY(checkpoint_step(t, sampler, taken, &score, reterr));
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
             pl_progress_show("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
@@ -265,11 +338,19 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
         }
     }
     elapsed_ns = pl_clock_now_ns() - began_ns;
+    if (taken < t->epoch_samples) {
+        next = pl_sampler_save(sampler);
+        t->resumed_score = score;
+    }
+    if (t->stopped && taken < t->epoch_samples) {
+        return PL_OK; /* the checkpoint is written; a half epoch has no metric line */
+    }
     PL_TRY(sum_score(t, &score, reterr));
     if (t->has_testing) {
         PL_TRY(evaluate(t, ret_accuracy, reterr));
     }
-    return report_epoch(t, epoch, &score, elapsed_ns, *ret_accuracy, reterr);
+    PL_TRY(report_epoch(t, epoch, &score, (double)(score.samples - before) / ((double)elapsed_ns / (double)PL_NS_PER_S), *ret_accuracy, reterr));
+    return save_checkpoint(t, &next, &t->resumed_score, reterr);
 }
 
 static enum pl_status save_model(struct trainer *t, double accuracy, struct pl_error *reterr)
@@ -307,34 +388,60 @@ static enum pl_status save_model(struct trainer *t, double accuracy, struct pl_e
     return pl_safetensors_write(pl_text_string(&path), tensors, count, metadata, PL_ARRAY_ITEMS(metadata), reterr);
 }
 
+/* What does not fit the data any more (another number of images) is an error of the user's. */
+static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler, struct pl_error *reterr)
+{
+    /* A restarted job's FIFOs begin with number 0 again. */
+    PL_TRY(mnist_data_load(&t->training, epoch - t->first_epoch, reterr));
+    PL_TRY(pl_sampler_init(sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal, reterr));
+    pl_sampler_start(sampler, epoch);
+    if (epoch == t->first_epoch && t->resumed.count > 0) {
+        enum pl_status status = pl_sampler_restore(sampler, &t->resumed, reterr);
+
+        if (status != PL_OK) {
+            pl_error_context(reterr, "the checkpoint of step %llu is of other data or another seed", (unsigned long long)t->step);
+            return status;
+        }
+    }
+    return count_steps(t, sampler, reterr);
+}
+
 static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_sampler sampler;
     double accuracy = 0.0;
 
+    PL_TRY(pl_stop_watch(reterr));
     PL_TRY(pl_runtime_start(&t->runtime, reterr));
     t->world = pl_runtime_world(t->runtime);
     PL_TRY(load_data(t, reterr));
     PL_TRY(make_model(t, reterr));
     PL_TRY(make_plan(t, reterr));
-    for (uint64_t epoch = 0; epoch < t->options.epochs && !steps_used_up(t); epoch++) {
-        PL_TRY(mnist_data_load(&t->training, epoch, reterr));
-        PL_TRY(pl_sampler_init(&sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal, reterr));
-        pl_sampler_start(&sampler, epoch);
-        PL_TRY(count_steps(t, &sampler, reterr));
-        if (epoch == 0) {
-            make_schedule(t);
-        }
+    PL_TRY(resume(t, reterr));
+    for (uint64_t epoch = t->first_epoch; epoch < t->options.epochs && !steps_used_up(t) && !t->stopped; epoch++) {
+        PL_TRY(start_epoch(t, epoch, &sampler, reterr));
+        make_schedule(t);
         PL_TRY(train_epoch(t, &sampler, epoch + 1, &accuracy, reterr));
         if (t->options.target_accuracy > 0.0 && accuracy >= t->options.target_accuracy) {
             break;
         }
+    }
+    if (t->first_epoch >= t->options.epochs && t->has_testing) {
+        PL_TRY(evaluate(t, &accuracy, reterr)); /* nothing was left to train */
+    }
+    if (t->stopped && pl_world_rank(t->world) == 0) {
+        pl_progress_clear();
+        pl_log(PL_LOG_INFO, "stopped behind step %llu, as asked", (unsigned long long)t->step);
+    }
+    if (t->checkpoints) {
+        PL_TRY(pl_checkpoints_flush(t->checkpoints, reterr));
     }
     return save_model(t, accuracy, reterr);
 }
 
 static void done(struct trainer *t)
 {
+    pl_checkpoints_close(t->checkpoints);
     pl_optimizer_free(t->optimizer);
     pl_plan_free(t->plan);
     nn_model_free(t->model);

@@ -21,6 +21,8 @@
     X(seed, "seed", COUNT, "1", "of initial weights, shuffle and dropout")                                                                           \
     X(max_steps, "max-steps", COUNT, "0", "end behind so many steps; 0: no limit")                                                                   \
     X(target_accuracy, "target-accuracy", REAL, "0", "end behind the first epoch that reaches it; 0: never")                                         \
+    X(checkpoint_dir, "checkpoint-dir", TEXT, "", "where checkpoints go and come from, in place of /opt/ml/checkpoints where that exists")           \
+    X(checkpoint_steps, "checkpoint-steps", COUNT, "0", "one every so many steps, besides those behind each epoch; 0: no others")                    \
     X(data, "data", TEXT, "", "directory with training/ and testing/, in place of SageMaker's channels")                                             \
     X(model_dir, "model-dir", TEXT, "", "where model.safetensors goes, in place of SM_MODEL_DIR")
 

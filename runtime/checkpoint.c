@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/checkpoint.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "runtime/checkpoint_format.h"
+#include "runtime/safetensors.h"
+#include "s3io/checksum.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SLOTS = 2, MAX_FOUND = 1000, STEP_DIGITS = 12 };
+
+/* One tensor of a file: where it lies in the copy and its name there. */
+struct entry {
+    char *name;
+    const struct pl_plan_tensor *tensor;
+    unsigned array; /* 0: values, 1...: optimizer slots */
+};
+
+struct pl_checkpoints {
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    struct pl_checkpoints_options options;
+    char *directory;
+    bool writes; /* rank 0 */
+
+    unsigned arrays;
+    float *live[1 + MAX_SLOTS];
+    struct entry *entries;
+    size_t entry_count;
+
+    float *copy; /* [arrays][elems], of what is being written; belongs to the writer while `writing` */
+    struct pl_checkpoint_record record;
+    bool writing;
+    pthread_t writer;
+    enum pl_status write_status;
+    struct pl_error write_error;
+};
+
+static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text, struct pl_error *reterr)
+{
+    pl_text_clear(text);
+    pl_text_printf(text, "%s/checkpoint-%0*llu.%s", c->directory, STEP_DIGITS, (unsigned long long)step, suffix);
+    return pl_text_check(text, reterr);
+}
+
+/* "checkpoint-000000000123.json" is step 123. */
+static bool step_of(const char *name, uint64_t *ret_step)
+{
+    char *end;
+
+    if (strncmp(name, "checkpoint-", 11) != 0 || name[11] < '0' || name[11] > '9') {
+        return false;
+    }
+    *ret_step = strtoull(name + 11, &end, 10);
+    return strcmp(end, ".json") == 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a;
+    uint64_t right = *(const uint64_t *)b;
+
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* Steps with a JSON file, newest first, at most MAX_FOUND; with `clean` also remove temporary files of ours. */
+static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t *steps, size_t *ret_count, struct pl_error *reterr)
+{
+    DIR *directory = opendir(c->directory);
+    const struct dirent *entry;
+    size_t count = 0;
+
+    if (!directory) {
+        return pl_error_errno(reterr, "open directory '%s'", c->directory);
+    }
+    while ((entry = readdir(directory)) != NULL) {
+        if (clean && strncmp(entry->d_name, ".checkpoint-", 12) == 0) {
+            (void)unlinkat(dirfd(directory), entry->d_name, 0);
+        }
+        if (count < MAX_FOUND && step_of(entry->d_name, &steps[count])) {
+            count++;
+        }
+    }
+    (void)closedir(directory);
+    qsort(steps, count, sizeof(*steps), newest_first);
+    *ret_count = count;
+    return PL_OK;
+}
+
+static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    size_t tensors = pl_plan_tensor_count(c->plan);
+
+    c->entries = pl_memory_new(tensors * c->arrays, sizeof(*c->entries), reterr);
+    if (!c->entries) {
+        return PL_MEMORY;
+    }
+    for (unsigned a = 0; a < c->arrays; a++) {
+        for (size_t i = 0; i < tensors; i++) {
+            struct entry *entry = &c->entries[c->entry_count++];
+            PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+            entry->tensor = pl_plan_tensor(c->plan, i);
+            entry->array = a;
+            if (a > 0) {
+                pl_text_printf(&name, "optimizer.%s.", pl_optimizer_slot_name(c->optimizer, a - 1));
+            }
+            pl_text_append(&name, entry->tensor->name);
+            PL_TRY(pl_text_take(&name, &entry->name, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    c->directory = pl_memory_string(c->options.directory ? c->options.directory : PL_CHECKPOINT_DIRECTORY, reterr);
+    if (!c->directory) {
+        return PL_MEMORY;
+    }
+    c->options.keep = c->options.keep ? c->options.keep : 3;
+    c->live[c->arrays++] = pl_plan_values(c->plan);
+    for (unsigned s = 0; c->optimizer && s < pl_optimizer_slots(c->optimizer); s++) {
+        c->live[c->arrays++] = pl_optimizer_slot(c->optimizer, s);
+    }
+    PL_TRY(name_entries(c, reterr));
+    c->writes = pl_world_rank(pl_plan_world(c->plan)) == 0;
+    if (c->writes) {
+        uint64_t steps[MAX_FOUND];
+        size_t count;
+
+        c->copy = pl_memory_new_aligned(c->arrays * pl_plan_elems(c->plan), sizeof(float), 4096, reterr);
+        if (!c->copy) {
+            return PL_MEMORY;
+        }
+        PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
+        return list_steps(c, true, steps, &count, reterr);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
+                                   struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = pl_memory_new(1, sizeof(*c), reterr);
+    enum pl_status status;
+
+    if (!c) {
+        return PL_MEMORY;
+    }
+    c->plan = plan;
+    c->optimizer = optimizer;
+    c->options = options ? *options : (struct pl_checkpoints_options){0};
+    status = open_checkpoints(c, reterr);
+    if (status != PL_OK) {
+        pl_checkpoints_close(c);
+        return status;
+    }
+    *ret_checkpoints = c;
+    return PL_OK;
+}
+
+static void remove_old(const struct pl_checkpoints *c)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    uint64_t steps[MAX_FOUND];
+    size_t count = 0;
+
+    if (list_steps(c, false, steps, &count, NULL) != PL_OK) {
+        return; /* old files do no harm; the next save tries again */
+    }
+    for (size_t i = c->options.keep; i < count; i++) {
+        /* The JSON file first: a half-removed checkpoint must not look whole. */
+        if (file_path(c, steps[i], "json", &path, NULL) == PL_OK) {
+            (void)unlink(pl_text_string(&path));
+        }
+        if (file_path(c, steps[i], "safetensors", &path, NULL) == PL_OK) {
+            (void)unlink(pl_text_string(&path));
+        }
+    }
+}
+
+static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(c->entry_count, sizeof(*tensors), reterr);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
+    struct pl_metadata metadata[] = {{"format", "paceline-checkpoint"}};
+    uint32_t crc = 0;
+
+    if (!tensors) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < c->entry_count; i++) {
+        const struct entry *entry = &c->entries[i];
+        const struct pl_plan_tensor *tensor = entry->tensor;
+
+        tensors[i] = (struct pl_tensor){.name = entry->name, .dtype = PL_FLOAT32, .dims = tensor->dims};
+        memcpy(tensors[i].shape, tensor->shape, sizeof(tensors[i].shape));
+        tensors[i].data = c->copy + entry->array * pl_plan_elems(c->plan) + tensor->offset_elems;
+        tensors[i].bytes = tensor->count_elems * sizeof(float);
+        crc = pl_checksum_crc32c(crc, tensors[i].data, tensors[i].bytes);
+    }
+    c->record.data_crc32c = crc;
+    PL_TRY(file_path(c, c->record.state.step, "safetensors", &path, reterr));
+    PL_TRY(pl_safetensors_write(pl_text_string(&path), tensors, c->entry_count, metadata, PL_ARRAY_ITEMS(metadata), reterr));
+    pl_checkpoint_record_print(&c->record, &json);
+    PL_TRY(pl_text_check(&json, reterr));
+    PL_TRY(file_path(c, c->record.state.step, "json", &path, reterr));
+    PL_TRY(pl_file_write_atomic(pl_text_string(&path), json.data, json.length, 0644, reterr));
+    remove_old(c);
+    return PL_OK;
+}
+
+static void *writer_main(void *argument)
+{
+    struct pl_checkpoints *c = argument;
+
+    c->write_status = write_files(c, &c->write_error);
+    return NULL;
+}
+
+enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+    enum pl_status status;
+
+    if (c->writing) {
+        (void)pthread_join(c->writer, NULL);
+        c->writing = false;
+    }
+    status = c->write_status;
+    if (status != PL_OK && reterr) {
+        *reterr = c->write_error;
+        pl_error_context(reterr, "writing the checkpoint of step %llu", (unsigned long long)c->record.state.step);
+    }
+    c->write_status = PL_OK;
+    return status;
+}
+
+/* Signals are for the program's own threads. */
+static int start_writer(struct pl_checkpoints *c)
+{
+    sigset_t all;
+    sigset_t before;
+    int failure;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    failure = pthread_create(&c->writer, NULL, writer_main, c);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}
+
+enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state, struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+    uint64_t elems = pl_plan_elems(c->plan);
+    int failure;
+
+    PL_BUG_IF(state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES);
+    if (!c->writes) {
+        return PL_OK;
+    }
+    PL_TRY(pl_checkpoints_flush(c, reterr));
+    for (unsigned a = 0; a < c->arrays; a++) {
+        memcpy(c->copy + a * elems, c->live[a], elems * sizeof(float));
+    }
+    c->record = (struct pl_checkpoint_record){.state = *state};
+    c->record.state.world_size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+    c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){.loss_scale = 1.0};
+    c->write_error = PL_ERROR_NONE;
+    failure = start_writer(c);
+    if (failure != 0) {
+        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, failure, "start a thread that writes a checkpoint");
+    }
+    c->writing = true;
+    return PL_OK;
+}
+
+/* Check the checkpoint of `step` whole, then copy it to where it belongs. */
+static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_safetensors *file = NULL;
+    enum pl_status status;
+    uint32_t crc = 0;
+
+    PL_TRY(file_path(c, step, "json", &path, reterr));
+    PL_TRY(pl_checkpoint_record_read(pl_text_string(&path), ret_record, reterr));
+    if (ret_record->state.step != step) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is of step %llu", pl_text_string(&path), (unsigned long long)ret_record->state.step);
+    }
+    PL_TRY(file_path(c, step, "safetensors", &path, reterr));
+    PL_TRY(pl_safetensors_open(pl_text_string(&path), &file, reterr));
+    status = pl_safetensors_count(file) == c->entry_count ? PL_OK
+                                                          : pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu",
+                                                                         pl_text_string(&path), pl_safetensors_count(file), c->entry_count);
+    for (size_t i = 0; status == PL_OK && i < c->entry_count; i++) {
+        const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
+        const struct entry *entry = &c->entries[i];
+
+        if (strcmp(stored->name, entry->name) != 0 || stored->dtype != PL_FLOAT32 || stored->dims != entry->tensor->dims ||
+            memcmp(stored->shape, entry->tensor->shape, sizeof(stored->shape)) != 0) {
+            status = pl_error_set(reterr, PL_MISMATCH, "'%s' holds another model: tensor '%s' in place of '%s', or of another shape",
+                                  pl_text_string(&path), stored->name, entry->name);
+        } else {
+            crc = pl_checksum_crc32c(crc, stored->data, stored->bytes);
+        }
+    }
+    if (status == PL_OK && crc != ret_record->data_crc32c) {
+        status = pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", pl_text_string(&path));
+    }
+    for (size_t i = 0; status == PL_OK && i < c->entry_count; i++) {
+        const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
+
+        memcpy(c->live[c->entries[i].array] + c->entries[i].tensor->offset_elems, stored->data, stored->bytes);
+    }
+    pl_safetensors_close(file);
+    return status;
+}
+
+static void note(const struct pl_checkpoints *c, const char *format, ...) PL_PRINTF(2, 3);
+
+static void note(const struct pl_checkpoints *c, const char *format, ...)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    va_list args;
+
+    if (!c->options.note) {
+        return;
+    }
+    va_start(args, format);
+    pl_text_vprintf(&text, format, args);
+    va_end(args);
+    if (pl_text_check(&text, NULL) == PL_OK) {
+        c->options.note(c->options.context, pl_text_string(&text));
+    }
+}
+
+static bool load_newest(struct pl_checkpoints *c, struct pl_checkpoint_record *ret_record)
+{
+    uint64_t steps[MAX_FOUND];
+    struct pl_error error = PL_ERROR_NONE;
+    size_t count = 0;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (list_steps(c, false, steps, &count, &error) != PL_OK) {
+        note(c, "no checkpoint is loaded: %s", pl_error_text(&error, text, sizeof(text)));
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        error = PL_ERROR_NONE;
+        if (load_step(c, steps[i], ret_record, &error) == PL_OK) {
+            uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+
+            if (ret_record->state.world_size != size) {
+                note(c, "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in the last bits",
+                     (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size, (unsigned long long)size);
+            }
+            return true;
+        }
+        note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i], pl_error_text(&error, text, sizeof(text)));
+    }
+    return false;
+}
+
+enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
+                                   struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+    struct pl_world *world = pl_plan_world(c->plan);
+    struct {
+        uint64_t found;
+        struct pl_checkpoint_record record;
+    } answer;
+
+    memset(&answer, 0, sizeof(answer));
+    if (c->writes) {
+        PL_TRY(pl_checkpoints_flush(c, reterr));
+        answer.found = load_newest(c, &answer.record);
+    }
+    PL_TRY(pl_broadcast(world, &answer, sizeof(answer), PL_UINT8, 0, reterr));
+    *ret_found = answer.found != 0;
+    if (!*ret_found) {
+        return PL_OK;
+    }
+    PL_TRY(pl_plan_broadcast(c->plan, 0, reterr));
+    if (c->optimizer) {
+        pl_optimizer_restore(c->optimizer, &answer.record.optimizer);
+        PL_TRY(pl_optimizer_broadcast(c->optimizer, 0, reterr));
+    }
+    *ret_state = answer.record.state;
+    return PL_OK;
+}
+
+void pl_checkpoints_close(struct pl_checkpoints *checkpoints)
+{
+    struct pl_checkpoints *c = checkpoints;
+
+    if (!c) {
+        return;
+    }
+    if (c->writing) {
+        (void)pthread_join(c->writer, NULL);
+    }
+    for (size_t i = 0; i < c->entry_count; i++) {
+        free(c->entries[i].name);
+    }
+    free(c->entries);
+    free(c->copy);
+    free(c->directory);
+    free(c);
+}

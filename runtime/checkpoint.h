@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Checkpoints of a plan, its optimizer and the place in the data, from which a run goes on bit for bit (with the same number
+ * of ranks and the same order of samples).
+ *
+ * Rank 0 writes, atomically and in a thread of its own, from a copy: training goes on meanwhile. A checkpoint is
+ * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the
+ * checksum of both, written last: without it the other one does not count. Both open in Python.
+ *
+ * Test  tests/unit/runtime/test_checkpoint.c, tests/integration/resume.py
+ */
+#ifndef PL_RUNTIME_CHECKPOINT_H
+#define PL_RUNTIME_CHECKPOINT_H
+
+#include "runtime/optimizer.h"
+#include "runtime/plan.h"
+#include "s3io/sampler.h"
+
+/** Where SageMaker looks for checkpoints, and puts them back before a restarted job begins. */
+#define PL_CHECKPOINT_DIRECTORY "/opt/ml/checkpoints"
+
+enum { PL_CHECKPOINT_EXTRA_BYTES = 256 };
+
+/** What a checkpoint holds besides arrays. Plain memory, equal on all ranks. */
+struct pl_checkpoint_state {
+    uint64_t step;
+    struct pl_sampler_state sampler;
+    uint64_t world_size; /* set by saving */
+    uint64_t extra_bytes;
+    unsigned char extra[PL_CHECKPOINT_EXTRA_BYTES]; /* the program's own: counters, the key of a random stream */
+};
+
+/** Zero-initialise, then set what differs. */
+struct pl_checkpoints_options {
+    const char *directory; /* NULL: PL_CHECKPOINT_DIRECTORY */
+    unsigned keep;         /* so many newest ones stay; 0: 3 */
+    /* Told, on rank 0, about every checkpoint that was passed over, and why. May be NULL. */
+    void (*note)(void *context, const char *text);
+    void *context;
+};
+
+struct pl_checkpoints;
+
+/** Prepare; rank 0 creates the directory and removes what a killed run left half written. `optimizer` may be NULL. */
+enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
+                                   struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Take a copy of everything and write it behind the program's back; ranks other than 0 return at once. Waits when the checkpoint
+ * before is still being written.
+ *
+ * Errors  on rank 0 those of writing the checkpoint before this one.
+ */
+enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Wait until the last one is on disk. */
+enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was changed.
+ * What is cut, corrupt or of another model is passed over with a note, and an older one is tried.
+ *
+ * Collective  yes.
+ */
+enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Waits for the writer. Errors of the last write are lost: flush first. NULL is fine. */
+void pl_checkpoints_close(struct pl_checkpoints *checkpoints);
+
+#endif

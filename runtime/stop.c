@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/stop.h"
+
+#include "collectives/collective.h"
+
+#include <errno.h>
+#include <signal.h>
+
+/* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads of their
+ * own by now, in which it would not be blocked. */
+static volatile sig_atomic_t requested;
+
+static void note_signal(int number)
+{
+    (void)number;
+    requested = 1;
+}
+
+enum pl_status pl_stop_watch(struct pl_error *reterr)
+{
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+
+    requested = 0;
+    if (sigaction(SIGTERM, &action, NULL) != 0) {
+        return pl_error_errno(reterr, "watch for SIGTERM");
+    }
+    return PL_OK;
+}
+
+bool pl_stop_requested(void)
+{
+    return requested != 0;
+}
+
+enum pl_status pl_stop_agreed(struct pl_world *world, bool *ret_stop, struct pl_error *reterr)
+{
+    int32_t stop = requested != 0;
+
+    PL_TRY(pl_allreduce(world, &stop, &stop, 1, PL_INT32, PL_MAX, reterr));
+    *ret_stop = stop != 0;
+    return PL_OK;
+}

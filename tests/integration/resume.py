@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training that is killed or asked to stop goes on from its checkpoint and ends with the same bits.
+
+    resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, each at a random moment, unless said otherwise
+
+The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step.
+"""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+MNIST = BUILD / "examples/mnist/mnist"
+ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def start(folder, name):
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", MNIST, "--data", folder / "data", "--epochs", "2",
+               "--batch-size", "10", "--seed", "5", "--model-dir", folder / name, "--checkpoint-dir", folder / (name + "-checkpoints"),
+               "--checkpoint-steps", "3"]
+    return subprocess.Popen([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process):
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, f"exit status {process.returncode}\n{out}"
+    return out
+
+
+def ranks(folder, name):
+    """Process ids of this test's ranks: children of mpirun whose words name this folder."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except (OSError, NotADirectoryError):
+            continue
+        if entry.name.isdigit() and words[0] == os.fsencode(MNIST) and os.fsencode(folder / name) in words:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def has_checkpoint(folder, name):
+    return any((folder / (name + "-checkpoints")).glob("*.json"))
+
+
+def interrupt(folder, name, number, seconds):
+    process = start(folder, name)
+    while process.poll() is None and not has_checkpoint(folder, name):
+        time.sleep(0.005)
+    time.sleep(seconds)
+    victims = ranks(folder, name)
+    if process.poll() is not None or not victims:
+        return None, finish(process)
+    try:
+        os.kill(random.choice(victims), number)
+    except ProcessLookupError:
+        return None, finish(process)
+    out, _ = process.communicate(timeout=60)
+    for _ in range(500):
+        if not ranks(folder, name):
+            break
+        time.sleep(0.01)
+    assert not ranks(folder, name), "a rank survived"
+    return process.returncode, out
+
+
+def model(folder, name):
+    return (folder / name / "model.safetensors").read_bytes()
+
+
+def main():
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    seed = int.from_bytes(os.urandom(4), "big")
+    random.seed(seed)
+    print(f"random seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="paceline-resume-") as scratch:
+        folder = pathlib.Path(scratch)
+        subprocess.run([BUILD / "examples/mnist/make_digits", folder / "data", "600", "40", "7"], check=True)
+        began = time.monotonic()
+        finish(start(folder, "whole"))
+        seconds = time.monotonic() - began
+        interrupted = 0
+        for trial, number in enumerate([signal.SIGKILL] * kills + [signal.SIGTERM] * stops):
+            name = f"trial{trial}"
+            status, out = interrupt(folder, name, number, random.uniform(0, 0.6 * seconds))
+            if status is not None:
+                interrupted += 1
+                if number == signal.SIGTERM:
+                    assert status == 0 and "as asked" in out, out
+                    steps = sorted((folder / (name + "-checkpoints")).glob("*.json"))
+                    print("stopped:", out.strip().splitlines()[-1], "newest", steps[-1].name)
+                out = finish(start(folder, name))
+                assert "going on behind step" in out, out
+            assert model(folder, name) == model(folder, "whole"), f"trial {trial}: other weights\n{out}"
+            assert len(list((folder / (name + "-checkpoints")).glob("*.json"))) == 3
+        print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")
+        assert interrupted > 0
+
+
+main()

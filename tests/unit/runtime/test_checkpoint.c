@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/checkpoint.h"
+
+#include "base/file.h"
+#include "tests/support/scratch.h"
+#include "tests/unit/runtime/ranks.h"
+
+#include <string.h>
+
+struct fixture {
+    struct scratch scratch;
+    char notes[8192];
+};
+
+struct job {
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    struct pl_checkpoints *checkpoints;
+};
+
+static void keep_note(void *context, const char *text)
+{
+    char *notes = context;
+
+    strncat(notes, text, 8191 - strlen(notes));
+}
+
+static struct job job_start(struct pl_world *world, struct fixture *f, uint64_t elems)
+{
+    struct pl_optimizer_options sgd = {.kind = PL_ADAM};
+    struct pl_checkpoints_options options = {.directory = f->scratch.path, .keep = 2, .note = keep_note, .context = f->notes};
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = {0};
+    size_t index;
+
+    ck_assert_ok(pl_plan_new(world, NULL, &job.plan, &error), &error);
+    ck_assert_ok(pl_plan_add(job.plan, "a", 1, &elems, &index, &error), &error);
+    ck_assert_ok(pl_plan_add(job.plan, "b", 1, (uint64_t[]){33}, &index, &error), &error);
+    ck_assert_ok(pl_plan_seal(job.plan, &error), &error);
+    ck_assert_ok(pl_optimizer_new(job.plan, &sgd, &job.optimizer, &error), &error);
+    ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
+    return job;
+}
+
+static void job_end(struct job *job)
+{
+    pl_checkpoints_close(job->checkpoints);
+    pl_optimizer_free(job->optimizer);
+    pl_plan_free(job->plan);
+}
+
+static void job_train(struct job *job, int steps)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int step = 0; step < steps; step++) {
+        for (size_t t = 0; t < 2; t++) {
+            const struct pl_plan_tensor *tensor = pl_plan_tensor(job->plan, t);
+
+            for (uint64_t e = 0; e < tensor->count_elems; e++) {
+                tensor->gradient[e] = tensor->value[e] * 0.1F + (float)e - 3.0F;
+            }
+            ck_assert_ok(pl_plan_ready(job->plan, t, &error), &error);
+        }
+        ck_assert_ok(pl_optimizer_step(job->optimizer, 0.1, &error), &error);
+    }
+}
+
+static struct pl_checkpoint_state state_of(uint64_t step)
+{
+    return (struct pl_checkpoint_state){
+        .step = step, .sampler = {.count = 100, .seed = UINT64_MAX, .epoch = 3, .position = 40}, .extra_bytes = 2, .extra = {7, 255}};
+}
+
+static void save(struct job *job, uint64_t step)
+{
+    struct pl_checkpoint_state state = state_of(step);
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_checkpoints_save(job->checkpoints, &state, &error), &error);
+    ck_assert_ok(pl_checkpoints_flush(job->checkpoints, &error), &error);
+}
+
+static void goes_on(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct job whole = job_start(world, f, 500);
+    struct job resumed;
+    struct pl_checkpoint_state state;
+    struct pl_checkpoint_state expected = state_of(5);
+    bool found = true;
+
+    ck_assert_ok(pl_checkpoints_load(whole.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    job_train(&whole, 5);
+    save(&whole, 5);
+    job_train(&whole, 4);
+    ck_assert_ok(pl_barrier(world, &error), &error);
+    resumed = job_start(world, f, 500);
+    ck_assert_ok(pl_checkpoints_load(resumed.checkpoints, &found, &state, &error), &error);
+    ck_assert(found);
+    expected.world_size = (uint64_t)pl_world_size(world);
+    ck_assert_mem_eq(&state, &expected, sizeof(state));
+    ck_assert_uint_eq(pl_optimizer_state(resumed.optimizer).steps, 5);
+    job_train(&resumed, 4);
+    ck_assert_mem_eq(pl_plan_values(resumed.plan), pl_plan_values(whole.plan), pl_plan_elems(whole.plan) * sizeof(float));
+    job_end(&resumed);
+    job_end(&whole);
+}
+
+START_TEST(a_resumed_run_ends_with_the_same_bits)
+{
+    for (int size = 1; size <= 3; size++) {
+        struct fixture f = {.scratch = scratch_new()};
+
+        ranks_run(size, goes_on, &f);
+        ck_assert_str_eq(f.notes, "");
+        scratch_done(&f.scratch);
+    }
+}
+END_TEST
+
+static void keeps_two(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job;
+    struct pl_checkpoint_state state;
+    bool found;
+    char path[PATH_MAX];
+
+    scratch_write(&f->scratch, ".checkpoint-000000000009.json.1.2", "x", 1);
+    job = job_start(world, f, 500);
+    ck_assert_int_ne(access(scratch_path(&f->scratch, ".checkpoint-000000000009.json.1.2", path), F_OK), 0);
+    for (uint64_t step = 8; step <= 12; step++) {
+        save(&job, step);
+    }
+    ck_assert_int_ne(access(scratch_path(&f->scratch, "checkpoint-000000000010.safetensors", path), F_OK), 0);
+    ck_assert_int_ne(access(scratch_path(&f->scratch, "checkpoint-000000000010.json", path), F_OK), 0);
+    ck_assert_int_eq(access(scratch_path(&f->scratch, "checkpoint-000000000011.safetensors", path), F_OK), 0);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert_uint_eq(state.step, 12);
+    job_end(&job);
+}
+
+START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, keeps_two, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
+/* Damage each file of the newest in several ways: the older one is loaded, and a note says why. */
+static void passes_over(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    static const char *const files[] = {"checkpoint-000000000002.safetensors", "checkpoint-000000000002.json"};
+    struct job job = job_start(world, f, 500);
+
+    job_train(&job, 1);
+    save(&job, 1);
+    for (size_t i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        char *data = NULL;
+        size_t bytes = 0;
+
+        save(&job, 2);
+        ck_assert_ok(pl_file_read(scratch_path(&f->scratch, files[i], path), 1 << 20, &data, &bytes, &error), &error);
+        for (size_t at = 0; at < bytes; at += i == 0 ? 97 : 1) {
+            struct pl_checkpoint_state state = {.step = 0};
+            bool found = false;
+            bool cut = at % 2 == 0;
+
+            data[at] ^= 0x10;
+            scratch_write(&f->scratch, files[i], data, cut ? at : bytes);
+            data[at] ^= 0x10;
+            f->notes[0] = '\0';
+            ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+            ck_assert(found);
+            /* White space of the JSON file, the line end included, may change or go without harm. */
+            ck_assert_msg(state.step == 1 || (i == 1 && (!cut || at + 1 == bytes) && state.step == 2), "%s: byte %zu", files[i], at);
+            ck_assert(state.step == 2 || strstr(f->notes, "step 2 is passed over") != NULL);
+        }
+        free(data);
+    }
+    job_end(&job);
+}
+
+START_TEST(a_cut_or_changed_one_is_passed_over_with_a_note)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, passes_over, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
+static void other_model(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_checkpoint_state state;
+    bool found = true;
+    struct job job = job_start(world, f, 500);
+
+    save(&job, 1);
+    job_end(&job);
+    job = job_start(world, f, 501);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    ck_assert_ptr_nonnull(strstr(f->notes, "another model: tensor 'a'"));
+    job_end(&job);
+}
+
+START_TEST(a_checkpoint_of_another_model_is_passed_over)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, other_model, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
+static void cannot_write(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_checkpoint_state state = state_of(1);
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = job_start(world, f, 500);
+
+    scratch_done(&f->scratch); /* the directory is gone */
+    ck_assert_ok(pl_checkpoints_save(job.checkpoints, &state, &error), &error);
+    ck_assert_int_ne(pl_checkpoints_save(job.checkpoints, &state, &error), PL_OK);
+    ck_assert_ptr_nonnull(strstr(error.context, "writing the checkpoint of step 1"));
+    job_end(&job);
+}
+
+START_TEST(a_failed_write_is_said_at_the_next_save)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, cannot_write, &f);
+}
+END_TEST
+
+UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
+          a_cut_or_changed_one_is_passed_over_with_a_note, a_checkpoint_of_another_model_is_passed_over, a_failed_write_is_said_at_the_next_save)
