@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The place in upper_runs of the run that may hold `code`, by halving. */
+/* One character's upper case: a special mapping, else its run's distance, found by halving, else itself. */
 static void append_upper(uint32_t code, const char *bytes, unsigned bytes_count, struct pl_text *text)
 {
     size_t low = 0;
@@ -65,4 +65,9 @@ bool pl_unicode_is_printable(uint32_t code)
         }
     }
     return low == PL_ARRAY_ITEMS(unprintable) || code < unprintable[low].first;
+}
+
+const char *pl_unicode_version(void)
+{
+    return PL_UNICODE_VERSION;
 }

@@ -11,4 +11,7 @@ void pl_unicode_append_upper(const char *string, struct pl_text *text);
 /** str.isprintable() of one code point. */
 bool pl_unicode_is_printable(uint32_t code);
 
+/** The version of the Unicode tables, "14.0.0". */
+const char *pl_unicode_version(void);
+
 #endif
