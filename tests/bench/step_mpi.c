@@ -15,22 +15,18 @@
  * prints one JSON object a model and way: model, way, ranks, tensors, bytes, step_us, packed_us, ratio (packed / this).
  */
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/memory.h"
 #include "runtime/paceline.h"
+#include "tests/bench/gradient_list.h"
 
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROUNDS = 51, PACKED_BYTES = 128 << 20, MODEL_FILE_BYTES = 16 << 20 };
+enum { MAX_ROUNDS = 51, PACKED_BYTES = 128 << 20 };
 
 struct model {
-    char *name;
-    size_t count;
-    uint64_t elems;
-    char **names;     /* [count], forward order */
-    uint64_t *counts; /* [count] elements */
+    struct gradient_list list;
     float **private_gradients;
     float *private_memory;
     float *pack;
@@ -43,61 +39,28 @@ struct model {
 
 enum way { NONE_PRIVATE, NONE_ARENA, PLAN, NAMED, PACKED, WAYS };
 
-static enum pl_status read_model(const char *path, struct model *model, struct pl_error *reterr)
-{
-    PL_AUTO_JSON struct pl_json *root = NULL;
-    const struct pl_json *tensors, *name;
-    size_t i = 0;
-
-    PL_TRY(pl_json_read(path, MODEL_FILE_BYTES, &root, reterr));
-    tensors = pl_json_member(root, "tensors");
-    name = pl_json_member(root, "model");
-    if (!tensors || !name) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': expected an object with \"model\" and \"tensors\"", path);
-    }
-    model->count = pl_json_count(tensors);
-    model->name = pl_memory_string(pl_json_text(name), reterr);
-    model->names = pl_memory_new(model->count, sizeof(char *), reterr);
-    model->counts = pl_memory_new(model->count, sizeof(uint64_t), reterr);
-    model->private_gradients = pl_memory_new(model->count, sizeof(float *), reterr);
-    model->handles = pl_memory_new(model->count, sizeof(pl_named_handle), reterr);
-    if (!model->name || !model->names || !model->counts || !model->private_gradients || !model->handles) {
-        return PL_MEMORY;
-    }
-    for (const struct pl_json *tensor = pl_json_first(tensors); tensor; tensor = pl_json_next(tensor), i++) {
-        int64_t count = 0;
-
-        PL_TRY(pl_json_int64(pl_json_member(tensor, "count"), &count, reterr));
-        model->names[i] = pl_memory_string(pl_json_text(pl_json_member(tensor, "name")), reterr);
-        model->counts[i] = (uint64_t)count;
-        model->elems += (uint64_t)count;
-        if (!model->names[i]) {
-            return PL_MEMORY;
-        }
-    }
-    return PL_OK;
-}
-
 static enum pl_status open_model(struct model *model, struct pl_world *world, struct pl_error *reterr)
 {
-    uint64_t at = 0, pack_elems = model->elems < PACKED_BYTES / sizeof(float) ? model->elems : PACKED_BYTES / sizeof(float);
+    uint64_t at = 0, pack_elems = model->list.elems < PACKED_BYTES / sizeof(float) ? model->list.elems : PACKED_BYTES / sizeof(float);
 
-    for (size_t i = 0; i < model->count; i++) {
-        pack_elems = model->counts[i] > pack_elems ? model->counts[i] : pack_elems;
+    for (size_t i = 0; i < model->list.count; i++) {
+        pack_elems = model->list.counts[i] > pack_elems ? model->list.counts[i] : pack_elems;
     }
-    model->private_memory = pl_memory_new_aligned(model->elems, sizeof(float), 4096, reterr);
+    model->private_gradients = pl_memory_new(model->list.count, sizeof(float *), reterr);
+    model->handles = pl_memory_new(model->list.count, sizeof(pl_named_handle), reterr);
+    model->private_memory = pl_memory_new_aligned(model->list.elems, sizeof(float), 4096, reterr);
     model->pack = pl_memory_new_aligned(pack_elems, sizeof(float), 4096, reterr);
-    if (!model->private_memory || !model->pack) {
+    if (!model->private_gradients || !model->handles || !model->private_memory || !model->pack) {
         return PL_MEMORY;
     }
     PL_TRY(pl_named_new(world, NULL, &model->named, reterr));
     PL_TRY(pl_plan_new(world, NULL, &model->plan, reterr));
-    for (size_t i = 0; i < model->count; i++) {
+    for (size_t i = 0; i < model->list.count; i++) {
         size_t index;
 
         model->private_gradients[i] = model->private_memory + at;
-        at += model->counts[i];
-        PL_TRY(pl_plan_add(model->plan, model->names[i], 1, &model->counts[i], &index, reterr));
+        at += model->list.counts[i];
+        PL_TRY(pl_plan_add(model->plan, model->list.names[i], 1, &model->list.counts[i], &index, reterr));
     }
     return pl_plan_seal(model->plan, reterr);
 }
@@ -106,12 +69,7 @@ static void close_model(struct model *model)
 {
     pl_named_free(model->named);
     pl_plan_free(model->plan);
-    for (size_t i = 0; i < model->count; i++) {
-        free(model->names[i]);
-    }
-    free(model->name);
-    free(model->names);
-    free(model->counts);
+    gradient_list_done(&model->list);
     free(model->private_gradients);
     free(model->handles);
     free(model->private_memory);
@@ -133,7 +91,7 @@ static void produce(const struct model *model, float *gradient, size_t i)
 {
     float value = value_of(model, i, model->rank);
 
-    for (uint64_t e = 0; e < model->counts[i]; e++) {
+    for (uint64_t e = 0; e < model->list.counts[i]; e++) {
         gradient[e] = value;
     }
 }
@@ -160,26 +118,26 @@ static float consume(const float *gradient, uint64_t count)
 
 static void reduce_packed(struct model *model)
 {
-    size_t first = model->count; /* tensors go from the last to the first */
+    size_t first = model->list.count; /* tensors go from the last to the first */
 
     while (first > 0) {
         uint64_t elems = 0;
         size_t next = first;
 
-        while (next > 0 && (next == first || (elems + model->counts[next - 1]) * sizeof(float) <= PACKED_BYTES)) {
+        while (next > 0 && (next == first || (elems + model->list.counts[next - 1]) * sizeof(float) <= PACKED_BYTES)) {
             next--;
-            memcpy(model->pack + elems, model->private_gradients[next], model->counts[next] * sizeof(float));
-            elems += model->counts[next];
+            memcpy(model->pack + elems, model->private_gradients[next], model->list.counts[next] * sizeof(float));
+            elems += model->list.counts[next];
         }
         MPI_Allreduce(MPI_IN_PLACE, model->pack, (int)elems, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         elems = 0;
         for (size_t i = first; i-- > next;) {
             float factor = 1.0f / (float)model->ranks;
 
-            for (uint64_t e = 0; e < model->counts[i]; e++) {
+            for (uint64_t e = 0; e < model->list.counts[i]; e++) {
                 model->private_gradients[i][e] = model->pack[elems + e] * factor;
             }
-            elems += model->counts[i];
+            elems += model->list.counts[i];
         }
         first = next;
     }
@@ -187,19 +145,19 @@ static void reduce_packed(struct model *model)
 
 static enum pl_status step(struct model *model, enum way way, float *ret_sum, struct pl_error *reterr)
 {
-    for (size_t i = model->count; i-- > 0;) {
+    for (size_t i = model->list.count; i-- > 0;) {
         float *gradient = gradient_of(model, way, i);
 
         produce(model, gradient, i);
         if (way == PLAN) {
             PL_TRY(pl_plan_ready(model->plan, i, reterr));
         } else if (way == NAMED) {
-            struct pl_named_op op = {.name = model->names[i],
+            struct pl_named_op op = {.name = model->list.names[i],
                                      .kind = PL_ALLREDUCE,
                                      .dtype = PL_FLOAT32,
                                      .op = PL_AVERAGE,
                                      .dims = 1,
-                                     .shape = {model->counts[i]},
+                                     .shape = {model->list.counts[i]},
                                      .send = gradient,
                                      .recv = gradient};
 
@@ -209,14 +167,14 @@ static enum pl_status step(struct model *model, enum way way, float *ret_sum, st
     if (way == PLAN) {
         PL_TRY(pl_plan_wait(model->plan, reterr));
     } else if (way == NAMED) {
-        for (size_t i = model->count; i-- > 0;) {
+        for (size_t i = model->list.count; i-- > 0;) {
             PL_TRY(pl_named_wait(model->named, model->handles[i], NULL, reterr));
         }
     } else if (way == PACKED) {
         reduce_packed(model);
     }
-    for (size_t i = model->count; i-- > 0;) {
-        *ret_sum += consume(gradient_of(model, way, i), model->counts[i]);
+    for (size_t i = model->list.count; i-- > 0;) {
+        *ret_sum += consume(gradient_of(model, way, i), model->list.counts[i]);
     }
     model->step++;
     return PL_OK;
@@ -225,16 +183,16 @@ static enum pl_status step(struct model *model, enum way way, float *ret_sum, st
 /* The first and last element of each tensor hold the average of what the ranks wrote in the last step. */
 static enum pl_status check(const struct model *model, enum way way, struct pl_error *reterr)
 {
-    for (size_t i = 0; i < model->count; i++) {
+    for (size_t i = 0; i < model->list.count; i++) {
         const float *gradient = gradient_of(model, way, i);
         float want = (float)((i + model->step - 1) % 8) + (float)(model->ranks - 1) / 2;
 
         for (int end = 0; end < 2; end++) {
-            float got = gradient[end ? model->counts[i] - 1 : 0];
+            float got = gradient[end ? model->list.counts[i] - 1 : 0];
 
             if (got - want > 1e-4f || want - got > 1e-4f) {
-                return pl_error_set(reterr, PL_CORRUPT, "%s: way %d, tensor '%s': %g, not %g", model->name, (int)way, model->names[i], (double)got,
-                                    (double)want);
+                return pl_error_set(reterr, PL_CORRUPT, "%s: way %d, tensor '%s': %g, not %g", model->list.name, (int)way, model->list.names[i],
+                                    (double)got, (double)want);
             }
         }
     }
@@ -303,8 +261,8 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
         if (model->rank == 0) {
             printf("{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, \"tensors\": %zu, \"bytes\": %llu, \"step_us\": %.1f, \"packed_us\": %.1f, "
                    "\"ratio\": %.2f}\n",
-                   model->name, way_names[way], model->ranks, model->count, (unsigned long long)(model->elems * sizeof(float)), median(costs, rounds),
-                   median(packed_costs, rounds), median(ratios, rounds));
+                   model->list.name, way_names[way], model->ranks, model->list.count, (unsigned long long)(model->list.elems * sizeof(float)),
+                   median(costs, rounds), median(packed_costs, rounds), median(ratios, rounds));
             fflush(stdout);
         }
     }
@@ -377,7 +335,7 @@ static enum pl_status run(int argc, char **argv, struct pl_error *reterr)
             PL_TRY(bench_small(world, rounds, reterr));
             continue;
         }
-        PL_TRY(read_model(argv[i], &model, reterr));
+        PL_TRY(gradient_list_read(argv[i], &model.list, reterr));
         PL_TRY(open_model(&model, world, reterr));
         PL_TRY(bench_model(&model, rounds, milliseconds, reterr));
         close_model(&model);

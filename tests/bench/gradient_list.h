@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A model's gradients as a file lists them: {"model": NAME, "tensors": [{"name": ..., "count": elements}, ...]}, forward order. */
+#ifndef PL_TESTS_BENCH_GRADIENT_LIST_H
+#define PL_TESTS_BENCH_GRADIENT_LIST_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gradient_list {
+    char *name;
+    size_t count;
+    uint64_t elems;   /* of all tensors */
+    char **names;     /* [count] */
+    uint64_t *counts; /* [count] elements */
+};
+
+enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list, struct pl_error *reterr) PL_MUST_CHECK;
+void gradient_list_done(struct gradient_list *list);
+
+#endif
