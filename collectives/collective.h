@@ -105,8 +105,9 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Start `count` collectives as one request, done when all are. Small allreduces of one dtype, op, factors and flags that stand side
- * by side are packed into one message. `count` 0 gives a request that is done at once. Nothing starts when any descriptor is refused.
+ * Start `count` collectives as one request, done when all are. They run one after the other: whoever has many small vectors side by side
+ * gains by making one vector of them, as gradient plans do. `count` 0 gives a request that is done at once. Nothing starts when any descriptor is
+ * refused.
  */
 enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
                                         struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;

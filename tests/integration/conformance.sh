@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every collective operation x type x size x in and out of place, with processes as ranks over shared memory and over MPI's messages, and
+# with threads as ranks on pretended hosts.
+set -euo pipefail
+program=$PACELINE_BUILD/tests/integration/conformance_ranks
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_TIMEOUT_S=100
+command -v mpirun >/dev/null || { echo "skipped: mpirun is not installed"; exit 77; }
+
+ranks() { # N [variable=value...]: N processes
+    local n=$1
+    shift
+    echo "== $n processes $*"
+    env "$@" timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program"
+}
+
+ranks 2
+ranks 3
+ranks 5
+ranks 2 PACELINE_BACKEND=exchange
+ranks 3 PACELINE_BACKEND=exchange
+for layout in "4 2" "5 2" "7 3"; do
+    echo "== threads and ranks a host: $layout"
+    # Two words on purpose.
+    # shellcheck disable=SC2086
+    timeout 120 "$program" threads $layout
+done
