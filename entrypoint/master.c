@@ -27,8 +27,7 @@
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* A rank's report from another host may come just after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
-#define SIDE_GRACE_NS (2 * PL_NS_PER_S)
-#define DONE_WAIT_NS (5 * PL_NS_PER_S)
+#define DONE_WAIT_NS (7 * PL_NS_PER_S)
 
 struct worker {
     const char *host;
@@ -187,14 +186,17 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_party *part
 /* The last line that ssh wrote, without the names that the progress line says anyway. */
 static void read_reason(struct worker *worker)
 {
-    char words[1024];
+    char words[2048];
     ssize_t bytes = worker->words_fd >= 0 ? pread(worker->words_fd, words, sizeof(words) - 1, 0) : 0;
-    const char *line = words;
+    const char *line;
 
+    while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == '\r')) {
+        bytes--;
+    }
     words[bytes > 0 ? bytes : 0] = '\0';
-    words[strcspn(words, "\r\n")] = '\0';
-    if (strncmp(words, "ssh: connect to host ", 21) == 0 && strrchr(words, ':') != NULL) {
-        line = strrchr(words, ':') + 2;
+    line = strrchr(words, '\n') != NULL ? strrchr(words, '\n') + 1 : words;
+    if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':') != NULL) {
+        line = strrchr(line, ':') + 2;
     }
     snprintf(worker->reason, sizeof(worker->reason), "%.180s", words[0] != '\0' ? line : "the session ended");
 }
@@ -338,38 +340,19 @@ static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_
     }
 }
 
-static enum pl_status start_sides(struct pl_supervisor *supervisor, struct pl_error *reterr)
-{
-    const struct pl_plan_side *side = supervisor->plan->side;
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-
-    if (side == NULL) {
-        return PL_OK;
-    }
-    setup.argv = (const char *const *)side->argv.items;
-    setup.environment = pl_environment_strings(side->environment);
-    setup.cwd = supervisor->plan->cwd;
-    return pl_supervise_start(supervisor, PL_ENDING_SIDE, &setup, NULL, reterr);
-}
-
 static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct master *master = supervisor->state;
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    const struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
-    setup.argv = (const char *const *)supervisor->plan->argv.items;
-    setup.cwd = supervisor->plan->cwd;
-    if (master->workers_count > 0) {
+    if (master->workers_count > 0 && supervisor->plan->spawns_ranks) {
         /* mpirun asks us for its daemons instead of running ssh; a variable, so that its words stay what people expect. */
         pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
         PL_TRY(pl_text_check(&agent, reterr));
         PL_TRY(pl_environment_set(supervisor->environment, "OMPI_MCA_plm_rsh_agent", pl_text_string(&agent), reterr));
         PL_TRY(pl_environment_set(supervisor->environment, "PRTE_MCA_plm_ssh_agent", pl_text_string(&agent), reterr));
     }
-    setup.environment = pl_environment_strings(supervisor->environment);
-    setup.foreground = !supervisor->plan->spawns_ranks;
-    return pl_supervise_start(supervisor, supervisor->plan->spawns_ranks ? PL_ENDING_LAUNCHER : PL_ENDING_PROGRAM, &setup, NULL, reterr);
+    return pl_supervise_start_main(supervisor, reterr);
 }
 
 /* How long the launcher of a failed job may still take. */
@@ -443,7 +426,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;
     }
-    PL_TRY(start_sides(supervisor, reterr));
+    PL_TRY(pl_supervise_start_side(supervisor, reterr));
     PL_TRY(start_main(supervisor, reterr));
     PL_TRY(wait_for_main(supervisor, reterr));
     return judge_main(supervisor, reterr);
@@ -484,7 +467,6 @@ static void finish(struct pl_supervisor *supervisor)
     struct master *master = supervisor->state;
     PL_AUTO_FREE pid_t *keep = pl_memory_new(master->workers_count + 1, sizeof(*keep), NULL);
     int64_t deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
-    int64_t side_ns = pl_deadline_after_ns(SIDE_GRACE_NS);
     struct pl_error error = PL_ERROR_NONE;
     size_t keep_count = 0;
 
@@ -494,14 +476,7 @@ static void finish(struct pl_supervisor *supervisor)
             keep[keep_count++] = master->workers[i].ssh_pid;
         }
     }
-    if (supervisor->plan->side != NULL) {
-        pl_supervise_signal(supervisor, PL_ENDING_SIDE, SIGTERM);
-        while (!pl_deadline_passed(side_ns) && pl_process_signal_children(0, keep, keep_count) > 0) {
-            if (pl_supervise_turn(supervisor, side_ns, &error) != PL_OK) {
-                break;
-            }
-        }
-    }
+    pl_supervise_end_side(supervisor);
     pl_supervise_sweep(supervisor, keep, keep_count);
     while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_turn(supervisor, deadline_ns, &error) != PL_OK) {

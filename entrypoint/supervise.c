@@ -101,29 +101,6 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
     return PL_OK;
 }
 
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
-                                  struct pl_party **ret_party, struct pl_error *reterr)
-{
-    const struct pl_job_paths *paths = &supervisor->job->paths;
-    const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code, "/tmp", "/dev/shm", NULL};
-    struct pl_watch watch = {.of = of, .rank = -1, .host = supervisor->job->current_host, .setup = *setup, .disks = disks};
-    struct pl_party *party;
-    pid_t pid;
-    int fd;
-
-    PL_TRY(pl_watch_fork(&watch, supervisor->signals, &pid, &fd, reterr));
-    if (pl_supervise_add(supervisor, PL_PARTY_WATCH, fd, &party, reterr) != PL_OK) {
-        kill(pid, SIGKILL);
-        return PL_MEMORY;
-    }
-    party->of = of;
-    party->pid = pid;
-    if (ret_party != NULL) {
-        *ret_party = party;
-    }
-    return PL_OK;
-}
-
 /* Ranks tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all. */
 static int weight(const struct pl_ending *ending)
 {
@@ -222,6 +199,16 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     for (size_t i = 0; i < PL_ARRAY_ITEMS(programs); i++) {
         pl_supervise_signal(supervisor, programs[i], number);
     }
+}
+
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of)
+{
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        if (is_live_watch(supervisor->parties[i]) && supervisor->parties[i]->of == of) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns)
@@ -492,80 +479,6 @@ void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, siz
         party->dropped = party->dropped || (party->kind == PL_PARTY_WATCH && !kept);
     }
     forget_dropped(supervisor);
-}
-
-struct step_state {
-    const struct pl_plan_step *step;
-    bool ended;
-    bool ok;
-};
-
-static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
-{
-    struct step_state *state = supervisor->state;
-
-    (void)party;
-    state->ended = true;
-    state->ok = pl_ending_ok(ending);
-    if (!state->ok && !state->step->is_question) {
-        pl_supervise_fail_by(supervisor, ending);
-    }
-}
-
-enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment, struct pl_error *reterr)
-{
-    static const struct pl_role role = {.ended = step_ended};
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    const struct pl_role *outer_role = supervisor->role;
-    void *outer_state = supervisor->state;
-    enum pl_status status;
-    struct step_state state = {.step = step};
-
-    supervisor->role = &role;
-    supervisor->state = &state;
-    setup.argv = (const char *const *)step->argv.items;
-    setup.environment = environment;
-    setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
-    pl_log(step->is_question ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
-    status = pl_supervise_start(supervisor, PL_ENDING_STEP, &setup, NULL, reterr);
-    while (status == PL_OK && !state.ended) {
-        int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
-
-        status = pl_supervise_turn(supervisor, deadline_ns, reterr);
-        if (pl_deadline_passed(deadline_ns)) {
-            break;
-        }
-    }
-    pl_supervise_sweep(supervisor, NULL, 0);
-    supervisor->role = outer_role;
-    supervisor->state = outer_state;
-    PL_TRY(status);
-    if (supervisor->stop_number != 0) {
-        return PL_CANCELLED;
-    }
-    if (supervisor->failed) {
-        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-        pl_ending_report(&supervisor->ending, PL_FAILURE_SHOWN_BYTES - strlen(step->what) - 2, &text);
-        snprintf(supervisor->reason, sizeof(supervisor->reason), "%s: %s", step->what, pl_text_string(&text));
-        supervisor->ending_known = false;
-        return PL_FAILED;
-    }
-    return state.ok ? PL_OK : PL_NOT_FOUND;
-}
-
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)
-{
-    struct pl_plan_step step;
-    enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
-
-    if (status == PL_OK && step.what != NULL) {
-        status = pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), reterr);
-    }
-    free(step.what);
-    pl_words_done(&step.argv);
-    PL_TRY(status);
-    return pl_sshd_open(sshd, supervisor->job, &supervisor->rundir, reterr);
 }
 
 int pl_supervise_conclude(struct pl_supervisor *supervisor)

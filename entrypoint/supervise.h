@@ -102,6 +102,18 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
                                   struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Start the plan's side process, when it has one. */
+enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Start what the plan runs on this host, when it runs anything itself. */
+enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Ask the side process to end and give it a moment. */
+void pl_supervise_end_side(struct pl_supervisor *supervisor);
+
+/** True while a program of this kind is watched here and has not ended. */
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of);
+
 /**
  * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a question and the answer is no,
  * PL_CANCELLED when the job is stopped meanwhile.

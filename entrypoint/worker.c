@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host whose ranks the master's mpirun starts: run sshd for the master's session, start mpirun's daemon when asked, pass
- * on how its ranks end and who wants to stop, take the result, leave nobody behind, leave after the master.
+ * A host that takes the job's result from the master, mostly one whose ranks the master's mpirun starts: run sshd for the master's session, start
+ * mpirun's daemon when asked, pass on how its ranks end and who wants to stop, take the result, leave nobody behind, leave after the master.
  */
 #include "entrypoint/supervise.h"
 
@@ -17,6 +17,8 @@
 
 /* mpirun's daemon ends by itself when the job does. */
 #define DAEMON_GRACE_NS (PL_NS_PER_S)
+/* A program of our own, beside a master that has ended well: time to notice and save. */
+#define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
 /* After the result: how long the master may take to end; compose stops everything when the first container ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
 #define AFTER_MASTER_NS (200 * PL_NS_PER_MS)
@@ -77,8 +79,12 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
         }
         break;
     case PL_ENDING_PROGRAM:
-    case PL_ENDING_LAUNCHER:
     case PL_ENDING_SIDE:
+        if (!pl_ending_ok(ending) && !state->result_known) {
+            send_ending(supervisor, ending);
+        }
+        break;
+    case PL_ENDING_LAUNCHER:
     case PL_ENDING_STEP:
         break;
     }
@@ -154,6 +160,13 @@ static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *
     if (start_daemon(supervisor, (int)request, frame->fields[2], &error) != PL_OK) {
         answer_start(supervisor, (int)request, error.cause);
     }
+}
+
+/* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has come. */
+static enum pl_status start_own(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    PL_TRY(pl_supervise_start_side(supervisor, reterr));
+    return pl_supervise_start_main(supervisor, reterr);
 }
 
 /* Somebody with the job's key says that it is the master: the first one is believed. */
@@ -298,34 +311,25 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
     return PL_OK;
 }
 
-static bool daemon_runs(const struct pl_supervisor *supervisor)
-{
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        const struct pl_party *party = supervisor->parties[i];
-
-        if (party->kind == PL_PARTY_WATCH && party->of == PL_ENDING_DAEMON && !party->ended) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Our own failure is the job's: tell the master. Then clear this host, say so, and wait for the master to end first. */
 static void leave(struct pl_supervisor *supervisor)
 {
     struct worker_state *state = supervisor->state;
-    int64_t deadline_ns = pl_deadline_after_ns(DAEMON_GRACE_NS);
+    const bool own_program = supervisor->plan->argv.count > 0;
+    int64_t deadline_ns = pl_deadline_after_ns(own_program && !supervisor->failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (state->master != NULL && !state->result_known) {
         pl_supervise_failure_text(supervisor, &text);
         state->master->dropped = PL_LINK_SEND(&state->master->link, PL_FRAME_RESULT, NULL, "1", pl_text_string(&text)) != PL_OK;
     }
-    while (state->result_known && daemon_runs(supervisor) && !pl_deadline_passed(deadline_ns)) {
+    while (state->result_known && (pl_supervise_runs(supervisor, PL_ENDING_DAEMON) || pl_supervise_runs(supervisor, PL_ENDING_PROGRAM)) &&
+           !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }
+    pl_supervise_end_side(supervisor);
     pl_supervise_sweep(supervisor, &state->sshd_pid, state->sshd_pid > 0 ? 1 : 0);
     if (state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_DONE, NULL, "") != PL_OK) {
         state->master->dropped = true;
@@ -363,6 +367,9 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     status = start_sshd(supervisor, &error);
     if (status == PL_OK) {
         status = wait_for_master(supervisor, &error);
+    }
+    if (status == PL_OK && !supervisor->failed) {
+        status = start_own(supervisor, &error);
     }
     if (status == PL_OK) {
         status = wait_for_result(supervisor, &error);

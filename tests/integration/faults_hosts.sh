@@ -207,4 +207,37 @@ expect_failure algo-1 "rank 3 on host algo-2 exited with code 5"
 expect_failure algo-2 "rank 3 on host algo-2 exited with code 5"
 expect_nobody
 case_end algo-1 algo-2
+# A stand-in for TensorFlow: a server that serves until it is ended.
+server_case() { # server_case NAME SCRIPT
+  local host
+  case_begin "$1"
+  for host in algo-2 algo-1; do
+    job_config $host "algo-1 algo-2" 0
+    echo '{"sagemaker_parameter_server_enabled": "true", "sagemaker_program": "train.py", "sagemaker_submit_directory": "/opt/ml/code"}' \
+      >"$cluster/$host/ml/input/config/hyperparameters.json"
+    mkdir "$cluster/$host/ml/code"
+    echo "$2" >"$cluster/$host/ml/code/train.py"
+    cat >"$cluster/$host/ml/code/tensorflow.py" <<'STUB'
+import time, types
+class Server:
+    def __init__(self, *args, **named): print('server is up', flush=True)
+    def join(self): time.sleep(600)
+distribute = types.SimpleNamespace(Server=Server, cluster_resolver=types.SimpleNamespace(TFConfigClusterResolver=lambda: types.SimpleNamespace(cluster_spec=lambda: None)))
+train = types.SimpleNamespace(ClusterSpec=lambda x: x, Server=Server)
+STUB
+    host_start $host "$paceline" train
+  done
+  wait_host algo-1 20
+  wait_host algo-2 10
+  expect_nobody
+}
+server_case "parameter servers end with the master" 'import os, time; print(os.environ["TF_CONFIG"], flush=True); time.sleep(1)'
+expect_code algo-1 0
+expect_code algo-2 0
+case_end algo-1 algo-2
+server_case "a program on a worker fails" 'import os, sys, time; "algo-2" == os.environ["SM_CURRENT_HOST"] and sys.exit("the worker is out of data"); time.sleep(60)'
+expect_code algo-1 bad
+expect_code algo-2 bad
+for host in algo-1 algo-2; do expect_failure $host "the program on host algo-2 exited with code 1" "the worker is out of data"; done
+case_end algo-1 algo-2
 echo "faults between hosts: all cases passed"
