@@ -15,7 +15,7 @@
     X(DAEMON, "daemon", "Open MPI's launch daemon")                                                                                                  \
     X(SSHD, "sshd", "sshd")                                                                                                                          \
     X(SIDE, "side", "the side process")                                                                                                              \
-    X(STEP, "step", "preparing the job")
+    X(STEP, "step", "the command")
 
 enum pl_ending_of {
 #define PL_ENDING_ENUM(name, word, text) PL_ENDING_##name,

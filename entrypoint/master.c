@@ -368,7 +368,7 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
 static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
-    bool launcher_told = false;
+    bool launcher_told = false, program_told = false;
 
     while (!master->main_ended) {
         int64_t tell_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_TELL_LAUNCHER_NS);
@@ -379,6 +379,10 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
             next_ns = grace_end(supervisor);
         }
         PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
+        if (supervisor->failed && !program_told) {
+            pl_supervise_signal(supervisor, PL_ENDING_PROGRAM, SIGTERM); /* mpirun ends its ranks itself */
+            program_told = true;
+        }
         if (pl_deadline_passed(grace_end(supervisor))) {
             return PL_OK;
         }

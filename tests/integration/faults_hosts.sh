@@ -137,6 +137,24 @@ expect_code algo-2 0
 expect_success algo-2
 case_end algo-1 algo-2
 
+faketime=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
+case_begin "the clock is set back by an hour"
+if [ -n "$faketime" ]; then
+  cluster_environment=("PACELINE_SILENCE_S=2" "PACELINE_STOP_S=20" "LD_PRELOAD=$faketime" "FAKETIME_DONT_FAKE_MONOTONIC=1" "FAKETIME_NO_CACHE=1"
+    "FAKETIME_TIMESTAMP_FILE=$cluster/time")
+  echo "+0" >"$cluster/time"
+  start_both sleep 0 4
+  await_ranks
+  echo "-1h" >"$cluster/time"
+  wait_host algo-1 30
+  wait_host algo-2 10
+  expect_code algo-1 0
+  expect_code algo-2 0
+  case_end algo-1 algo-2
+else
+  echo "$case_name: left out, libfaketime is not installed"
+fi
+
 case_begin "the cable is cut for good"
 cluster_environment=("PACELINE_SILENCE_S=3")
 start_both sleep 0 60
