@@ -457,8 +457,11 @@ enum pl_status pl_job_mask_secrets(struct pl_job *job, struct pl_error *reterr)
         char *value = strchr(job->knobs.items[i], '=');
 
         *value = '\0';
-        if (pl_job_is_secret(job->knobs.items[i]) && strlen(value + 1) >= 3) {
-            (void)strcpy(value + 1, "***");
+        if (pl_job_is_secret(job->knobs.items[i])) {
+            size_t shown = strlen(value + 1) < 3 ? strlen(value + 1) : 3;
+
+            memset(value + 1, '*', shown);
+            value[1 + shown] = '\0';
         }
         *value = '=';
     }
