@@ -250,9 +250,6 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
 
 static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
-    if (!stream->store) {
-        PL_TRY(pl_channel_open_store(&stream->channel, &stream->store, reterr));
-    }
     if (!stream->listed) {
         PL_TRY(pl_store_list(stream->store, deadline_ns, &stream->list, reterr));
         stream->listed = true;
@@ -407,7 +404,9 @@ enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_
     enum pl_status status = PL_OK;
 
     PL_TRY(make(channel, options, &stream, reterr));
-    if (options->share && options->share->local_size > 1 && channel->mode == PL_CHANNEL_PIPE) {
+    if (channel->mode != PL_CHANNEL_PIPE) {
+        status = pl_channel_open_store(channel, &stream->store, reterr);
+    } else if (options->share && options->share->local_size > 1) {
         status = open_share(stream, reterr);
     }
     if (status != PL_OK) {

@@ -32,7 +32,12 @@ struct pl_stream_options {
 
 struct pl_stream;
 
-/** The records of `channel`, whose strings are copied. Nothing is opened but, with `share`, the meeting of the ranks. */
+/**
+ * The records of `channel`, whose strings are copied.
+ *
+ * Collective  with `share`, over the ranks of the host.
+ * Errors      PL_NOT_FOUND for a directory that is not there; a FIFO is only looked for when an epoch is read.
+ */
 enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
                               struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What reading records costs: decoding from memory, and reading a FIFO beside raw reads of the same FIFO. One JSON line a
+ * case; alternating runs, medians.
+ *
+ *   bench_records [MEGABYTES [ROUNDS]]
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/checksum.h"
+#include "s3io/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_ROUNDS = 99, RAW_READ_BYTES = 256 << 10, PIPE_BYTES = 1 << 20 };
+
+static volatile uint64_t sink;
+
+_Noreturn static void die(const char *what, const struct pl_error *error)
+{
+    char text[1200];
+
+    fprintf(stderr, "bench_records: %s: %s\n", what, error ? pl_error_text(error, text, sizeof(text)) : strerror(errno));
+    exit(EXIT_FAILURE);
+}
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare);
+    return values[count / 2];
+}
+
+static void put_le(unsigned char *at, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++) {
+        at[i] = (unsigned char)(value >> (8 * i));
+    }
+}
+
+static size_t put_tfrecord(unsigned char *at, size_t bytes)
+{
+    put_le(at, bytes, 8);
+    put_le(at + 8, pl_checksum_mask(pl_checksum_crc32c(0, at, 8)), 4);
+    put_le(at + 12 + bytes, pl_checksum_mask(pl_checksum_crc32c(0, at + 12, bytes)), 4);
+    return bytes + 16;
+}
+
+static size_t put_recordio(unsigned char *at, size_t bytes)
+{
+    put_le(at, 0xced7230a, 4);
+    put_le(at + 4, bytes, 4);
+    memset(at + 8 + bytes, 0, -bytes & 3);
+    return 8 + bytes + (-bytes & 3);
+}
+
+static size_t put_line(unsigned char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        at[i] = (unsigned char)('a' + at[i] % 26);
+    }
+    at[bytes] = '\n';
+    return bytes + 1;
+}
+
+/* As many records of `record_bytes` as fit into `room`; returns the bytes used. */
+static size_t fill(unsigned char *data, size_t room, enum pl_record_format format, size_t record_bytes)
+{
+    size_t used = 0;
+    uint32_t state = 1;
+
+    for (size_t i = 0; i < room; i++) {
+        state = state * 1664525 + 1013904223;
+        data[i] = (unsigned char)(state >> 24);
+    }
+    while (used + record_bytes + 20 <= room) {
+        unsigned char *at = data + used;
+
+        used += format == PL_RECORD_TFRECORD   ? put_tfrecord(at, record_bytes)
+                : format == PL_RECORD_RECORDIO ? put_recordio(at, record_bytes)
+                                               : put_line(at, record_bytes);
+    }
+    return used;
+}
+
+static uint64_t read_all(struct pl_source *source, enum pl_record_format format)
+{
+    struct pl_record_options options = {.format = format};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+    struct pl_record record;
+    enum pl_status status;
+    uint64_t records = 0;
+
+    if (pl_record_reader_open(source, &options, &reader, &error) != PL_OK) {
+        die("open", &error);
+    }
+    while ((status = pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
+        sink += record.data[0];
+        records++;
+    }
+    if (status != PL_END) {
+        die("read", &error);
+    }
+    pl_record_reader_close(reader);
+    return records;
+}
+
+static double seconds_since(int64_t begin_ns)
+{
+    return (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S;
+}
+
+/* What this process has used: steadier than time on a machine that others use too. */
+static double cpu_seconds(void)
+{
+    struct timespec used;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+static void bench_memory(unsigned char *data, size_t room, unsigned rounds, enum pl_record_format format, const char *name, size_t record_bytes)
+{
+    size_t bytes = fill(data, room, format, record_bytes);
+    double rates[MOST_ROUNDS];
+    uint64_t records = 0;
+
+    for (unsigned round = 0; round < rounds; round++) {
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_source *source;
+        double begin_s = cpu_seconds();
+
+        if (pl_source_open_memory(name, data, bytes, &source, &error) != PL_OK) {
+            die("open", &error);
+        }
+        records = read_all(source, format);
+        rates[round] = (double)bytes / (cpu_seconds() - begin_s);
+    }
+    printf("{\"case\": \"memory\", \"format\": \"%s\", \"record_bytes\": %zu, \"records\": %llu, \"bytes\": %zu, \"gigabytes_per_cpu_s\": %.2f}\n",
+           name, record_bytes, (unsigned long long)records, bytes, median(rates, rounds) / 1e9);
+    fflush(stdout);
+}
+
+/* A child that writes `data` into the FIFO `times` times, by write() or by lending its pages. */
+static pid_t start_writer(const char *path, unsigned char *data, size_t bytes, unsigned times, bool lend)
+{
+    pid_t child = fork();
+    int fd;
+
+    if (child != 0) {
+        return child;
+    }
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+    for (unsigned i = 0; i < times; i++) {
+        for (size_t done = 0; done < bytes;) {
+            size_t now = bytes - done < RAW_READ_BYTES ? bytes - done : RAW_READ_BYTES;
+            struct iovec part = {.iov_base = data + done, .iov_len = now};
+            ssize_t written = lend ? vmsplice(fd, &part, 1, 0) : write(fd, data + done, now);
+
+            if (written <= 0) {
+                _exit(1);
+            }
+            done += (size_t)written;
+        }
+    }
+    _exit(0);
+}
+
+static void read_raw(const char *path, unsigned char *buffer)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        die("open", NULL);
+    }
+    (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+    while (read(fd, buffer, RAW_READ_BYTES) > 0) {
+        sink += buffer[0];
+    }
+    close(fd);
+}
+
+static double time_fifo(const char *path, unsigned char *data, size_t bytes, unsigned times, bool lend, enum pl_record_format format, bool raw,
+                        unsigned char *buffer, double *ret_cpu_s)
+{
+    double begin_s = cpu_seconds();
+    int64_t begin_ns = pl_clock_now_ns();
+    pid_t child = start_writer(path, data, bytes, times, lend);
+    int status;
+
+    if (raw) {
+        read_raw(path, buffer);
+    } else {
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_source *source;
+
+        if (pl_source_open_fifo(path, &source, &error) != PL_OK) {
+            die("open", &error);
+        }
+        (void)read_all(source, format);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0) {
+        die("the writer failed", NULL);
+    }
+    *ret_cpu_s = (cpu_seconds() - begin_s) / ((double)bytes * times / 1e9);
+    return (double)bytes * times / seconds_since(begin_ns);
+}
+
+static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum pl_record_format format, const char *name, size_t record_bytes,
+                       bool lend)
+{
+    unsigned char *buffer = pl_memory_new_aligned(RAW_READ_BYTES, 1, 4096, NULL);
+    size_t bytes = fill(data, room, format, record_bytes);
+    double raw[MOST_ROUNDS], parsed[MOST_ROUNDS], raw_cpu[MOST_ROUNDS], parsed_cpu[MOST_ROUNDS];
+    char path[] = "/tmp/bench-records-XXXXXX/fifo";
+    unsigned times = 16;
+    double raw_rate, parsed_rate;
+
+    path[strlen(path) - 5] = '\0';
+    if (!buffer || !mkdtemp(path)) {
+        die("temporary directory", NULL);
+    }
+    path[strlen(path)] = '/';
+    if (mkfifo(path, 0600) != 0) {
+        die("mkfifo", NULL);
+    }
+    for (unsigned round = 0; round < rounds; round++) {
+        raw[round] = time_fifo(path, data, bytes, times, lend, format, true, buffer, &raw_cpu[round]);
+        parsed[round] = time_fifo(path, data, bytes, times, lend, format, false, buffer, &parsed_cpu[round]);
+    }
+    unlink(path);
+    path[strlen(path) - 5] = '\0';
+    rmdir(path);
+    free(buffer);
+    raw_rate = median(raw, rounds);
+    parsed_rate = median(parsed, rounds);
+    printf("{\"case\": \"fifo\", \"writer\": \"%s\", \"format\": \"%s\", \"record_bytes\": %zu, \"bytes\": %zu, \"raw_gigabytes_per_s\": %.2f, "
+           "\"parsed_gigabytes_per_s\": %.2f, \"ratio\": %.3f, \"raw_cpu_s_per_gigabyte\": %.3f, \"parsed_cpu_s_per_gigabyte\": %.3f}\n",
+           lend ? "vmsplice" : "write", name, record_bytes, bytes * times, raw_rate / 1e9, parsed_rate / 1e9, parsed_rate / raw_rate,
+           median(raw_cpu, rounds), median(parsed_cpu, rounds));
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    size_t room = (size_t)(argc > 1 ? strtoul(argv[1], NULL, 10) : 64) << 20;
+    unsigned rounds = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 5;
+    unsigned char *data = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (data == MAP_FAILED || rounds == 0 || rounds > MOST_ROUNDS || room == 0) {
+        fprintf(stderr, "usage: bench_records [MEGABYTES [ROUNDS]]\n");
+        return EXIT_FAILURE;
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 1024);
+    bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 16384);
+    bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 131072);
+    bench_memory(data, room, rounds, PL_RECORD_RECORDIO, "recordio", 1024);
+    bench_memory(data, room, rounds, PL_RECORD_RECORDIO, "recordio", 16384);
+    bench_memory(data, room, rounds, PL_RECORD_LINES, "lines", 128);
+    bench_memory(data, room, rounds, PL_RECORD_CSV, "csv", 128);
+    bench_fifo(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 16384, false);
+    bench_fifo(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 3110, false);
+    bench_fifo(data, room, rounds, PL_RECORD_RECORDIO, "recordio", 131072, false);
+    bench_fifo(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 16384, true);
+    return EXIT_SUCCESS;
+}
