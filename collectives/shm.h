@@ -93,6 +93,7 @@ struct pl_shm_op {
     enum pl_shm_mode mode;
     struct pl_reduction reduction;
     uint64_t sequence;
+    uint64_t hash, bytes; /* of this rank's notice */
     size_t elem_bytes;
     uint64_t part_elems; /* staged: of one rank's part in a round; bulletin kinds: of the round */
     uint64_t rounds;

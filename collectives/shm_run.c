@@ -154,7 +154,7 @@ static void fill_places(struct pl_shm *shm, const struct pl_collective *collecti
  * Post this rank's head. The notice is made aside and stored in one go: the line is being polled by all other ranks, and
  * between two stores that lie apart they would take it away.
  */
-static void post_head(struct pl_shm *shm, const struct pl_shm_op *op, uint64_t elems)
+static void post_head(struct pl_shm *shm, struct pl_shm_op *op, uint64_t elems)
 {
     const struct pl_collective *collective = op->collective;
     struct pl_shm_head *head = pl_shm_head(shm, shm->rank, op->sequence);
@@ -163,6 +163,8 @@ static void post_head(struct pl_shm *shm, const struct pl_shm_op *op, uint64_t e
 
     head->signature = op->request->signature;
     notice.hash = hash_signature(&op->request->signature);
+    op->hash = notice.hash;
+    op->bytes = notice.bytes;
     if (collective->kind == PL_ALLTOALL) {
         fill_alltoall(shm, head, &notice);
     }
@@ -179,12 +181,16 @@ static void post_head(struct pl_shm *shm, const struct pl_shm_op *op, uint64_t e
     pl_shm_publish(shm, &head->sequence, op->sequence);
 }
 
-/* The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
-static enum pl_status find_mismatch(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
+/* Whether all ranks do the same. The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
+static enum pl_status check_agreed(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
+    bool agreed = true;
 
-    for (int rank = 1; rank < shm->size; rank++) {
+    for (int rank = 0; rank < shm->size; rank++) {
+        agreed = agreed && (rank == shm->rank || pl_shm_head(shm, rank, op->sequence)->notice.hash == op->hash);
+    }
+    for (int rank = 1; !agreed && rank < shm->size; rank++) {
         const struct pl_shm_head *other = pl_shm_head(shm, rank, op->sequence);
 
         if (other->notice.hash != first->notice.hash) {
@@ -251,15 +257,16 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
 {
     const struct pl_collective *collective = op->collective;
     const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
-    uint64_t most = 0;
+    uint64_t most = op->bytes;
+    bool ragged = collective->kind == PL_ALLGATHER || collective->kind == PL_ALLTOALL;
 
-    if (__builtin_expect(find_mismatch(shm, op, reterr) != PL_OK, 0)) {
+    if (__builtin_expect(check_agreed(shm, op, reterr) != PL_OK, 0)) {
         return PL_MISMATCH;
     }
     if (collective->kind == PL_ALLTOALL) {
         PL_TRY(check_alltoall(shm, op, reterr));
     }
-    for (int rank = 0; rank < shm->size; rank++) {
+    for (int rank = 0; ragged && rank < shm->size; rank++) {
         uint64_t bytes = pl_shm_head(shm, rank, op->sequence)->notice.bytes;
 
         most = bytes > most ? bytes : most;
