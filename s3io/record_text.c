@@ -58,6 +58,27 @@ enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check,
     }
 }
 
+/* The first line end in data[seen, end) that is not inside quotes, or `end`. `quoted` says what holds there. */
+static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, bool *quoted)
+{
+    while (seen < end) {
+        const unsigned char *line_end = memchr(data + seen, '\n', end - seen);
+        const unsigned char *stop = line_end ? line_end : data + end;
+        const unsigned char *at = data + seen;
+
+        /* A doubled quote inside quotes switches twice, so it needs no case of its own. */
+        while ((at = memchr(at, '"', (size_t)(stop - at))) != NULL) {
+            *quoted = !*quoted;
+            at++;
+        }
+        if (line_end && !*quoted) {
+            return (size_t)(line_end - data);
+        }
+        seen = (size_t)(stop - data) + (line_end != NULL);
+    }
+    return seen;
+}
+
 enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
                                   uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
@@ -78,14 +99,7 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
             }
             return last_line(reader, ret_record, ret_framed_bytes);
         }
-        /* A doubled quote inside quotes switches twice, so it needs no case of its own. */
-        for (; seen < window->available; seen++) {
-            if (window->data[seen] == '"') {
-                quoted = !quoted;
-            } else if (window->data[seen] == '\n' && !quoted) {
-                break;
-            }
-        }
+        seen = look_for_end(window->data, seen, window->available, &quoted);
         PL_TRY(pl_record_check_length(reader, seen, reterr));
         if (seen == window->available) {
             continue;
