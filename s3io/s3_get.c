@@ -7,6 +7,7 @@
 #include "s3io/s3_operation.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,8 @@ struct part {
     uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
     unsigned char *memory;
     uint64_t ring_from, ring_to; /* what it takes of the ring, padding included */
+    atomic_size_t filled;        /* bytes of `memory` that are there; only grows while they may be looked at */
     struct {
-        size_t filled;
         bool held;  /* not to be looked at before its checksum is found right */
         bool ended; /* the operation is over */
         enum pl_status status;
@@ -93,12 +94,15 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
     (void)reterr;
     PL_BUG_IF(at + bytes > part->ring_to - part->ring_from);
     memcpy(part->memory + at, data, bytes);
-    pthread_mutex_lock(&stream->lock);
-    part->synced.filled = at + bytes;
-    if (stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest) && part->synced.filled % WAKE_BYTES < bytes) {
-        pthread_cond_signal(&stream->changed_cond);
+    atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
+    /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing. */
+    if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
+        pthread_mutex_lock(&stream->lock);
+        if (stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest)) {
+            pthread_cond_signal(&stream->changed_cond);
+        }
+        pthread_mutex_unlock(&stream->lock);
     }
-    pthread_mutex_unlock(&stream->lock);
     return PL_OK;
 }
 
@@ -127,9 +131,7 @@ static void on_rewind(struct pl_s3_operation *operation)
 {
     struct part *part = operation->context;
 
-    pthread_mutex_lock(&part->stream->lock);
-    part->synced.filled = 0;
-    pthread_mutex_unlock(&part->stream->lock);
+    atomic_store_explicit(&part->filled, 0, memory_order_release); /* still held: nobody looks */
 }
 
 static void on_part_done(struct pl_s3_operation *operation, enum pl_status status)
@@ -232,7 +234,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     stream->plan_waits = !stream->known.found;
     stream->plan_offset += stream->known.found ? bytes : 0;
     pthread_mutex_lock(&stream->lock);
-    part->synced.filled = 0;
+    atomic_store_explicit(&part->filled, 0, memory_order_relaxed);
     part->synced.held = false;
     part->synced.ended = bytes == 0; /* nothing to ask for */
     part->synced.status = PL_OK;
@@ -437,7 +439,7 @@ static void drop_part(struct pl_s3_stream *stream, const struct part *part)
 /* Something to hand out of `part`? Under the lock. */
 static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
 {
-    size_t visible = part->synced.held ? 0 : part->synced.filled;
+    size_t visible = part->synced.held ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
     bool empty = part->synced.ended && part->synced.status == PL_OK && part->bytes == 0 && !stream->given_empty;
 
     if (visible <= stream->consumed && !empty) {
