@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A rank of a running job is killed or stopped at a random moment: the job ends, a message names the rank, nobody survives.
+
+    late_ranks.py [TRIALS]     so many of each kind, 2 unless said otherwise
+
+The digit classifier on three ranks, with a deadline of four seconds for each operation.
+"""
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+MNIST = BUILD / "examples/mnist/mnist"
+DEADLINE_S = 4
+ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                   PACELINE_TIMEOUT_S=str(DEADLINE_S))
+
+
+def ranks(data):
+    """Process id by rank, of the ranks that were started on `data`."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if entry.name.isdigit() and words[0] == os.fsencode(MNIST) and os.fsencode(data) in words:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                found[next(int(v.split(b"=")[1]) for v in variables if v.startswith(b"OMPI_COMM_WORLD_RANK="))] = int(entry.name)
+        except (OSError, StopIteration, NotADirectoryError):
+            continue
+    return found
+
+
+def trial(data, number):
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", MNIST, "--data", data, "--epochs", "1000", "--batch-size", "10"]
+    process = subprocess.Popen([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+    first = process.stdout.readline()  # an epoch is over: the job runs
+    assert first.startswith("epoch=1 "), first
+    time.sleep(random.uniform(0, 1))
+    found = ranks(data)
+    victim = random.choice(sorted(found))
+    os.kill(found[victim], number)
+    began = time.monotonic()
+    out, _ = process.communicate(timeout=60)
+    seconds = time.monotonic() - began
+    print(f"{number.name} to rank {victim}: the job ended after {seconds:.1f} s with status {process.returncode}")
+    # mpirun itself tells of a killed rank, and may be faster than the others' own message.
+    assert process.returncode != 0
+    assert re.search(rf"\brank {victim}\b", out), out
+    assert seconds < DEADLINE_S + 10, out
+    end = time.monotonic() + 5
+    while ranks(data) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not ranks(data), "a rank survived"
+
+
+def main():
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    with tempfile.TemporaryDirectory(prefix="paceline-late-") as scratch:
+        data = pathlib.Path(scratch) / "data"
+        subprocess.run([BUILD / "examples/mnist/make_digits", data, "120", "10", "7"], check=True)
+        for number in [signal.SIGKILL, signal.SIGSTOP] * trials:
+            trial(data, number)
+
+
+main()

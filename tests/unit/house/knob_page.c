@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* docs/knobs.md, made from the table in base/knob.h: `knob_page` prints it, `knob_page FILE` checks that FILE is it. */
+#include "base/file.h"
+#include "base/knob.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *type_text(enum pl_knob_type type)
+{
+    switch (type) {
+    case PL_KNOB_TYPE_BOOL:
+        return "yes or no";
+    case PL_KNOB_TYPE_INT:
+        return "whole number";
+    case PL_KNOB_TYPE_SIZE:
+        return "size";
+    case PL_KNOB_TYPE_REAL:
+        return "number";
+    case PL_KNOB_TYPE_TEXT:
+        return "text";
+    }
+    return "";
+}
+
+static void print_page(struct pl_text *text)
+{
+    pl_text_append(text, "# Knobs\n\n"
+                         "Settings of a job. The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter `paceline_NAME`, which\n"
+                         "never reaches the program's arguments. Where Horovod has the same setting, its variable counts unless Paceline's is set.\n"
+                         "All ranks use what rank 0 resolved. Yes is `1`, `true`, `yes` or `on`; a size may end in `KiB`, `MiB` or `GiB`.\n"
+                         "This page is made from `base/knob.h` and a test compares the two.\n\n"
+                         "| knob | type | default | variables | |\n|---|---|---|---|---|\n");
+    for (int k = 0; k < PL_KNOB_COUNT; k++) {
+        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)k);
+
+        pl_text_printf(text, "| `%s` | %s%s%s | %s | `%s`%s%s%s | %s |\n", info->name, type_text(info->type), *info->unit ? ", " : "", info->unit,
+                       *info->fallback ? info->fallback : "empty", info->variable, info->horovod ? ", `" : "", info->horovod ? info->horovod : "",
+                       info->horovod ? "`" : "", info->help);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *page = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    print_page(&text);
+    if (pl_text_check(&text, &error) != PL_OK) {
+        return EXIT_FAILURE;
+    }
+    if (argc < 2) {
+        return fputs(text.data, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    }
+    if (pl_file_read(argv[1], 1 << 20, &page, NULL, &error) != PL_OK || strcmp(page, text.data) != 0) {
+        fprintf(stderr, "%s is not what base/knob.h says: knob_page > docs/knobs.md\n", argv[1]);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
