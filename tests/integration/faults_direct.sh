@@ -92,10 +92,8 @@ case_begin "SIGTERM while waiting for a host name"
 cluster_environment=("PACELINE_PEER_WAIT_S=60")
 job_config algo-1 "algo-1 algo-unknown" 0
 host_start algo-1 "$paceline" -- true
-sleep 0.5
 case_mark
-host_signal algo-1 TERM
-host_wait algo-1 5 || case_failed "no end"
+signal_until_end algo-1 TERM 10
 expect_code algo-1 143
 expect_failure algo-1 "stopped by SIGTERM before its program started"
 case_end algo-1

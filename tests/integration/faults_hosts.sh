@@ -17,7 +17,10 @@ start_host() {
 }
 start_both() { start_host algo-1 "$@"; start_host algo-2 "$@"; }
 wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
-await_ranks() { await_log algo-1 "rank 3 of 4" 60; await_log algo-1 "rank 0 of 4" 60; }
+await_ranks() {
+  local rank
+  for rank in 0 1 2 3; do await_log algo-1 "rank $rank of 4" 60; done
+}
 
 case_begin "the worker is powered off mid-job"
 start_both sleep 0 60
@@ -63,10 +66,8 @@ case_end algo-2
 
 case_begin "SIGTERM while waiting for the worker"
 start_host algo-1
-sleep 1
 case_mark
-host_signal algo-1 TERM
-wait_host algo-1 5
+signal_until_end algo-1 TERM 10
 expect_code algo-1 143
 expect_failure algo-1 "stopped by SIGTERM before its program started"
 expect_nobody
@@ -76,7 +77,8 @@ case_begin "port 22 is taken on the worker"
 cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-1
 job_config algo-2 "algo-1 algo-2" 2
-host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", 22)); s.listen(); print(\"taken\", flush=True); time.sleep(60)" & sleep 0.5; exec "$@"' sh \
+host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", 22)); s.listen(); open(\"/opt/ml/taken\", \"w\"); time.sleep(60)" &
+  until [ -e /opt/ml/taken ]; do sleep 0.05; done; exec "$@"' sh \
   "$paceline" -- "$probe"
 wait_host algo-2 10
 wait_host algo-1 10
@@ -175,7 +177,6 @@ for host in algo-1 algo-2; do
   case_begin "SIGTERM to $host: ranks on both save"
   start_both save 0 1
   await_ranks
-  sleep 0.3
   case_mark
   host_signal $host TERM
   wait_host algo-1 15
@@ -192,7 +193,6 @@ case_begin "SIGTERM that the ranks ignore"
 cluster_environment=("PACELINE_STOP_S=6")
 start_both save 0 60
 await_ranks
-sleep 0.3
 case_mark
 host_signal algo-1 TERM
 wait_host algo-1 12

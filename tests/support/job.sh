@@ -76,6 +76,17 @@ await_log() {
   done
 }
 
+# signal_until_end HOST SIGNAL SECONDS: for a host that gives no sign of when it listens; a process 1 that does not yet gets no harm.
+signal_until_end() {
+  local tries=$(($3 * 5))
+  while [ ! -e "$cluster/$1.code" ]; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || case_failed "$1 did not end after SIG$2"
+    sleep 0.2
+    host_signal "$1" "$2" 2>/dev/null || true
+  done
+}
+
 case_begin() {
   case_name=$1
   case_start=$(date +%s.%N)
