@@ -424,6 +424,7 @@ static void wait_until_ended(struct pl_request *request)
             continue;
         }
         polls = 0;
+        sched_yield(); /* somebody else may need this CPU for what we wait for, even where there seem to be enough */
         now_ns = pl_clock_now_ns();
         if (watched != world->first || moves != world->first->moves || !idle_since_ns) {
             watched = world->first;
