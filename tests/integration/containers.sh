@@ -179,12 +179,46 @@ local_mode_of_sdk_v3_runs() {
   forget
 }
 
+# The way README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian.
+a_python_program_runs_in_an_image_of_its_own() {
+  mkdir -p "$work/python"
+  cat >"$work/python/Dockerfile" <<D
+FROM $image
+RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-mpi4py
+COPY train.py /opt/ml/code/train.py
+ENV SAGEMAKER_PROGRAM=train.py
+D
+  cat >"$work/python/train.py" <<'P'
+import argparse, os
+from mpi4py import MPI
+parser = argparse.ArgumentParser()
+parser.add_argument("--learning-rate", type=float)
+arguments = parser.parse_args()
+ranks = MPI.COMM_WORLD.allreduce(1)
+files = sorted(os.listdir(os.environ["SM_CHANNEL_TRAINING"]))
+if MPI.COMM_WORLD.Get_rank() == 0:
+    with open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w") as model:
+        model.write(f"{ranks} ranks, rate {arguments.learning_rate}, {len(files)} files")
+P
+  container_build "$image-python" "$work/python" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "the derived image does not build"; }
+  for host in algo-1 algo-2; do
+    config "$work/py/$host" "$host" '["algo-1", "algo-2"]' eth0 "{\"learning-rate\": \"0.1\", $mpi}"
+    mkdir -p "$work/py/$host/model"
+    image=$image-python start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/py/$host/input:/opt/ml/input" \
+      -v "$work/py/$host/output:/opt/ml/output" -v "$work/py/$host/model:/opt/ml/model" -v "$work/digits:/opt/ml/input/data:ro" -- train
+  done
+  end_well algo-1 algo-2
+  [ "$(cat "$work/py/algo-1/model/model.txt")" = "2 ranks, rate 0.1, 2 files" ] || fail "the Python program's model is not as expected"
+  forget
+}
+
 mkdir -p "$work/digits"
 "$PACELINE_BUILD/examples/mnist/make_digits" "$work/digits" 2000 400 1
 step "engine $engine"
 the_image_is_built
 "$engine" network create "$network" >/dev/null
-for check in no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs; do
+for check in no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs \
+  a_python_program_runs_in_an_image_of_its_own; do
   step "$check"
   "$check"
 done
