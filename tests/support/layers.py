@@ -129,18 +129,13 @@ def check_registered(root, names):
 
 
 def check_links(root, names):
-    """A page that names a file which is not there, and a page of docs/ that the index forgets."""
+    """A page that names a file which is not there."""
     pages = [name for name in names if name.endswith(".md")]
     for name in pages:
         text = re.sub(r"(?ms)^```.*?^```|^    .*?$", blank, (root / name).read_text())
         for line, match in lines_matching(r"\]\(([^)#\s:]+)(#[^)]*)?\)", text):
             if not (root / name).parent.joinpath(match.group(1)).exists():
                 yield f"{name}:{line}", f"links to '{match.group(1)}', which is not there"
-    index = root / "docs" / "README.md"
-    for name in pages if index.exists() else []:
-        path = pathlib.PurePath(name)
-        if path.parts[0] == "docs" and path.name != "README.md" and f"({path.name})" not in index.read_text():
-            yield name, "docs/README.md does not name this page"
 
 
 def check_header_alone(root, name):
