@@ -3,7 +3,7 @@
  * The platform's side of Pipe Mode: the objects of a store written into the FIFOs PATH_0, PATH_1, ..., one an epoch, so
  * that a program that reads Pipe Mode runs anywhere. A reader that closes early ends the epoch, as on the platform.
  *
- * Test  tests/unit/s3io/test_feeder.c, tests/integration/feed.py
+ * Test  tests/unit/s3io/test_feeder.c, tests/integration/cifar10.py
  */
 #ifndef PL_S3IO_FEEDER_H
 #define PL_S3IO_FEEDER_H

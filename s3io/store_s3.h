@@ -13,7 +13,7 @@
  *
  * Cost    at most `budget_bytes` (0: 64 MiB) for the object being read and the one opened ahead of it.
  * Errors  PL_INVALID for another kind of URL; the rest comes from listing and reading.
- * Test    tests/integration/feed.py
+ * Test    tests/integration/cifar10.py
  */
 enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, uint64_t budget_bytes, struct pl_store **ret_store,
                                 struct pl_error *reterr) PL_MUST_CHECK;
