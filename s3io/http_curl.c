@@ -59,14 +59,17 @@ static void unlink_request(struct pl_http *http, struct pl_http_request *request
     request->previous = request->next = NULL;
 }
 
-/* Give back what a transfer held; the easy handle is kept for the next one. */
-static void release_transfer(struct pl_http *http, struct pl_http_request *request)
+/*
+ * Give back what a transfer held. The easy handle is kept for the next one when all went well: behind a failed name lookup
+ * libcurl 7.88 refuses settings on a reset handle.
+ */
+static void release_transfer(struct pl_http *http, struct pl_http_request *request, bool reuse)
 {
     if (request->easy) {
         if (request->running) {
             (void)curl_multi_remove_handle(http->multi, request->easy);
         }
-        if (http->spare_count < SPARE_HANDLES) {
+        if (reuse && http->spare_count < SPARE_HANDLES) {
             curl_easy_reset(request->easy);
             http->spares[http->spare_count++] = request->easy;
         } else {
@@ -81,7 +84,7 @@ static void release_transfer(struct pl_http *http, struct pl_http_request *reque
 static void finish(struct pl_http *http, struct pl_http_request *request, enum pl_status status)
 {
     unlink_request(http, request);
-    release_transfer(http, request);
+    release_transfer(http, request, status == PL_OK);
     request->handler->done(request, status);
 }
 
@@ -530,7 +533,7 @@ void pl_http_send(struct pl_http *http, struct pl_http_request *request)
 void pl_http_cancel(struct pl_http *http, struct pl_http_request *request)
 {
     unlink_request(http, request);
-    release_transfer(http, request);
+    release_transfer(http, request, false);
 }
 
 bool pl_http_is_own_thread(const struct pl_http *http)
