@@ -15,10 +15,7 @@
 #include "collectives/kernel.h"
 #include "collectives/pattern.h"
 
-/*
- * Lanes under way. Together with the largest message they keep some 8 MiB on a link: the handshake of a large message waits behind
- * the data already queued there, which at 1 Gbit/s can be tens of milliseconds.
- */
+/* Lanes under way: together their messages have to cover what a link holds on its way. */
 enum { PL_EXCHANGE_LANES = 8 };
 
 struct pl_residual; /* exchange_wire.c */

@@ -14,7 +14,9 @@ enum {
     PROBE_BYTES = 256 * 1024,
     PROBES_SMALL = 20,
     PROBES_LARGE = 4,
-    MESSAGE_MOST_BYTES = 1024 * 1024, /* see PL_EXCHANGE_LANES */
+    MESSAGE_MOST_BYTES = 60 * 1024,   /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
+    MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long that the lanes' short messages would not fill them */
+    PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
 };
@@ -210,12 +212,12 @@ static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const str
     case PL_ALLGATHER:
         return PL_PATTERN_RING_ALLGATHER;
     case PL_BROADCAST:
-        return bytes > MESSAGE_MOST_BYTES ? PL_PATTERN_CHAIN_BROADCAST : PL_PATTERN_TREE_BROADCAST;
+        return bytes > PIPELINE_LEAST_BYTES ? PL_PATTERN_CHAIN_BROADCAST : PL_PATTERN_TREE_BROADCAST;
     case PL_REDUCE:
         if (direct || half) {
             return PL_PATTERN_DIRECT_REDUCE;
         }
-        return bytes > MESSAGE_MOST_BYTES ? PL_PATTERN_CHAIN_REDUCE : PL_PATTERN_TREE_REDUCE;
+        return bytes > PIPELINE_LEAST_BYTES ? PL_PATTERN_CHAIN_REDUCE : PL_PATTERN_TREE_REDUCE;
     case PL_ALLTOALL:
         return PL_PATTERN_PAIRWISE;
     case PL_BARRIER:
@@ -238,6 +240,14 @@ static uint64_t longest_block(const struct pl_exchange *exchange, const struct p
     return longest;
 }
 
+/* Bytes that a link holds on their way are its rate times its latency; the lanes together have to cover that twice. */
+static uint64_t longest_message(const struct pl_exchange *exchange)
+{
+    double on_the_way = exchange->latency_ns / exchange->ns_per_byte;
+
+    return 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES ? MESSAGE_LONG_BYTES : MESSAGE_MOST_BYTES;
+}
+
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *c)
 {
     size_t item = pl_dtype_bytes(c->dtype);
@@ -245,6 +255,7 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     uint64_t span; /* elements that lanes cut */
     uint64_t parts;
     uint64_t message_bytes;
+    uint64_t most = longest_message(exchange);
 
     exchange->ragged = c->kind == PL_ALLGATHER || c->kind == PL_REDUCE_SCATTER || c->kind == PL_ALLTOALL;
     span = exchange->ragged ? longest_block(exchange, c) : c->count;
@@ -256,10 +267,10 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     parts = exchange->ragged ? 1 : (uint64_t)exchange->blocks;
     /* Small vectors are cut too, so that all lanes have work. */
     message_bytes = span * item / parts / PL_EXCHANGE_LANES;
-    message_bytes = message_bytes > MESSAGE_MOST_BYTES ? MESSAGE_MOST_BYTES : message_bytes;
+    message_bytes = message_bytes > most ? most : message_bytes;
     message_bytes = message_bytes < MESSAGE_LEAST_BYTES ? MESSAGE_LEAST_BYTES : message_bytes;
     if (c->kind == PL_ALLTOALL) {
-        message_bytes = MESSAGE_MOST_BYTES; /* each rank knows only its own counts, so these must not matter */
+        message_bytes = most; /* each rank knows only its own counts, so these must not matter */
     }
     if (wanted > 0) {
         message_bytes = (uint64_t)wanted > (UINT64_C(1) << 28) ? UINT64_C(1) << 28 : (uint64_t)wanted;
