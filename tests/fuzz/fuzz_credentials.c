@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of credential endpoints, profile files and the addresses that tokens may go to. */
+#include "base/memory.h"
 #include "s3io/credentials.h"
 #include "s3io/profile.h"
 #include "tests/support/fuzz.h"
@@ -12,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct pl_credentials_reply reply;
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    char *url = strndup((const char *)data, bytes);
+    char *url = pl_memory_string_n((const char *)data, bytes, NULL); /* strndup() of bytes without an end is refused by strict sanitizers */
 
     if (pl_credentials_parse((const char *)data, bytes, &reply, &error) == PL_OK) {
         PL_BUG_IF(!reply.access_key || !reply.secret_key || strpbrk(reply.access_key, "\r\n"));
