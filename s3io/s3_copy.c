@@ -64,7 +64,7 @@ static bool is_there(const struct pl_s3_fetch *fetch)
            (int64_t)info.st_mtime == fetch->modified_s;
 }
 
-/* Where to go on with an unfinished file. With a checksum to check at the end all bytes have to come by. */
+/* Where to go on with an unfinished file. Its name holds the ETag, so what is there belongs to this very object; it is not read again. */
 static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
 {
     struct stat info;
