@@ -124,7 +124,7 @@ void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_endi
     supervisor->failed = true;
     supervisor->ending_known = true;
     supervisor->ending = *ending;
-    supervisor->exit_code = 1;
+    supervisor->exit_code = supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
     if (ending->of == PL_ENDING_PROGRAM) {
         supervisor->exit_code = ending->signalled ? 128 + ending->code : ending->code;
     }

@@ -57,6 +57,18 @@ cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the progr
 cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
 case_end algo-1
 
+case_begin "every exit code from 1 to 255 passes through"
+job_config algo-1 algo-1 0
+host_start algo-1 sh -c 'number=1; while [ $number -le 255 ]; do
+    rm -f /opt/ml/output/failure
+    "$1" -- sh -c "exit $number" 2>/dev/null; code=$?
+    [ $code = $number ] && grep -q "exited with code $number\$\|exited with code $number " /opt/ml/output/failure || { echo "exit $number gave $code: $(cat /opt/ml/output/failure)"; exit 1; }
+    number=$((number + 1))
+  done' sh "$paceline"
+host_wait algo-1 60 || case_failed "no end"
+expect_code algo-1 0
+case_end algo-1
+
 case_begin "the program's own failure file stays in front"
 run 10 sh -c 'echo "loss is NaN" >/opt/ml/output/failure; exit 9'
 expect_code algo-1 9
@@ -96,6 +108,46 @@ case_mark
 signal_until_end algo-1 TERM 10
 expect_code algo-1 143
 expect_failure algo-1 "stopped by SIGTERM before its program started"
+case_end algo-1
+
+# Preparation steps: an interpreter whose pip hangs, and an archive that never ends (a FIFO that nobody writes).
+hanging_pip() {
+  mkdir -p "$cluster/algo-1/ml/bin" "$cluster/algo-1/ml/code"
+  printf '#!/bin/sh\necho "pip is at work"\nexec sleep 300\n' >"$cluster/algo-1/ml/bin/python3"
+  chmod +x "$cluster/algo-1/ml/bin/python3"
+  echo numpy >"$cluster/algo-1/ml/code/requirements.txt"
+  echo 'print("never")' >"$cluster/algo-1/ml/code/train.py"
+  echo '{"sagemaker_program": "train.py"}' >"$cluster/algo-1/ml/input/config/hyperparameters.json"
+}
+case_begin "SIGTERM while requirements are installed"
+cluster_environment=("PATH=/opt/ml/bin:$PATH")
+job_config algo-1 algo-1 0
+hanging_pip
+host_start algo-1 "$paceline" train
+await_log algo-1 "pip is at work" 10
+case_mark
+host_signal algo-1 TERM
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 143
+expect_failure algo-1 "stopped by SIGTERM" "pip install"
+expect_nobody
+case_end algo-1
+
+case_begin "SIGTERM while code is unpacked"
+cluster_environment=()
+job_config algo-1 algo-1 0
+echo '{"sagemaker_program": "train.py", "sagemaker_submit_directory": "/opt/ml/input/data/code/sourcedir.tar.gz"}' \
+  >"$cluster/algo-1/ml/input/config/hyperparameters.json"
+mkdir -p "$cluster/algo-1/ml/input/data/code"
+: >"$cluster/algo-1/ml/input/data/code/sourcedir.tar.gz"
+mkfifo "$cluster/algo-1/ml/input/data/code/slow"
+host_start algo-1 sh -c 'mount --bind /opt/ml/input/data/code/slow /opt/ml/input/data/code/sourcedir.tar.gz && exec "$@"' sh "$paceline" train
+sleep 1
+case_mark
+host_signal algo-1 TERM
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 bad
+expect_nobody
 case_end algo-1
 
 case_begin "a host name that never resolves"
