@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 
 BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', pathlib.Path(__file__).resolve().parents[2] / 'build'))
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PACELINE = str(BUILD / 'entrypoint' / 'paceline')
 SHOW = '#!/bin/sh\nfor a in "$@"; do printf "%s\\n" "$a"; done > "$SM_OUTPUT_DATA_DIR/args"\nenv -0 > "$SM_OUTPUT_DATA_DIR/env"\npwd > "$SM_OUTPUT_DATA_DIR/cwd"\n'
 RESOURCE = {'current_host': 'algo-1', 'hosts': ['algo-1'], 'network_interface_name': 'lo'}
@@ -192,6 +193,51 @@ def code_from_archive_directory_and_file():
             (tree.base / 'output/data/cwd').unlink()
 
 
+def code_from_s3():
+    """sourcedir.tar.gz from a server that checks signatures, and the error when the object is missing."""
+    with Tree() as tree:
+        tree.write('store/jobs/source/sourcedir.tar.gz', archive([('run.sh', SHOW.encode())]))
+        server = subprocess.Popen([sys.executable, SOURCE / 'tests/support/fake_s3.py', tree.base / 'store'], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, text=True)
+        try:
+            port = server.stdout.readline().split()[1]
+            tree.env.update({'AWS_ENDPOINT_URL_S3': f'http://127.0.0.1:{port}', 'AWS_ACCESS_KEY_ID': 'AKIAIOSFODNN7EXAMPLE', 'NO_PROXY': '*',
+                             'AWS_SECRET_ACCESS_KEY': 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY', 'AWS_REGION': 'us-east-1'})
+            hps = {'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': 's3://bkt/jobs/source/sourcedir.tar.gz'}
+            tree.write('input/config/hyperparameters.json', json.dumps(hps))
+            expect(tree.train() == 0, tree.done.stderr)
+            expect(tree.read('output/data/cwd') is not None, 'the program did not run')
+            shutil.rmtree(tree.base / 'code')
+            (tree.base / 'output/success').unlink()
+            tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': 's3://bkt/jobs/no-such.tar.gz'}))
+            refused(tree, 's3://bkt/jobs/no-such.tar.gz')
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def package_with_setup_py():
+    """A code directory with setup.py is installed by pip and run as a module."""
+    venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
+    try:
+        made = PYTHON and subprocess.run([PYTHON, '-m', 'venv', '--system-site-packages', venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        probe = made and made.returncode == 0 and subprocess.run([venv / 'bin/python3', '-c', 'import setuptools, wheel, pip'], stderr=subprocess.DEVNULL, check=False)
+        if not probe or probe.returncode != 0:
+            skipped.append('package_with_setup_py: no venv, pip, setuptools or wheel')
+            return
+        code = {'setup.py': "from setuptools import setup\nsetup(name='digits', version='1', py_modules=['digits', 'helper'])\n",
+                'helper.py': "WORD = 'installed'\n",
+                'digits.py': "import os, sys, helper\nopen(os.path.join(os.environ['SM_MODEL_DIR'], 'out'), 'w').write(' '.join([helper.WORD] + sys.argv[1:]))\n"}
+        # Without the network pip cannot fetch build tools: it builds with what is installed.
+        with Tree({'sagemaker_program': '"digits.py"', 'epochs': '2'}, code,
+                  env={'PATH': f"{venv}/bin:{os.environ['PATH']}", 'PIP_NO_BUILD_ISOLATION': 'false', 'PIP_NO_INDEX': '1'}) as tree:
+            (tree.base / 'model').mkdir()
+            expect(tree.train() == 0, (tree.done.stdout, tree.done.stderr))
+            expect(tree.read('model/out') == 'installed --epochs 2', tree.read('model/out'))
+    finally:
+        shutil.rmtree(venv)
+
+
 def code_that_is_not_there():
     with Tree({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': '/no/such/sourcedir.tar.gz'}) as tree:
         refused(tree, 'sagemaker_submit_directory: expected code at /no/such/sourcedir.tar.gz')
@@ -250,7 +296,7 @@ def intermediate_output():
 
 CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
+         code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          secrets_stay_out_of_plan_and_log, intermediate_output]
 for case in CASES:
     try:
