@@ -554,6 +554,10 @@ int main(int argc, char **argv)
     struct pl_bootstrap *bootstrap = NULL;
     uint64_t wrong;
 
+    if (argc > 1 && strcmp(argv[argc - 1], "--help") == 0) {
+        fputs(usage, stdout);
+        return EXIT_SUCCESS;
+    }
     if (!parse_options(argc, argv, &options)) {
         fputs(usage, stderr);
         return 2;
