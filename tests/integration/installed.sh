@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What `meson install` leaves is enough for a program outside this tree: every public header, the library, pkg-config's flags.
+set -euo pipefail
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+DESTDIR=$scratch/root meson install -C "$PACELINE_BUILD" --no-rebuild >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
+cat >"$scratch/program.c" <<'C'
+#include "runtime/paceline.h"
+#include <stdio.h>
+
+int main(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_runtime *runtime = NULL;
+    struct pl_sampler sampler;
+    float value = 1;
+
+    if (pl_runtime_start(&runtime, &error) != PL_OK ||
+        pl_allreduce(pl_runtime_world(runtime), &value, &value, 1, PL_FLOAT32, PL_SUM, &error) != PL_OK ||
+        pl_sampler_init(&sampler, 10, 1, true, PL_SAMPLER_WRAP, (struct pl_deal){0, 1}, &error) != PL_OK) {
+        puts(error.cause);
+        return 1;
+    }
+    printf("sum %g\n", (double)value);
+    pl_runtime_stop(runtime);
+    return 0;
+}
+C
+pc=$(find "$scratch/root" -name paceline.pc)
+export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$scratch/root
+cc -std=c11 -Wall -Werror "$scratch/program.c" -o "$scratch/program" $(pkg-config --cflags --libs paceline)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH=${pc%/pkgconfig/*}
+found=$(timeout 60 mpirun --oversubscribe --bind-to none -n 2 "$scratch/program")
+[ "$found" = "$(printf 'sum 2\nsum 2')" ] || { echo "the installed library gave: $found"; exit 1; }
+echo "a program built against the installed library runs on two ranks"
