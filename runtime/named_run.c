@@ -219,7 +219,6 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
             break;
         case PL_REDUCE_SCATTER:
             counts[i] = definition->shape[0] / ranks + (i < definition->shape[0] % ranks);
-            rows = counts[own];
             break;
         case PL_ALLREDUCE:
         case PL_BROADCAST:
