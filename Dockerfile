@@ -1,32 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 # The training image: docker build -t paceline .   then   docker run -v TREE:/opt/ml paceline train
 #
-#   --build-arg BASE=...       another base, such as a CUDA one; Debian 12 or Ubuntu 22.04 and later
+#   --build-arg BASE=...       another base; Debian 12 or Ubuntu 22.04 and later
 #   --build-arg PACKAGES="..." more packages for the final image, such as "python3 python3-mpi4py"
+#
+# With GPUs: docker build --target cuda --build-arg CUDA_BASE=RUNTIME --build-arg CUDA_BUILD_BASE=DEVEL -t paceline-cuda .
+#
+#   RUNTIME, DEVEL   NVIDIA's images of one CUDA 12 version with cuDNN, on Debian 12 or Ubuntu 22.04 and later (nvidia/cuda:12.*-cudnn-runtime-*
+#                    and -cudnn-devel-*); the runtime image holds NCCL, cuBLAS and cuDNN. docs/gpu.md says what the host's driver must be.
+#   --build-arg EFA_FILES=DIR  a folder in the build context with *.deb to install and *.tar.gz to unpack at /: EFA's libfabric, aws-ofi-nccl
 ARG BASE=debian:bookworm-slim
+ARG CUDA_BASE=${BASE}
+ARG CUDA_BUILD_BASE=${CUDA_BASE}
 
 FROM ${BASE} AS build
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build
 COPY . /src
-RUN meson setup /build /src --prefix=/usr/local --buildtype=release -Dtests=disabled \
+RUN meson setup /build /src --prefix=/usr/local --buildtype=release -Dtests=disabled -Dcuda=disabled -Dnccl=disabled \
  && ninja -C /build \
  && DESTDIR=/out meson install -C /build --no-rebuild --strip
 
+FROM ${CUDA_BUILD_BASE} AS build-cuda
+COPY tests/support/packages.sh /tmp/packages.sh
+RUN /tmp/packages.sh install build cuda
+COPY . /src
+ARG GPU_ARCHS=""
+RUN PATH=$PATH:/usr/local/cuda/bin meson setup /build /src --prefix=/usr/local --buildtype=release -Dtests=disabled -Dcuda=enabled -Dnccl=enabled \
+      -Dgpu_archs="$GPU_ARCHS" \
+ && ninja -C /build \
+ && DESTDIR=/out meson install -C /build --no-rebuild --strip
+
+FROM ${CUDA_BASE} AS cuda
+ARG PACKAGES=""
+ARG EFA_FILES=""
+COPY tests/support/packages.sh tests/support/image.sh ${EFA_FILES} /tmp/image/
+RUN /tmp/image/image.sh
+COPY --from=build-cuda /out/usr/local/ /usr/local/
+COPY examples /usr/local/share/paceline/examples
+STOPSIGNAL SIGTERM
+# What NVIDIA's container runtime gives the container: the driver's libraries for computing, and nvidia-smi.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+ENTRYPOINT ["paceline"]
+
 FROM ${BASE}
 ARG PACKAGES=""
-COPY tests/support/packages.sh /tmp/packages.sh
-# sshd's own host keys are not wanted: a job uses the pair below, on its own port, for its own time.
-RUN /tmp/packages.sh install image \
- && if [ -n "$PACKAGES" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $PACKAGES; fi \
- && rm -rf /var/lib/apt/lists/* /tmp/packages.sh /etc/ssh/ssh_host_*
-# One key pair for this image's hosts to reach each other. Who has the image has the key: README.md says what follows.
-RUN mkdir -p -m 0700 /etc/paceline/ssh \
- && ssh-keygen -q -t ed25519 -N "" -C paceline-host -f /etc/paceline/ssh/host_ed25519 \
- && ssh-keygen -q -t ed25519 -N "" -C paceline -f /etc/paceline/ssh/id_ed25519
+COPY tests/support/packages.sh tests/support/image.sh /tmp/image/
+RUN /tmp/image/image.sh
 COPY --from=build /out/usr/local/ /usr/local/
 COPY examples /usr/local/share/paceline/examples
-RUN mkdir -p /opt/ml /run/sshd
 # paceline is process 1 and takes SIGTERM as SageMaker sends it.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["paceline"]

@@ -118,7 +118,7 @@ const char *pl_domain_text(enum pl_domain domain);
         }                                                                                                                                            \
     } while (0)
 
-_Noreturn void pl_bug(const char *file, int line, const char *function, const char *condition);
+__attribute__((noreturn)) void pl_bug(const char *file, int line, const char *function, const char *condition);
 
 /** Return from the calling function with the status of `expression` unless that is PL_OK. */
 #define PL_TRY(expression)                                                                                                                           \

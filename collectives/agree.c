@@ -75,17 +75,22 @@ static int rank_below(const struct pl_agree *agree)
     return (agree->rank - agree->distance + agree->size) % agree->size;
 }
 
+static int rank_above(const struct pl_agree *agree)
+{
+    return (agree->rank + agree->distance) % agree->size;
+}
+
 static enum pl_status start_round(struct pl_agree *agree, struct pl_error *reterr)
 {
     const struct pl_transport *transport = agree->transport;
-    int to = (agree->rank + agree->distance) % agree->size;
 
     memcpy(agree->message_out, &agree->card, sizeof(agree->card));
     memcpy(agree->message_out + sizeof(agree->card), agree->held, data_bytes(agree));
     /* Room for whatever a rank of another opinion may send. */
     PL_TRY(transport->recv(transport->context, agree->message_in, sizeof(agree->card) + PL_AGREE_ROOM_BYTES, rank_below(agree), agree->tag,
                            &agree->in, reterr));
-    return transport->send(transport->context, agree->message_out, sizeof(agree->card) + data_bytes(agree), to, agree->tag, &agree->out, reterr);
+    return transport->send(transport->context, agree->message_out, sizeof(agree->card) + data_bytes(agree), rank_above(agree), agree->tag,
+                           &agree->out, reterr);
 }
 
 enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data, uint64_t block_bytes,
@@ -161,7 +166,7 @@ const void *pl_agree_data(const struct pl_agree *agree, int rank)
 
 int pl_agree_waits_for(const struct pl_agree *agree)
 {
-    return agree->in.active ? rank_below(agree) : -1;
+    return agree->in.active ? rank_below(agree) : agree->out.active ? rank_above(agree) : -1;
 }
 
 void pl_agree_cancel(struct pl_agree *agree)

@@ -56,7 +56,7 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
 /** The data of `rank`, once done. */
 const void *pl_agree_data(const struct pl_agree *agree, int rank);
 
-/** The rank whose card is awaited; -1 when none is. */
+/** The rank whose card is awaited, else the one that does not take ours; -1 when neither is. */
 int pl_agree_waits_for(const struct pl_agree *agree);
 
 void pl_agree_cancel(struct pl_agree *agree);

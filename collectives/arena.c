@@ -21,19 +21,34 @@ static const struct pl_world_backend *sharer(const struct pl_world *world)
     return NULL;
 }
 
-static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, struct pl_error *reterr)
+struct wish {
+    uint64_t bytes;
+    uint64_t memory;
+};
+
+static const char *memory_text(uint64_t memory)
 {
-    PL_AUTO_FREE uint64_t *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    return memory == PL_MEMORY_HOST ? "host" : memory == PL_MEMORY_PINNED ? "pinned" : "device";
+}
+
+static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct wish *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    const struct wish own = {.bytes = bytes, .memory = memory};
     int64_t deadline_ns = pl_deadline_after_ns(world->timeout_ns);
 
     if (!all) {
         return PL_MEMORY;
     }
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &bytes, all, sizeof(bytes), deadline_ns, reterr));
+    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &own, all, sizeof(own), deadline_ns, reterr));
     for (int r = 1; r < world->size; r++) {
-        if (all[r] != all[0]) {
+        if (all[r].memory != all[0].memory) {
+            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank 0 asks for %s memory, rank %d for %s",
+                                memory_text(all[0].memory), r, memory_text(all[r].memory));
+        }
+        if (all[r].bytes != all[0].bytes) {
             return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank 0 asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
-                                all[0], r, all[r]);
+                                all[0].bytes, r, all[r].bytes);
         }
     }
     return PL_OK;
@@ -59,31 +74,28 @@ static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, stru
     return PL_OK;
 }
 
-enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
 {
     const struct pl_world_backend *backend = sharer(world);
 
-    if (world->failure.status != PL_OK) {
-        return pl_world_failure(world, reterr);
-    }
-    if (memory != PL_MEMORY_HOST) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world has an arena in that kind of memory");
-    }
-    if (bytes == 0 || bytes > PTRDIFF_MAX - ALIGN_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
-    }
-    PL_TRY(check_agreed(world, bytes, reterr));
     if (backend) {
         return backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr);
     }
     return alloc_private(world, bytes, ret_span, reterr);
 }
 
-void pl_arena_free(struct pl_world *world, struct pl_span *span)
+static void give_back(struct pl_world *world, struct pl_span *span)
 {
     const struct pl_world_backend *backend = sharer(world);
 
     if (!span->data) {
+        return;
+    }
+    if (span->memory != PL_MEMORY_HOST) {
+        pl_device_span_free(world, span);
+    }
+    if (span->memory == PL_MEMORY_DEVICE) {
+        *span = (struct pl_span){.data = NULL};
         return;
     }
     if (backend) {
@@ -103,8 +115,58 @@ void pl_arena_free(struct pl_world *world, struct pl_span *span)
     *span = (struct pl_span){.data = NULL};
 }
 
+/* Pin host memory on every rank, or on none. */
+static enum pl_status alloc_pinned(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    struct pl_news news = {.ok = 1};
+    struct pl_error own = PL_ERROR_NONE;
+    enum pl_status status;
+    struct pl_span span;
+
+    PL_TRY(alloc_host(world, bytes, &span, reterr));
+    news.ok = pl_device_span_pin(world, &span, &own) == PL_OK;
+    pl_error_text(&own, news.text, sizeof(news.text));
+    status = pl_world_share_news(world, &news, pl_deadline_after_ns(world->timeout_ns), reterr);
+    if (status == PL_OK && news.ok) {
+        span.memory = PL_MEMORY_PINNED;
+        *ret_span = span;
+        return PL_OK;
+    }
+    if (own.status == PL_OK) {
+        span.memory = PL_MEMORY_PINNED;
+    }
+    give_back(world, &span);
+    return status == PL_OK ? pl_error_set(reterr, PL_MEMORY, "pinned memory on every rank: %s", news.text) : status;
+}
+
+enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    char reason[PL_BACKEND_REASON_BYTES];
+
+    PL_TRY(pl_world_failure(world, reterr));
+    if (memory != PL_MEMORY_HOST && !pl_world_has_devices(world, reason)) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no arena in %s memory: %s", memory_text(memory), reason);
+    }
+    if (bytes == 0 || bytes > PTRDIFF_MAX - ALIGN_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
+    }
+    PL_TRY(check_agreed(world, bytes, memory, reterr));
+    PL_AUTO_HOLD(world);
+    return memory == PL_MEMORY_DEVICE   ? pl_device_span_new(world, bytes, ret_span, reterr)
+           : memory == PL_MEMORY_PINNED ? alloc_pinned(world, bytes, ret_span, reterr)
+                                        : alloc_host(world, bytes, ret_span, reterr);
+}
+
+void pl_arena_free(struct pl_world *world, struct pl_span *span)
+{
+    PL_AUTO_HOLD(world);
+
+    give_back(world, span);
+}
+
 void pl_arena_drop_all(struct pl_world *world)
 {
+    pl_device_span_drop_all(world);
     while (world->private_spans) {
         struct pl_private_span *piece = world->private_spans;
 

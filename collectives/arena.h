@@ -15,22 +15,26 @@ struct pl_span {
     uint64_t offset_bytes; /* in each rank's part of the arena: equal on all ranks */
     uint64_t bytes;
     enum pl_memory memory;
-    void *data; /* this rank's own piece, aligned to 4096 bytes, zeroed */
+    void *data; /* this rank's own piece, zeroed; aligned to 4096 bytes, in device memory to 256 */
 };
 
 /**
  * Allocate `bytes` (above 0) on every rank. Where the ranks share no memory (another host, no shared-memory backend) the span is
- * ordinary private memory and works all the same.
+ * ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device copies from and to without a detour.
+ * PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's where the driver allows that (pl_world_describe() tells).
  *
  * Collective  yes: all ranks of `world`, same order, same bytes and memory.
- * Errors      PL_INVALID, PL_MEMORY, PL_MISMATCH (ranks ask for different sizes), PL_UNSUPPORTED (memory kind),
- *             PL_TIMEOUT. On failure nothing stays allocated.
- * Test        tests/unit/collectives/test_arena.c
+ * Errors      PL_INVALID, PL_MEMORY (naming the rank), PL_MISMATCH (ranks ask for different sizes or kinds), PL_UNSUPPORTED (pinned or device memory
+ *             in a world without devices), PL_LIBRARY, PL_TIMEOUT. On failure nothing stays allocated.
+ * Test        tests/unit/collectives/test_conformance.c, tests/unit/collectives/test_device.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Give the span back. Collective in order, but does not wait. What is still allocated is freed with the world. */
+/**
+ * Give the span back. Collective in order, but does not wait, except for the other ranks' calls where it is device memory that other processes have
+ * open. What is still allocated is freed with the world, which waits for that at most two seconds.
+ */
 void pl_arena_free(struct pl_world *world, struct pl_span *span);
 
 #endif

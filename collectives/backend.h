@@ -3,7 +3,8 @@
  * What a backend is, and what it sees of a world and a request. Internal to collectives/.
  *
  * The world keeps posted requests in a queue and runs them one at a time, in order: a backend is given a request only
- * when all earlier ones of that world have ended on this rank (other ranks may be ahead by one or behind).
+ * when all earlier ones of that world have ended on this rank (other ranks may be ahead by one or behind). A streamed
+ * backend keeps the order itself, on the device: it is given a request as soon as all earlier ones that have not ended are its own.
  */
 #ifndef PL_COLLECTIVES_BACKEND_H
 #define PL_COLLECTIVES_BACKEND_H
@@ -33,8 +34,7 @@ struct pl_signature {
     uint64_t counts_hash; /* of the counts where all ranks know all of them (allgather, reduce_scatter), else 0 */
     uint64_t scale_hash;  /* of both factors, 0 when not scaled */
     uint64_t name_hash;
-    uint8_t kind, dtype, op, flags;
-    int32_t root;
+    uint64_t what; /* kind, dtype, op, flags in a byte each from the lowest, then the root in 32 bits */
     char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
 };
 
@@ -45,6 +45,13 @@ struct pl_signature {
 enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank, struct pl_error *reterr);
 
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b);
+
+/** Where a rank runs, as all ranks of its world know it. */
+struct pl_place {
+    char host[64];   /* the host's name: for messages only, names do not tell hosts apart */
+    char device[48]; /* "GPU-xxxxxxxx-...", "" where the rank was given no device */
+    int32_t ordinal; /* of the device in its process */
+};
 
 /** Where a request stands. */
 enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE };
@@ -58,6 +65,8 @@ struct pl_request {
     struct pl_signature signature;
     struct pl_world *world;
     uint64_t words[PL_REQUEST_WORDS]; /* the backend's, zero when posted */
+    bool launched;                    /* a streamed backend's: everything is given to the device, order() may be called */
+    unsigned patience;                /* how often a call may look again before it returns, because the caller would only wait; else 0 */
     uint64_t moves;                   /* a backend counts this up whenever something moved, so that a waiting rank stays awake */
 
     /* The world's: */
@@ -74,9 +83,34 @@ struct pl_request {
     enum pl_request_phase phase;
 };
 
-/** A way of running collectives. All functions but probe get what init stored. */
+/**
+ * Copy a structure whose fields were stored a moment ago, 8 bytes at a time. Wider loads, as compilers use, would wait until each pair of
+ * stores has reached the cache, which may take longer than all else that a small collective does.
+ */
+static inline void pl_copy_fresh(void *to, const void *from, size_t bytes)
+{
+    _Pragma("GCC unroll 16") for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+    {
+        ((uint64_t *)to)[i] = ((const volatile uint64_t *)from)[i];
+    }
+}
+
+/** Between two looks at a word that another core will write. */
+static inline void pl_pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/**
+ * A way of running collectives. All functions but probe get what init stored. The calls for one world come one at a time, from the program's
+ * thread or from the progress thread (progress.h).
+ */
 struct pl_backend {
     const char *name;
+    bool on_device; /* takes device memory only: off, without a probe, unless every rank was given a device */
+    bool streamed;  /* post never ends a request, progress of any request looks after all of them, order() is there */
 
     /** True when it can run on this world; else `reason` says why not, for people. Same answer needed on all ranks: the world ands them. */
     bool (*probe)(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
@@ -99,11 +133,20 @@ struct pl_backend {
      */
     enum pl_status (*rest)(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr);
 
+    /** Of a launched request: let work given to `stream` from now on wait for it. Streamed backends only. */
+    enum pl_status (*order)(void *state, struct pl_request *request, void *stream, struct pl_error *reterr);
+
     /** The request will not be advanced any more: deadline, error, cancel. Must not touch its buffers afterwards; tells peers if it can. */
     void (*cancel)(void *state, struct pl_request *request);
 
     /** The rank that `request` is waiting for, for messages; -1 when unknown. May be NULL. */
     int (*waits_for)(void *state, const struct pl_request *request);
+
+    /**
+     * Without a request, for a world that others lean on: PL_PEER when a rank is gone, or the failure that a rank has declared. NULL where nothing is
+     * known of ranks between requests.
+     */
+    enum pl_status (*look)(void *state, struct pl_error *reterr);
 
     /** Lines for pl_world_describe(): which algorithm for which size. May be NULL. */
     void (*describe)(void *state, struct pl_text *text);
@@ -119,6 +162,9 @@ extern const struct pl_backend pl_backend_shm;       /* shm.c: all ranks on one 
 extern const struct pl_backend pl_backend_hierarchy; /* hierarchy.c: several hosts, several ranks on one */
 extern const struct pl_backend pl_backend_exchange;  /* exchange.c: point-to-point messages */
 extern const struct pl_backend pl_backend_self;      /* self.c: one rank */
+extern const struct pl_backend pl_backend_solo;      /* solo.c: one rank, device memory */
+extern const struct pl_backend pl_backend_nccl;      /* nccl_nccl.c, nccl_none.c: a device a rank */
+extern const struct pl_backend pl_backend_device;    /* device.c: any devices, with the hosts' help */
 
 /* What a backend may ask a world besides world.h. */
 
@@ -137,9 +183,27 @@ bool pl_world_oversubscribed(const struct pl_world *world);
  */
 int pl_world_label(const struct pl_world *world, int rank);
 
-/** A sub-world for a backend's own use: labels are the parent's. Only the ranks listed call. */
+/** Where `rank` runs. */
+const struct pl_place *pl_world_place(const struct pl_world *world, int rank);
+
+/** The same ranks as a world without devices, for what the hosts have to tell each other; NULL unless there are several and each has a device. */
+struct pl_world *pl_world_host_part(const struct pl_world *world);
+
+/** A sub-world for a backend's own use, without devices: labels are the parent's. Only the ranks listed call. */
 enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The rank of `world` that its running request waits for; -1 when there is none or that is unknown. */
+int pl_world_waits_for(const struct pl_world *world);
+
+/** Sleep as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when there is none. */
+enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** See pl_backend.look. */
+enum pl_status pl_world_look(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** End `world` and let the other ranks hear of it as soon as they can. */
+void pl_world_give_up(struct pl_world *world);
 
 /** Local rank of `rank` on its host. */
 int pl_world_local_of(const struct pl_world *world, int rank);

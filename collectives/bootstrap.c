@@ -133,6 +133,7 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
                                        .barrier = self_barrier,
                                        .abort = pl_bootstrap_abort_process,
                                        .split = self_split,
+                                       .any_thread = true,
                                        .free = self_free};
     *ret_bootstrap = bootstrap;
     return PL_OK;

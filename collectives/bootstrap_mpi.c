@@ -17,8 +17,8 @@ struct mpi_seat {
     MPI_Comm comm;
     int rank;
     int size;
-    bool owns_mpi; /* initialised here, so finalised here */
-    bool broken;   /* something failed: a collective goodbye could hang */
+    bool owns_mpi;       /* initialised here, so finalised here */
+    _Atomic bool broken; /* something failed: a collective goodbye could hang */
 };
 
 static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *what, int peer, struct pl_error *reterr)
@@ -139,7 +139,9 @@ static enum pl_status allgather(void *context, const void *send, void *recv, siz
     struct mpi_seat *seat = context;
     enum pl_status status = pl_transport_allgather(&seat->transport, seat->rank, seat->size, send, recv, bytes, deadline_ns, reterr);
 
-    seat->broken = seat->broken || status != PL_OK;
+    if (status != PL_OK) {
+        seat->broken = true;
+    }
     return status;
 }
 
@@ -184,6 +186,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
     struct mpi_seat *seat = pl_memory_new(1, sizeof(*seat), reterr);
     int *tag_limit = NULL;
     int found = 0;
+    int level = MPI_THREAD_SINGLE;
 
     if (!seat) {
         return PL_MEMORY;
@@ -193,6 +196,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm, &seat->rank);
     MPI_Comm_size(comm, &seat->size);
+    MPI_Query_thread(&level);
     MPI_Comm_get_attr(comm, MPI_TAG_UB, &tag_limit, &found);
     if (!found || *tag_limit < (1 << PL_TAG_BITS) - 1) {
         free(seat);
@@ -208,6 +212,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
                                             .barrier = barrier,
                                             .abort = abort_job,
                                             .split = split,
+                                            .any_thread = level == MPI_THREAD_MULTIPLE,
                                             .transport = &seat->transport,
                                             .free = seat_free};
     *ret_bootstrap = &seat->bootstrap;

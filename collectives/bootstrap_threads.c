@@ -242,6 +242,7 @@ static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **
                                             .barrier = barrier,
                                             .abort = pl_bootstrap_abort_process,
                                             .split = split,
+                                            .any_thread = true,
                                             .transport = &seat->transport,
                                             .free = seat_free};
     *ret_bootstrap = &seat->bootstrap;

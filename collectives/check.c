@@ -25,6 +25,14 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 
 #define HASH_START UINT64_C(14695981039346656037)
 
+/* Whether `elems` elements of `item` bytes are more than a pointer can span. */
+static bool is_too_much(uint64_t elems, size_t item)
+{
+    uint64_t bytes;
+
+    return __builtin_mul_overflow(elems, item, &bytes) || bytes > (uint64_t)PTRDIFF_MAX;
+}
+
 static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *counts, uint64_t count, size_t item_bytes, const char *what,
                                  uint64_t *ret_sum, struct pl_error *reterr)
 {
@@ -35,7 +43,7 @@ static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *c
             return pl_error_set(reterr, PL_INVALID, "the sum of %s overflows", what);
         }
     }
-    if (item_bytes && sum > (uint64_t)PTRDIFF_MAX / item_bytes) {
+    if (is_too_much(sum, item_bytes)) {
         return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", sum, item_bytes);
     }
     *ret_sum = sum;
@@ -68,12 +76,11 @@ struct extents {
     const void *in_place_send; /* allowed coincidence: send == this */
 };
 
-static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, struct extents *ret, uint64_t *ret_total,
+static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, size_t item, struct extents *ret, uint64_t *ret_total,
                               struct pl_error *reterr)
 {
-    size_t item = pl_dtype_bytes(c->dtype);
-    uint64_t own = c->counts ? c->counts[world->rank] : c->count;
     uint64_t total = 0;
+    uint64_t own;
 
     *ret = (struct extents){.in_place_send = c->recv};
     switch (c->kind) {
@@ -81,7 +88,7 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     case PL_REDUCE:
     case PL_BROADCAST:
         total = c->count;
-        if (total > (uint64_t)PTRDIFF_MAX / item) {
+        if (is_too_much(total, item)) {
             return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", total, item);
         }
         ret->send = c->kind == PL_BROADCAST && (world->rank != c->root || !c->send) ? 0 : total;
@@ -89,10 +96,12 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
         break;
     case PL_ALLGATHER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
+        own = c->counts ? c->counts[world->rank] : c->count;
         *ret = (struct extents){.send = own, .recv = total, .in_place_send = (const char *)c->recv + own_at(world, c) * item};
         break;
     case PL_REDUCE_SCATTER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
+        own = c->counts ? c->counts[world->rank] : c->count;
         *ret = (struct extents){.send = total, .recv = own, .in_place_send = (const char *)c->recv - own_at(world, c) * item};
         break;
     case PL_ALLTOALL:
@@ -114,13 +123,12 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     return PL_OK;
 }
 
-static enum pl_status check_overlap(const struct pl_collective *c, const struct extents *extents, struct pl_error *reterr)
+static enum pl_status check_overlap(const struct pl_collective *c, size_t item, const struct extents *extents, struct pl_error *reterr)
 {
-    size_t item = pl_dtype_bytes(c->dtype);
     uintptr_t send = (uintptr_t)c->send;
     uintptr_t recv = (uintptr_t)c->recv;
 
-    if (!extents->send || !extents->recv || c->send == extents->in_place_send) {
+    if (c->send == extents->in_place_send || !extents->send || !extents->recv) {
         return PL_OK;
     }
     if (send < recv + extents->recv * item && recv < send + extents->send * item) {
@@ -129,19 +137,21 @@ static enum pl_status check_overlap(const struct pl_collective *c, const struct 
     return PL_OK;
 }
 
-static enum pl_status check_values(const struct pl_world *world, const struct pl_collective *c, struct pl_error *reterr)
+static enum pl_status check_values(const struct pl_world *world, const struct pl_collective *c, size_t item, struct pl_error *reterr)
 {
     if ((unsigned)c->kind >= PL_KIND_COUNT) {
         return pl_error_set(reterr, PL_INVALID, "%d is no kind of collective", (int)c->kind);
     }
-    if (!pl_dtype_bytes(c->dtype)) {
+    if (!item) {
         return pl_error_set(reterr, PL_INVALID, "%d is no element type", (int)c->dtype);
     }
-    if (c->flags & ~(unsigned)(PL_REPRODUCIBLE | PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) {
-        return pl_error_set(reterr, PL_INVALID, "unknown flags %#x", c->flags);
-    }
-    if ((c->flags & PL_WIRE_FLOAT16) && (c->flags & PL_WIRE_BFLOAT16)) {
-        return pl_error_set(reterr, PL_INVALID, "the wire can be float16 or bfloat16, not both");
+    if (c->flags) {
+        if (c->flags & ~(unsigned)(PL_REPRODUCIBLE | PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 | PL_AGREED)) {
+            return pl_error_set(reterr, PL_INVALID, "unknown flags %#x", c->flags);
+        }
+        if ((c->flags & PL_WIRE_FLOAT16) && (c->flags & PL_WIRE_BFLOAT16)) {
+            return pl_error_set(reterr, PL_INVALID, "the wire can be float16 or bfloat16, not both");
+        }
     }
     if ((c->kind == PL_BROADCAST || c->kind == PL_REDUCE) && (c->root < 0 || c->root >= world->size)) {
         return pl_error_set(reterr, PL_INVALID, "root %d is no rank of this world of %d", c->root, world->size);
@@ -167,23 +177,23 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
 static void sign(const struct pl_world *world, const struct pl_collective *c, uint64_t total, struct pl_signature *signature)
 {
     bool agreed_counts = c->kind == PL_ALLGATHER || c->kind == PL_REDUCE_SCATTER;
+    uint64_t what = (uint64_t)c->kind;
 
+    if (c->kind != PL_BARRIER) {
+        what |= (uint64_t)c->dtype << 8 | (uint64_t)c->flags << 24;
+    }
+    if (c->kind == PL_BROADCAST || c->kind == PL_REDUCE) {
+        what |= (uint64_t)c->root << 32;
+    }
     memset(signature, 0, sizeof(*signature));
     signature->count = total;
-    signature->kind = (uint8_t)c->kind;
-    if (c->kind != PL_BARRIER) {
-        signature->dtype = (uint8_t)c->dtype;
-        signature->flags = (uint8_t)c->flags;
-    }
     if (reduces(c->kind)) {
-        signature->op = (uint8_t)c->op;
+        what |= (uint64_t)c->op << 16;
         if (c->scaled) {
             signature->scale_hash = hash_bytes(hash_bytes(HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
         }
     }
-    if (c->kind == PL_BROADCAST || c->kind == PL_REDUCE) {
-        signature->root = c->root;
-    }
+    signature->what = what;
     if (agreed_counts && c->counts) {
         signature->counts_hash = hash_bytes(HASH_START, c->counts, (size_t)world->size * sizeof(*c->counts));
     }
@@ -193,14 +203,18 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     }
 }
 
-/* The request's own copies of the two lists. Lists that say the same as `count` are dropped. */
+/* The request's own copies of the two lists; none where the kind has no lists. */
 static enum pl_status copy_counts(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
     size_t n = (size_t)world->size;
     uint64_t *copy;
 
+    if (c->kind != PL_ALLGATHER && c->kind != PL_REDUCE_SCATTER && c->kind != PL_ALLTOALL) {
+        c->counts = NULL;
+    }
     if (!c->counts) {
+        c->recv_counts = NULL;
         return PL_OK;
     }
     copy = pl_memory_new(2 * n, sizeof(*copy), reterr);
@@ -209,10 +223,10 @@ static enum pl_status copy_counts(const struct pl_world *world, struct pl_reques
     }
     memcpy(copy, c->counts, n * sizeof(*copy));
     c->counts = copy;
-    if (c->recv_counts) {
+    if (c->kind == PL_ALLTOALL) {
         memcpy(copy + n, c->recv_counts, n * sizeof(*copy));
-        c->recv_counts = copy + n;
     }
+    c->recv_counts = c->kind == PL_ALLTOALL ? copy + n : NULL;
     request->counts = copy;
     return PL_OK;
 }
@@ -221,37 +235,32 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
                                    struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
+    size_t item = pl_dtype_bytes(collective->dtype);
     struct extents extents;
     uint64_t total = 0;
 
-    PL_TRY(check_values(world, collective, reterr));
-    PL_TRY(measure(world, collective, &extents, &total, reterr));
+    PL_TRY(check_values(world, collective, item, reterr));
+    PL_TRY(measure(world, collective, item, &extents, &total, reterr));
     PL_TRY(check_buffer(collective->send, extents.send, "send", reterr));
     PL_TRY(check_buffer(collective->recv, extents.recv, "recv", reterr));
-    PL_TRY(check_overlap(collective, &extents, reterr));
-    *c = *collective;
+    PL_TRY(check_overlap(collective, item, &extents, reterr));
+    pl_copy_fresh(c, collective, sizeof(*c));
     if (!c->scaled) {
         c->prescale = 1.0;
         c->postscale = 1.0;
     }
-    if (pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE)) {
-        c->flags |= PL_REPRODUCIBLE;
-    }
-    if (c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 && !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {
+    c->flags |= world->always_flags;
+    if (world->wire_flag && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 && !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {
         c->flags |= world->wire_flag;
     }
     sign(world, c, total, &request->signature);
     c->name = NULL; /* the caller's; the signature has what is needed of it */
-    if (c->kind != PL_ALLGATHER && c->kind != PL_REDUCE_SCATTER && c->kind != PL_ALLTOALL) {
-        c->counts = NULL;
+    if (c->counts || c->recv_counts) {
+        PL_TRY(copy_counts(world, request, reterr));
     }
-    if (c->kind != PL_ALLTOALL) {
-        c->recv_counts = NULL;
-    }
-    PL_TRY(copy_counts(world, request, reterr));
     if (c->kind == PL_BROADCAST && c->memory != PL_MEMORY_DEVICE) {
         if (world->rank == c->root && c->send && c->send != c->recv) {
-            memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
+            memcpy(c->recv, c->send, c->count * item);
         }
         c->send = NULL;
     }

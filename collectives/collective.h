@@ -2,17 +2,19 @@
 /**
  * The collective operations: one descriptor for all, posted and waited for, and blocking conveniences.
  *
- * All ranks of a world post the same collectives in the same order; backends run them in that order. Requests advance
- * only inside pl_request_test(), pl_request_wait() and the posting calls (there is no hidden thread): a program that
- * wants communication to overlap with computing tests now and then, or gives a thread of its own to the world.
+ * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are taken as `stream` leaves
+ * them: what was given to that stream before the post happens before the collective, and pl_request_order() is the way back. Requests advance
+ * inside pl_request_test(), pl_request_wait() and the posting calls, and, in a world between hosts, in a thread that looks after them
+ * meanwhile (setting `progress`; pl_world_describe() tells whether there is one). Without it a program that wants communication
+ * to overlap with computing tests now and then.
  *
- * Threads  one thread at a time per world; different worlds of one process may be used by different threads.
+ * Threads  one thread of the program at a time per world; different worlds of one process may be used by different threads.
  */
 #ifndef PL_COLLECTIVES_COLLECTIVE_H
 #define PL_COLLECTIVES_COLLECTIVE_H
 
+#include "base/dtype.h"
 #include "base/status.h"
-#include "collectives/dtype.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,7 +40,7 @@ enum pl_kind {
 
 enum { PL_KIND_COUNT = PL_BARRIER + 1 };
 
-/** Where a buffer lies. Only a backend that knows device memory takes anything but host and pinned. */
+/** Where a buffer lies. Device memory needs a world that was given a device (struct pl_world_options) and belongs to that device. */
 enum pl_memory { PL_MEMORY_HOST, PL_MEMORY_PINNED, PL_MEMORY_DEVICE };
 
 /** Flags of a descriptor. */
@@ -48,6 +50,11 @@ enum {
     /** Between hosts, float32 travels as float16 or bfloat16; the rounding error is added to the next call of the same name. */
     PL_WIRE_FLOAT16 = 1 << 1,
     PL_WIRE_BFLOAT16 = 1 << 2,
+    /**
+     * All ranks are known to call alike (a sealed plan compared its buckets): where data moves on the device without the hosts' help, the
+     * hosts exchange nothing about this call. Elsewhere without effect. Ranks that then differ all the same wait for their deadlines.
+     */
+    PL_AGREED = 1 << 3,
 };
 
 /**
@@ -111,6 +118,15 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
  */
 enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
                                         struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Let work given to `stream` from now on wait for the request, on the device: the caller goes on at once where the data moves on the device,
+ * else after the request has ended. Does not release; a failure shows in test and wait, which also keep the deadline. Whoever waits on the device
+ * only (for `stream` itself, say) without calling into the world waits for ever when a rank is lost.
+ *
+ * Errors   those of wait, as far as they are known.
+ */
+enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Advance the world; `*ret_done` tells whether the request has ended, well or not. Never blocks, does not release. */
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;

@@ -16,6 +16,7 @@ enum {
     PROBES_LARGE = 4,
     MESSAGE_MOST_BYTES = 60 * 1024,   /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
     MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long that the lanes' short messages would not fill them */
+    LONG_LINK_NS = 2 * 1000 * 1000,   /* no host beside another is so far away */
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
@@ -240,12 +241,16 @@ static uint64_t longest_block(const struct pl_exchange *exchange, const struct p
     return longest;
 }
 
-/* Bytes that a link holds on their way are its rate times its latency; the lanes together have to cover that twice. */
+/*
+ * Bytes that a link holds on their way are its rate times its latency; the lanes together have to cover that twice. Of a link so long that the
+ * probe's message is mostly latency, the measured rate is far too low: there the latency alone decides.
+ */
 static uint64_t longest_message(const struct pl_exchange *exchange)
 {
     double on_the_way = exchange->latency_ns / exchange->ns_per_byte;
 
-    return 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES ? MESSAGE_LONG_BYTES : MESSAGE_MOST_BYTES;
+    return exchange->latency_ns > LONG_LINK_NS || 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES ? MESSAGE_LONG_BYTES
+                                                                                                                  : MESSAGE_MOST_BYTES;
 }
 
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *c)

@@ -464,12 +464,8 @@ static void cancel(void *state, struct pl_request *request)
 /* Whom the head of a part's queue waits for, as a rank of the whole; -1 when unknown. */
 static int part_waits_for(const struct pl_world *part, const int *ranks)
 {
-    const struct pl_request *head = part ? part->first : NULL;
-    int peer = -1;
+    int peer = part ? pl_world_waits_for(part) : -1;
 
-    if (head && head->phase == PL_REQUEST_RUNNING && head->backend->backend->waits_for) {
-        peer = head->backend->backend->waits_for(head->backend->state, head);
-    }
     return peer < 0 ? -1 : ranks[peer];
 }
 

@@ -18,7 +18,7 @@
 #ifndef PL_COLLECTIVES_KERNEL_H
 #define PL_COLLECTIVES_KERNEL_H
 
-#include "collectives/dtype.h"
+#include "base/dtype.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -20,6 +20,17 @@ static inline void half_stream(char *at, const void *vector)
     _mm_stream_si128((void *)at, _mm_loadu_si128(vector));
 }
 
+static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
+{
+    memset(padded, 0, VECTOR_BYTES);
+    move_part(padded, at, bytes);
+}
+
+static inline bool has_nan(float_vector first, float_vector second)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)first, (__m256)second, _CMP_UNORD_Q)) != 0;
+}
+
 static inline float_vector load_half(const char *at)
 {
     return (float_vector)_mm256_cvtph_ps(_mm_loadu_si128((const void *)at));

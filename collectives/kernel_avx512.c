@@ -20,6 +20,22 @@ static inline void half_stream(char *at, const void *vector)
     _mm256_stream_si256((void *)at, _mm256_loadu_si256(vector));
 }
 
+/* As narrow as the part: a wider load may reach into the next line, which may be another core's, even where its mask is off. */
+static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
+{
+    __mmask64 mask = ((__mmask64)1 << bytes) - 1;
+    __m512i vector = bytes <= 16   ? _mm512_zextsi128_si512(_mm_maskz_loadu_epi8((__mmask16)mask, at))
+                     : bytes <= 32 ? _mm512_zextsi256_si512(_mm256_maskz_loadu_epi8((__mmask32)mask, at))
+                                   : _mm512_maskz_loadu_epi8(mask, at);
+
+    _mm512_storeu_si512(padded, vector);
+}
+
+static inline bool has_nan(float_vector first, float_vector second)
+{
+    return _mm512_cmp_ps_mask((__m512)first, (__m512)second, _CMP_UNORD_Q) != 0;
+}
+
 static inline float_vector load_half(const char *at)
 {
     return (float_vector)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));

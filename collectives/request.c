@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of a world: posting, advancing, waiting. Requests run one at a time, in the order posted. */
+/*
+ * The queue of a world: posting, advancing, waiting. Requests run one at a time, in the order posted; those of a streamed backend
+ * (backend.h) are handed over together and end in order.
+ */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
@@ -15,7 +18,7 @@ enum {
 };
 
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
-static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
+static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 
 static void release(struct pl_request *request)
 {
@@ -27,8 +30,10 @@ static void release(struct pl_request *request)
         request->member = member->sibling;
         release(member);
     }
-    free(request->counts);
-    request->counts = NULL;
+    if (request->counts) {
+        free(request->counts);
+        request->counts = NULL;
+    }
     request->next = world->unused;
     world->unused = request;
 }
@@ -47,6 +52,8 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
     }
     world->unused = request->next;
     memset(request->words, 0, sizeof(request->words));
+    request->launched = false;
+    request->patience = 0;
     request->moves = 0;
     request->backend = NULL;
     request->next = NULL;
@@ -93,15 +100,16 @@ static void tell_ended(struct pl_world *world, const struct pl_request *request)
 
 void pl_world_observe(struct pl_world *world, const struct pl_observer *observer)
 {
+    PL_AUTO_HOLD(world);
+
     world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
 }
 
-/* The rank that the running request waits for, -1 where that is unknown. */
-static int waits_for(const struct pl_world *world)
+int pl_world_waits_for(const struct pl_world *world)
 {
     const struct pl_request *head = world->first;
 
-    if (head->phase != PL_REQUEST_RUNNING || !head->backend->backend->waits_for) {
+    if (!head || head->phase != PL_REQUEST_RUNNING || !head->backend->backend->waits_for) {
         return -1;
     }
     return head->backend->backend->waits_for(head->backend->state, head);
@@ -114,11 +122,15 @@ static enum pl_status fail(struct pl_world *world, const struct pl_error *error)
 
     if (world->failure.status == PL_OK) {
         world->failure = *error;
-    }
-    if (world->first && world->first->phase == PL_REQUEST_RUNNING) {
-        const struct pl_world_backend *backend = world->first->backend;
+        if (world->first && world->first->collective.memory == PL_MEMORY_DEVICE) {
+            const struct pl_place *place = &world->topology.places[world->rank];
 
-        backend->backend->cancel(backend->state, world->first);
+            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank), place->host, place->ordinal,
+                             place->device);
+        }
+    }
+    for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
+        request->backend->backend->cancel(request->backend->state, request);
     }
     for (request = world->first; request; request = request->next) {
         request->phase = PL_REQUEST_DONE;
@@ -138,8 +150,32 @@ static enum pl_status failure_of(const struct pl_world *world, struct pl_error *
     return world->failure.status;
 }
 
+static enum pl_status start(struct pl_world *world, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    request->phase = PL_REQUEST_RUNNING;
+    if (world->observer.ended) {
+        request->started_ns = pl_clock_now_ns();
+    }
+    return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
+}
+
+/* The head is a streamed backend's and so are those behind it, up to the first that is not: hand over what is not yet, then look after all. */
+static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_request *head = world->first;
+
+    if (world->last->phase == PL_REQUEST_QUEUED) {
+        for (struct pl_request *request = head; request && request->backend == head->backend; request = request->next) {
+            if (request->phase == PL_REQUEST_QUEUED) {
+                PL_TRY(start(world, request, ret_done, reterr));
+            }
+        }
+    }
+    return head->backend->backend->progress(head->backend->state, head, ret_done, reterr);
+}
+
 /* Run the queue's head, and those behind it, as far as they get without waiting. */
-static void advance(struct pl_world *world)
+void pl_request_advance(struct pl_world *world)
 {
     while (world->first) {
         struct pl_request *head = world->first;
@@ -149,12 +185,10 @@ static void advance(struct pl_world *world)
         bool done = false;
 
         /* The report is read only after a failure, which fills it. */
-        if (head->phase == PL_REQUEST_QUEUED) {
-            head->phase = PL_REQUEST_RUNNING;
-            if (world->observer.ended) {
-                head->started_ns = pl_clock_now_ns();
-            }
-            status = backend->backend->post(backend->state, head, &done, &error);
+        if (backend->backend->streamed) {
+            status = stream(world, &done, &error);
+        } else if (head->phase == PL_REQUEST_QUEUED) {
+            status = start(world, head, &done, &error);
         } else {
             status = backend->backend->progress(backend->state, head, &done, &error);
         }
@@ -227,7 +261,7 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     world->last = request;
 }
 
-enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+static inline enum pl_status post(struct pl_world *world, const struct pl_collective *collective, unsigned patience, struct pl_request **ret_request,
                                   struct pl_error *reterr)
 {
     struct pl_request *request;
@@ -236,15 +270,29 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
         return failure_of(world, reterr);
     }
     PL_TRY(prepare(world, collective, &request, reterr));
+    request->patience = patience;
     enqueue(world, request);
-    advance(world);
+    pl_request_advance(world);
     *ret_request = request;
+    return PL_OK;
+}
+
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+
+    PL_TRY(post(world, collective, 0, ret_request, reterr));
+    if (world->first) {
+        pl_progress_wake(world->progress);
+    }
     return PL_OK;
 }
 
 enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
                                         struct pl_request **ret_request, struct pl_error *reterr)
 {
+    PL_AUTO_HOLD(world);
     struct pl_request *leader;
     struct pl_request **tail;
 
@@ -271,7 +319,10 @@ enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_
     for (struct pl_request *member = leader->member; member; member = member->sibling) {
         enqueue(world, member);
     }
-    advance(world);
+    pl_request_advance(world);
+    if (world->first) {
+        pl_progress_wake(world->progress);
+    }
     *ret_request = leader;
     return PL_OK;
 }
@@ -319,7 +370,7 @@ static enum pl_status time_out(struct pl_request *request)
     int peer;
 
     PL_BUG_IF(!head);
-    peer = waits_for(world);
+    peer = pl_world_waits_for(world);
     (void)pl_error_set(&error, PL_TIMEOUT, "rank %d: collective number %" PRIu64 ", %s%s%.*s%s, did not end before its deadline",
                        pl_world_label(world, world->rank), head->signature.sequence, pl_kind_text(head->collective.kind),
                        head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
@@ -333,9 +384,10 @@ static enum pl_status time_out(struct pl_request *request)
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;
+    PL_AUTO_HOLD(world);
 
     if (!has_ended(request)) {
-        advance(world);
+        pl_request_advance(world);
     }
     if (!has_ended(request)) {
         int64_t now_ns = pl_clock_now_ns();
@@ -347,13 +399,6 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
     }
     *ret_done = has_ended(request);
     return request->status == PL_OK ? PL_OK : failure_of(world, reterr);
-}
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
 }
 
 /*
@@ -370,7 +415,7 @@ static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_
     nap_ns = nap_ns > NAP_LONGEST_NS ? NAP_LONGEST_NS : nap_ns;
     if (backend->backend->rest) {
         struct pl_error error;
-        int64_t until_ns = now_ns + 50 * NAP_LONGEST_NS;
+        int64_t until_ns = now_ns + 10 * NAP_LONGEST_NS;
 
         if (backend->backend->rest(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns, &error) != PL_OK) {
             (void)fail(world, &error);
@@ -380,6 +425,43 @@ static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_
     pl_clock_nap(nap_ns, deadline_ns);
 }
 
+enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
+{
+    struct pl_request *head = world->first;
+
+    if (!head || head->phase != PL_REQUEST_RUNNING) {
+        return PL_OK;
+    }
+    if (head->backend->backend->rest) {
+        return head->backend->backend->rest(head->backend->state, head, until_ns, reterr);
+    }
+    pl_clock_nap(NAP_SHORTEST_NS, until_ns);
+    return PL_OK;
+}
+
+enum pl_status pl_world_look(struct pl_world *world, struct pl_error *reterr)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        if (world->backends[i].on && world->backends[i].backend->look) {
+            PL_TRY(world->backends[i].backend->look(world->backends[i].state, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+void pl_world_give_up(struct pl_world *world)
+{
+    struct pl_request *request;
+
+    if (world->failure.status != PL_OK) {
+        return;
+    }
+    /* What is running is cancelled, and with it the peers hear of it; so something has to run. */
+    if (pl_collective_post(world, &(struct pl_collective){.kind = PL_BARRIER}, &request, NULL) == PL_OK) {
+        pl_request_cancel(request);
+    }
+}
+
 /* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so next. */
 static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
@@ -387,18 +469,19 @@ static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
     struct pl_event event;
 
     if (world->first->waited_for < 0) {
-        world->first->waited_for = waits_for(world);
+        world->first->waited_for = pl_world_waits_for(world);
     }
     if (!world->observer.stalled || idle_ns < stall_ns) {
         return stall_ns;
     }
-    world->first->waited_for = waits_for(world);
+    world->first->waited_for = pl_world_waits_for(world);
     describe(world->first, name, &event);
     world->observer.stalled(world->observer.context, &event);
     return 2 * stall_ns;
 }
 
-static void wait_until_ended(struct pl_request *request)
+/* Until the request has ended or, where that is enough, is launched. */
+static void wait_until_ended(struct pl_request *request, bool launched_is_enough)
 {
     struct pl_world *world = request->world;
     int64_t spin_ns = world->topology.oversubscribed ? 0 : world->spin_ns;
@@ -411,15 +494,15 @@ static void wait_until_ended(struct pl_request *request)
     for (;;) {
         int64_t now_ns;
 
-        advance(world);
-        if (has_ended(request)) {
+        pl_request_advance(world);
+        if (has_ended(request) || (launched_is_enough && request->launched)) {
             return;
         }
         if (++polls < POLLS_PER_CLOCK) {
             if (world->topology.oversubscribed) {
                 sched_yield();
             } else {
-                pause_cpu();
+                pl_pause_cpu();
             }
             continue;
         }
@@ -437,38 +520,79 @@ static void wait_until_ended(struct pl_request *request)
         }
         if (now_ns > deadline_of(request, now_ns)) {
             (void)time_out(request);
+            (void)has_ended(request);
             return;
         }
         if (now_ns - idle_since_ns >= spin_ns) {
             stall_ns = watch(world, now_ns - idle_since_ns, stall_ns);
             rest(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
-            polls = POLLS_PER_CLOCK - 2; /* a look or two before the next rest */
+            polls = POLLS_PER_CLOCK - 1; /* one look before the next rest */
         }
     }
 }
 
-enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr)
+static enum pl_status wait_for(struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;
     enum pl_status status;
 
     if (!has_ended(request)) {
-        wait_until_ended(request);
-        (void)has_ended(request);
+        wait_until_ended(request, false);
     }
     status = request->status;
     release(request);
     return status == PL_OK ? PL_OK : failure_of(world, reterr);
 }
 
+enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(request->world);
+
+    return wait_for(request, reterr);
+}
+
+/* pl_request_order() under the lock. */
+static enum pl_status order(struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+    struct pl_error error;
+
+    for (struct pl_request *member = request->member; member; member = member->sibling) {
+        PL_TRY(order(member, stream, reterr));
+    }
+    if (!request->backend) {
+        return PL_OK;
+    }
+    if (!has_ended(request) && !request->launched) {
+        wait_until_ended(request, true);
+    }
+    if (has_ended(request)) {
+        return request->status == PL_OK ? PL_OK : failure_of(world, reterr);
+    }
+    (void)deadline_of(request, pl_clock_now_ns());
+    if (request->backend->backend->order(request->backend->state, request, stream, &error) != PL_OK) {
+        (void)fail(world, &error);
+        return failure_of(world, reterr);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(request->world);
+
+    return order(request, stream, reterr);
+}
+
 void pl_request_cancel(struct pl_request *request)
 {
     struct pl_world *world = request->world;
+    PL_AUTO_HOLD(world);
 
     if (!has_ended(request)) {
         struct pl_error error;
 
-        (void)pl_error_set(&error, PL_CANCELLED, "rank %d gave up %s", world->rank, pl_kind_text((enum pl_kind)request->signature.kind));
+        (void)pl_error_set(&error, PL_CANCELLED, "rank %d gave up %s", world->rank, pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
         (void)fail(world, &error);
     }
     release(request);
@@ -492,10 +616,11 @@ void pl_request_drop_all(struct pl_world *world)
 
 enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr)
 {
-    struct pl_request *request;
+    PL_AUTO_HOLD(world);
+    struct pl_request *request = NULL;
 
-    PL_TRY(pl_collective_post(world, collective, &request, reterr));
-    return pl_request_wait(request, reterr);
+    PL_TRY(post(world, collective, world->topology.oversubscribed ? 0 : POLLS_PER_CLOCK, &request, reterr));
+    return wait_for(request, reterr);
 }
 
 enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     shm->rank = pl_world_rank(world);
     shm->size = pl_world_size(world);
     shm->one_process = pl_world_is_one_process(world);
+    shm->flat_bytes = shm->size == 2 ? PL_SHM_FLAT_BYTES / 2 : PL_SHM_FLAT_BYTES; /* with two ranks, waiting once more costs least */
     shm->flat_at = round_up(sizeof(struct pl_shm_head) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);
     shm->slot_bytes = round_up(shm->flat_at + PL_SHM_FLAT_BYTES, 2 * PL_SHM_LINE_BYTES);
     shm->staging_at = round_up(sizeof(struct pl_shm_control) + sizeof(struct pl_shm_words) + 2 * shm->slot_bytes, 4096);
@@ -161,6 +163,11 @@ static enum pl_status shm_rest(void *state, struct pl_request *request, int64_t 
     return PL_OK;
 }
 
+static enum pl_status shm_look(void *state, struct pl_error *reterr)
+{
+    return pl_shm_look(state, reterr);
+}
+
 static void shm_cancel(void *state, struct pl_request *request)
 {
     struct pl_shm *shm = state;
@@ -194,8 +201,9 @@ static void shm_describe(void *state, struct pl_text *text)
 {
     const struct pl_shm *shm = state;
 
-    pl_text_printf(text, "  up to %d bytes: one exchange, data beside the flags; arena buffers: in place; else through %zu KiB of staging a rank\n",
-                   PL_SHM_FLAT_BYTES, PL_SHM_DEPTH * shm->round_bytes >> 10);
+    pl_text_printf(
+        text, "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else through %zu KiB of staging a rank\n",
+        shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
     pl_text_printf(text, "  reduction code: %s; stores to other ranks' lines: %s; huge pages for shared memory: %s\n", shm->kernel->name,
                    shm->forced_store < 0 ? "measured" : store_names[shm->forced_store],
                    shm->span_count == 0              ? "not asked yet"
@@ -215,6 +223,7 @@ const struct pl_backend pl_backend_shm = {
     .rest = shm_rest,
     .cancel = shm_cancel,
     .waits_for = shm_waits_for,
+    .look = shm_look,
     .describe = shm_describe,
     .arena_alloc = pl_shm_arena_alloc,
     .arena_free = pl_shm_arena_free,

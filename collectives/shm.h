@@ -20,7 +20,7 @@
 
 enum {
     PL_SHM_LINE_BYTES = 64,
-    PL_SHM_FLAT_BYTES = 4096,       /* up to this many bytes a rank travel with the head */
+    PL_SHM_FLAT_BYTES = 4096,       /* room for bytes of a rank that travel with the head */
     PL_SHM_INLINE_BYTES = 40,       /* up to this many in the head's own line */
     PL_SHM_DEPTH = 4,               /* rounds of staging memory */
     PL_SHM_ROUND_BYTES = 256 << 10, /* staging memory of a rank for one round, at least */
@@ -46,20 +46,23 @@ struct pl_shm_words {
     _Atomic uint32_t left;                 /* the rank has freed its world */
 };
 
+/** Where a rank's buffers lie, for data that does not travel with the head. */
+struct pl_shm_places {
+    uint32_t send_span; /* 0: not in the arena */
+    uint32_t recv_span;
+    uint64_t send_offset;
+    uint64_t recv_offset;
+    uint64_t longest; /* alltoall: the largest count to one rank */
+    uint8_t direct_store, staged_store;
+};
+
 /** What a rank says about its part in one collective. */
 struct pl_shm_notice {
     uint64_t hash;  /* of the signature */
     uint64_t bytes; /* what this rank sends */
     union {
         unsigned char data[PL_SHM_INLINE_BYTES]; /* bytes <= PL_SHM_INLINE_BYTES, but for alltoall */
-        struct {
-            uint32_t send_span; /* 0: not in the arena */
-            uint32_t recv_span;
-            uint64_t send_offset;
-            uint64_t recv_offset;
-            uint64_t longest; /* alltoall: the largest count to one rank */
-            uint8_t direct_store, staged_store;
-        } at;
+        struct pl_shm_places at;
     } in;
 };
 
@@ -93,14 +96,16 @@ struct pl_shm_op {
     enum pl_shm_mode mode;
     struct pl_reduction reduction;
     uint64_t sequence;
-    uint64_t hash, bytes; /* of this rank's notice */
+    uint64_t hash;    /* of this rank's notice */
+    uint64_t differs; /* not 0: some head's hash is not this rank's */
+    uint64_t most;    /* the most bytes of any head so far */
     size_t elem_bytes;
     uint64_t part_elems; /* staged: of one rank's part in a round; bulletin kinds: of the round */
     uint64_t rounds;
     uint64_t staged, consumed, finished;
     uint64_t at_elems; /* direct: done so far of this rank's share */
     bool worked;       /* direct: this rank has done its share */
-    int seen;          /* HEADS: ranks below have come */
+    int seen;          /* HEADS: ranks below have come and been looked at; DIRECT: are done */
     int waits_for;
     int64_t start_ns; /* 0: not timed */
     uint64_t timed_bytes;
@@ -115,6 +120,7 @@ struct pl_shm {
 
     struct pl_shm_region region;
     struct pl_shm_control *control;
+    uint64_t flat_bytes; /* up to so many travel with the head */
     size_t slot_bytes, flat_at, staging_at, round_bytes;
 
     uint64_t sequence;    /* collectives so far */
@@ -176,6 +182,9 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) P
 /** Tell all ranks that the world cannot go on. The first failure stays. */
 void pl_shm_declare(struct pl_shm *shm, enum pl_status status, int about_rank);
 
+/** What is known of the other ranks without a request: the failure that one has declared, or PL_PEER when one is gone. */
+enum pl_status pl_shm_look(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Sleep until something was published or `until_ns`, unless the collective can go on already. Declares dead peers. */
 void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);
 
@@ -211,6 +220,11 @@ struct pl_shm_piece pl_shm_received(const struct pl_shm *shm, const struct pl_sh
 
 /** All ranks read the same part of staging memory: allgather, broadcast. */
 bool pl_shm_is_bulletin(enum pl_kind kind);
+
+/* ---- shm_direct.c ---- */
+
+/** Go on with a direct collective; true when this rank is done. Sets `waits_for` otherwise. */
+bool pl_shm_advance_direct(struct pl_shm *shm, struct pl_shm_op *op);
 
 /* ---- shm_staged.c ---- */
 

@@ -57,9 +57,6 @@ static void learn(struct pl_shm *shm, struct pl_shm_op *op)
     double *best = &choice->ns_per_byte[class][op->reduction.store];
     double ns_per_byte;
 
-    if (shm->rank != 0 || op->start_ns == 0) {
-        return;
-    }
     ns_per_byte = (double)(pl_clock_now_ns() - op->start_ns) / (double)op->timed_bytes;
     *best = ns_per_byte < *best ? ns_per_byte : *best;
     choice->uses[class]++;
@@ -67,17 +64,20 @@ static void learn(struct pl_shm *shm, struct pl_shm_op *op)
 
 /* ---- heads ---- */
 
-/* Products of independent words: as quick as one multiplication after another is slow. Equal signatures are what matters. */
+static inline uint64_t mix(uint64_t word, uint64_t place)
+{
+    return (word ^ (word >> 31)) * (UINT64_C(0x9e3779b97f4a7c15) + 2 * place * UINT64_C(0x7f4a7c15d1b54a33));
+}
+
+/* Products of independent words: as quick as one multiplication after another is slow. A word of zero adds nothing. */
 static uint64_t hash_signature(const struct pl_signature *signature)
 {
-    uint64_t words[sizeof(*signature) / 8];
-    uint64_t hash = 0;
+    uint64_t hash = mix(signature->sequence, 0) + mix(signature->count, 1) + mix(signature->what, 5);
+    uint64_t name[2];
 
-    memcpy(words, signature, sizeof(words));
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        uint64_t odd = UINT64_C(0x9e3779b97f4a7c15) + 2 * i * UINT64_C(0x7f4a7c15d1b54a33);
-
-        hash += (words[i] ^ (words[i] >> 31)) * odd;
+    if (signature->counts_hash | signature->scale_hash | signature->name_hash) {
+        memcpy(name, signature->name, sizeof(name));
+        hash += mix(signature->counts_hash, 2) + mix(signature->scale_hash, 3) + mix(signature->name_hash, 4) + mix(name[0], 6) + mix(name[1], 7);
     }
     return hash ^ (hash >> 32);
 }
@@ -123,81 +123,107 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
     return bytes <= PL_SHM_INLINE_BYTES && kind != PL_ALLTOALL;
 }
 
-static void fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head, struct pl_shm_notice *notice)
+/* Write this rank's two lists beside its head; returns the largest count to one rank. */
+static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head)
 {
     uint64_t *counts = pl_shm_alltoall_counts(head);
+    uint64_t longest = 0;
 
     for (int rank = 0; rank < shm->size; rank++) {
         counts[rank] = shm->send_displ[rank + 1] - shm->send_displ[rank];
         counts[shm->size + rank] = shm->recv_displ[rank + 1] - shm->recv_displ[rank];
-        notice->in.at.longest = counts[rank] > notice->in.at.longest ? counts[rank] : notice->in.at.longest;
+        longest = counts[rank] > longest ? counts[rank] : longest;
     }
+    return longest;
 }
 
-static void fill_places(struct pl_shm *shm, const struct pl_collective *collective, struct pl_shm_notice *notice)
+static struct pl_shm_places find_places(struct pl_shm *shm, const struct pl_collective *collective, uint64_t bytes)
 {
+    struct pl_shm_places places = {.send_span = 0};
     bool forced = shm->forced_store >= 0;
 
-    if (!pl_shm_arena_find(shm, send_buffer(collective), notice->bytes, &notice->in.at.send_span, &notice->in.at.send_offset)) {
-        notice->in.at.send_span = 0;
+    if (!pl_shm_arena_find(shm, send_buffer(collective), bytes, &places.send_span, &places.send_offset)) {
+        places.send_span = 0;
     }
-    if (collective->recv == NULL || !pl_shm_arena_find(shm, collective->recv, notice->bytes, &notice->in.at.recv_span, &notice->in.at.recv_offset)) {
-        notice->in.at.recv_span = 0;
+    if (collective->recv == NULL || !pl_shm_arena_find(shm, collective->recv, bytes, &places.recv_span, &places.recv_offset)) {
+        places.recv_span = 0;
     }
     if (shm->rank == 0) {
-        notice->in.at.direct_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->direct_choice, notice->bytes));
-        notice->in.at.staged_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->staged_choice, notice->bytes));
+        places.direct_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->direct_choice, bytes));
+        places.staged_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->staged_choice, bytes));
     }
+    return places;
 }
 
 /*
- * Post this rank's head. The notice is made aside and stored in one go: the line is being polled by all other ranks, and
- * between two stores that lie apart they would take it away.
+ * Post this rank's head and return the hash in it. The line's stores follow each other closely: it is being polled by all other ranks,
+ * and between two stores that lie apart they would take it away.
  */
-static void post_head(struct pl_shm *shm, struct pl_shm_op *op, uint64_t elems)
+static uint64_t post_head(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
 {
-    const struct pl_collective *collective = op->collective;
-    struct pl_shm_head *head = pl_shm_head(shm, shm->rank, op->sequence);
-    struct pl_shm_notice notice = {.bytes = elems * op->elem_bytes};
-    bool sends = notice.bytes > 0 && (collective->kind != PL_BROADCAST || shm->rank == collective->root);
+    const struct pl_collective *collective = &request->collective;
+    struct pl_shm_head *head = pl_shm_head(shm, shm->rank, sequence);
+    bool sends = bytes > 0 && (collective->kind != PL_BROADCAST || shm->rank == collective->root);
+    uint64_t hash = hash_signature(&request->signature);
 
-    head->signature = op->request->signature;
-    notice.hash = hash_signature(&op->request->signature);
-    op->hash = notice.hash;
-    op->bytes = notice.bytes;
-    if (collective->kind == PL_ALLTOALL) {
-        fill_alltoall(shm, head, &notice);
-    }
-    if (is_inline(collective->kind, notice.bytes)) {
+    pl_copy_fresh(&head->signature, &request->signature, sizeof(head->signature));
+    if (is_inline(collective->kind, bytes)) {
         if (sends) {
-            memcpy(notice.in.data, send_buffer(collective), notice.bytes);
+            memcpy(head->notice.in.data, send_buffer(collective), bytes);
         }
-    } else if (notice.bytes > PL_SHM_FLAT_BYTES) {
-        fill_places(shm, collective, &notice);
-    } else if (sends) {
-        pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), send_buffer(collective), notice.bytes, PL_KERNEL_STORE_MIGRATE);
+    } else {
+        struct pl_shm_places places = {.send_span = 0};
+
+        if (bytes > shm->flat_bytes) {
+            places = find_places(shm, collective, bytes);
+        } else if (sends) {
+            pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), send_buffer(collective), bytes, PL_KERNEL_STORE_MIGRATE);
+        }
+        if (collective->kind == PL_ALLTOALL) {
+            places.longest = fill_alltoall(shm, head);
+        }
+        head->notice.in.at = places;
     }
-    head->notice = notice;
-    pl_shm_publish(shm, &head->sequence, op->sequence);
+    head->notice.hash = hash;
+    head->notice.bytes = bytes;
+    pl_shm_publish(shm, &head->sequence, sequence);
+    return hash;
 }
 
-/* Whether all ranks do the same. The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
-static enum pl_status check_agreed(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
+/* Look at the heads that have come, in rank order; true when all have. Sets `waits_for` otherwise. */
+static bool see_heads(struct pl_shm *shm, struct pl_shm_op *op)
+{
+    for (; op->seen < shm->size; op->seen++) {
+        const struct pl_shm_head *head = pl_shm_head(shm, op->seen, op->sequence);
+
+        while (atomic_load(&head->sequence) < op->sequence) {
+            if (op->request->patience == 0) {
+                op->waits_for = op->seen;
+                return false;
+            }
+            op->request->patience--;
+            pl_pause_cpu();
+        }
+        op->differs |= head->notice.hash ^ op->hash;
+        op->most = head->notice.bytes > op->most ? head->notice.bytes : op->most;
+    }
+    op->seen = 0;
+    op->waits_for = -1;
+    return true;
+}
+
+/* Ranks disagree. The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
+static enum pl_status raise_mismatch(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
-    bool agreed = true;
+    int rank = 1;
 
-    for (int rank = 0; rank < shm->size; rank++) {
-        agreed = agreed && (rank == shm->rank || pl_shm_head(shm, rank, op->sequence)->notice.hash == op->hash);
+    while (rank < shm->size && pl_shm_head(shm, rank, op->sequence)->notice.hash == first->notice.hash) {
+        rank++;
     }
-    for (int rank = 1; !agreed && rank < shm->size; rank++) {
-        const struct pl_shm_head *other = pl_shm_head(shm, rank, op->sequence);
-
-        if (other->notice.hash != first->notice.hash) {
-            return pl_signature_mismatch(&first->signature, 0, &other->signature, rank, reterr);
-        }
-    }
-    return PL_OK;
+    PL_BUG_IF(rank == shm->size);
+    return pl_signature_mismatch(&first->signature, pl_world_label(shm->world, 0), &pl_shm_head(shm, rank, op->sequence)->signature,
+                                 pl_world_label(shm->world, rank), reterr);
 }
 
 static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
@@ -257,22 +283,14 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
 {
     const struct pl_collective *collective = op->collective;
     const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
-    uint64_t most = op->bytes;
-    bool ragged = collective->kind == PL_ALLGATHER || collective->kind == PL_ALLTOALL;
 
-    if (__builtin_expect(check_agreed(shm, op, reterr) != PL_OK, 0)) {
-        return PL_MISMATCH;
+    if (op->differs) {
+        return raise_mismatch(shm, op, reterr);
     }
     if (collective->kind == PL_ALLTOALL) {
         PL_TRY(check_alltoall(shm, op, reterr));
     }
-    for (int rank = 0; ragged && rank < shm->size; rank++) {
-        uint64_t bytes = pl_shm_head(shm, rank, op->sequence)->notice.bytes;
-
-        most = bytes > most ? bytes : most;
-    }
-    op->waits_for = -1;
-    if (most <= PL_SHM_FLAT_BYTES) {
+    if (op->most <= shm->flat_bytes) {
         op->mode = PL_SHM_FLAT;
         return PL_OK;
     }
@@ -290,7 +308,7 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
 
 /* ---- flat: everything is in the heads ---- */
 
-static const void *flat_source(struct pl_shm *shm, const struct pl_shm_op *op, int rank)
+static inline const char *flat_source(struct pl_shm *shm, const struct pl_shm_op *op, int rank)
 {
     struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
 
@@ -307,168 +325,57 @@ static void move(void *dest, const void *source, uint64_t bytes)
     }
 }
 
+/* `count` elements from element `skip` of what every rank sends, reduced into recv. */
+static void reduce_flat(struct pl_shm *shm, struct pl_shm_op *op, uint64_t skip, uint64_t count)
+{
+    void *dest = op->collective->recv;
+
+    for (int rank = 0; rank < shm->size; rank++) {
+        shm->sources[rank] = flat_source(shm, op, rank) + skip * op->elem_bytes;
+    }
+    pl_kernel_reduce(shm->kernel, &op->reduction, &dest, 1, shm->sources, (uint32_t)shm->size, count);
+}
+
 static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
     size_t each = op->elem_bytes;
     char *recv = collective->recv;
-    uint64_t skip = collective->kind == PL_REDUCE_SCATTER ? shm->send_displ[shm->rank] : 0;
-    uint64_t count = collective->kind == PL_REDUCE_SCATTER ? shm->send_displ[shm->rank + 1] - skip : collective->count;
 
-    for (int rank = 0; rank < shm->size; rank++) {
-        const char *source = flat_source(shm, op, rank);
-
-        switch (collective->kind) {
-        case PL_ALLREDUCE:
-        case PL_REDUCE:
-        case PL_REDUCE_SCATTER:
-            shm->sources[rank] = source + skip * each;
-            break;
-        case PL_ALLGATHER:
-            move(recv + shm->recv_displ[rank] * each, source, (shm->recv_displ[rank + 1] - shm->recv_displ[rank]) * each);
-            break;
-        case PL_ALLTOALL: {
+    switch (collective->kind) {
+    case PL_ALLREDUCE:
+        reduce_flat(shm, op, 0, collective->count);
+        break;
+    case PL_REDUCE:
+        if (shm->rank == collective->root) {
+            reduce_flat(shm, op, 0, collective->count);
+        }
+        break;
+    case PL_REDUCE_SCATTER:
+        reduce_flat(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1] - shm->send_displ[shm->rank]);
+        break;
+    case PL_ALLGATHER:
+        for (int rank = 0; rank < shm->size; rank++) {
+            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank), (shm->recv_displ[rank + 1] - shm->recv_displ[rank]) * each);
+        }
+        break;
+    case PL_ALLTOALL:
+        for (int rank = 0; rank < shm->size; rank++) {
             const uint64_t *sent = pl_shm_alltoall_counts(pl_shm_head(shm, rank, op->sequence));
             uint64_t before = 0;
 
             for (int to = 0; to < shm->rank; to++) {
                 before += sent[to];
             }
-            move(recv + shm->recv_displ[rank] * each, source + before * each, sent[shm->rank] * each);
-            break;
+            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank) + before * each, sent[shm->rank] * each);
         }
-        case PL_BROADCAST:
-            if (rank == collective->root) {
-                move(recv, source, count * each);
-            }
-            break;
-        case PL_BARRIER:
-            break;
-        }
-    }
-    if (collective->kind == PL_ALLREDUCE || collective->kind == PL_REDUCE_SCATTER ||
-        (collective->kind == PL_REDUCE && shm->rank == collective->root)) {
-        void *dest = recv;
-
-        pl_kernel_reduce(shm->kernel, &op->reduction, &dest, 1, shm->sources, (uint32_t)shm->size, count);
-    }
-}
-
-/* ---- direct: read and write other ranks' arena memory ---- */
-
-static char *direct_send(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
-{
-    const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
-
-    return pl_shm_arena_at(shm, head->notice.in.at.send_span, rank, head->notice.in.at.send_offset);
-}
-
-static char *direct_recv(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
-{
-    const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
-
-    return pl_shm_arena_at(shm, head->notice.in.at.recv_span, rank, head->notice.in.at.recv_offset);
-}
-
-/* Reduce the next piece of elements [first, end) into `dest_count` buffers of which each starts with element `dest_first`. */
-static bool reduce_direct(struct pl_shm *shm, struct pl_shm_op *op, uint64_t first, uint64_t end, uint64_t dest_first, uint32_t dest_count)
-{
-    uint64_t step = PL_SHM_STEP_BYTES / op->elem_bytes;
-    uint64_t at = first + op->at_elems;
-    uint64_t elems = end - at < step ? end - at : step;
-    size_t each = op->elem_bytes;
-
-    for (int rank = 0; rank < shm->size; rank++) {
-        shm->sources[rank] = direct_send(shm, op, rank) + at * each;
-    }
-    for (uint32_t i = 0; i < dest_count; i++) {
-        shm->dests[i] = (char *)shm->dests[i] + (at - dest_first) * each;
-    }
-    pl_kernel_reduce(shm->kernel, &op->reduction, shm->dests, dest_count, shm->sources, (uint32_t)shm->size, elems);
-    op->at_elems += elems;
-    return at + elems == end;
-}
-
-static bool reduce_share(struct pl_shm *shm, struct pl_shm_op *op)
-{
-    const struct pl_collective *collective = op->collective;
-    uint64_t size = (uint64_t)shm->size;
-    uint64_t line_elems = PL_SHM_LINE_BYTES / op->elem_bytes;
-    uint64_t share = (collective->count / size + line_elems) / line_elems * line_elems;
-    uint64_t first = (uint64_t)shm->rank * share;
-    uint64_t end = first + share;
-    uint32_t dests = 0;
-
-    end = end < collective->count ? end : collective->count;
-    if (first >= end) {
-        return true;
-    }
-    for (int rank = 0; rank < shm->size; rank++) {
-        if (collective->kind == PL_ALLREDUCE || rank == collective->root) {
-            shm->dests[dests++] = direct_recv(shm, op, rank);
-        }
-    }
-    return reduce_direct(shm, op, first, end, 0, dests);
-}
-
-/* Do a piece of this rank's share; true when all of it is done. */
-static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
-{
-    const struct pl_collective *collective = op->collective;
-    char *recv = collective->recv;
-    size_t each = op->elem_bytes;
-
-    switch (collective->kind) {
-    case PL_ALLREDUCE:
-    case PL_REDUCE:
-        return reduce_share(shm, op);
-    case PL_REDUCE_SCATTER:
-        if (shm->send_displ[shm->rank] == shm->send_displ[shm->rank + 1]) {
-            return true;
-        }
-        shm->dests[0] = recv;
-        return reduce_direct(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1], shm->send_displ[shm->rank], 1);
-    case PL_ALLGATHER: {
-        /* One block a call, each rank starting with another so that they do not all read the same memory. */
-        int from = (int)((op->at_elems++ + (uint64_t)shm->rank) % (uint64_t)shm->size);
-        uint64_t bytes = (shm->recv_displ[from + 1] - shm->recv_displ[from]) * each;
-        char *dest = recv + shm->recv_displ[from] * each;
-        const char *source = from == shm->rank ? collective->send : direct_send(shm, op, from);
-
-        if (dest != source) {
-            pl_kernel_copy(shm->kernel, dest, source, bytes, op->reduction.store);
-        }
-        return op->at_elems == (uint64_t)shm->size;
-    }
+        break;
     case PL_BROADCAST:
-        if (shm->rank != collective->root) {
-            pl_kernel_copy(shm->kernel, recv, direct_send(shm, op, collective->root), collective->count * each, op->reduction.store);
-        }
-        return true;
-    case PL_ALLTOALL:
+        move(recv, flat_source(shm, op, collective->root), collective->count * each);
+        break;
     case PL_BARRIER:
         break;
     }
-    return true;
-}
-
-static bool advance_direct(struct pl_shm *shm, struct pl_shm_op *op)
-{
-    if (!op->worked) {
-        op->worked = work_direct(shm, op);
-        op->request->moves++;
-        if (!op->worked) {
-            return false;
-        }
-        pl_shm_publish(shm, &pl_shm_words(shm, shm->rank)->done, op->sequence);
-    }
-    for (; op->seen < shm->size; op->seen++) {
-        if (!pl_shm_is_through(shm, op->seen)) {
-            op->waits_for = op->seen;
-            return false;
-        }
-    }
-    return true;
 }
 
 /* ---- all modes ---- */
@@ -503,40 +410,39 @@ bool pl_shm_is_ready(const struct pl_shm *shm)
 
 enum pl_status pl_shm_begin(struct pl_shm *shm, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_shm_op *op = &shm->op;
     const struct pl_collective *collective = &request->collective;
+    size_t elem_bytes = collective->kind == PL_BARRIER ? 1 : pl_dtype_bytes(collective->dtype);
+    uint64_t sequence = ++shm->sequence;
+    uint64_t hash = post_head(shm, request, sequence, sent_elems(shm, collective) * elem_bytes);
 
-    *op = (struct pl_shm_op){
+    /* What follows is done while the head travels. */
+    shm->op = (struct pl_shm_op){
         .collective = collective,
         .request = request,
-        .sequence = ++shm->sequence,
-        .elem_bytes = collective->kind == PL_BARRIER ? 1 : pl_dtype_bytes(collective->dtype),
+        .sequence = sequence,
+        .hash = hash,
+        .elem_bytes = elem_bytes,
         .reduction =
             {
                 .dtype = collective->dtype,
                 .op = collective->op,
                 .divisor = collective->op == PL_AVERAGE ? shm->size : 1,
-                .prescale = collective->scaled ? collective->prescale : 1,
-                .postscale = collective->scaled ? collective->postscale : 1,
+                .prescale = collective->prescale,
+                .postscale = collective->postscale,
             },
         .waits_for = -1,
     };
-    post_head(shm, op, sent_elems(shm, collective));
     return pl_shm_advance(shm, request, ret_done, reterr);
 }
 
 /* Go as far as it gets; `*ret_done` only when all of it is done. */
-static enum pl_status attempt(struct pl_shm *shm, struct pl_shm_op *op, bool *ret_done, struct pl_error *reterr)
+static inline enum pl_status attempt(struct pl_shm *shm, struct pl_shm_op *op, bool *ret_done, struct pl_error *reterr)
 {
     if (op->mode == PL_SHM_HEADS) {
-        for (; op->seen < shm->size; op->seen++) {
-            if (!pl_shm_is_through(shm, op->seen)) {
-                op->waits_for = op->seen;
-                return PL_OK;
-            }
+        if (!see_heads(shm, op)) {
+            return PL_OK;
         }
         op->request->moves++;
-        op->seen = 0;
         PL_TRY(settle(shm, op, reterr));
     }
     switch (op->mode) {
@@ -547,7 +453,7 @@ static enum pl_status attempt(struct pl_shm *shm, struct pl_shm_op *op, bool *re
         *ret_done = true;
         break;
     case PL_SHM_DIRECT:
-        *ret_done = advance_direct(shm, op);
+        *ret_done = pl_shm_advance_direct(shm, op);
         break;
     case PL_SHM_STAGED:
         *ret_done = pl_shm_advance_staged(shm, op);
@@ -561,16 +467,20 @@ enum pl_status pl_shm_advance(struct pl_shm *shm, struct pl_request *request, bo
     struct pl_shm_op *op = &shm->op;
 
     (void)request;
-    PL_TRY(attempt(shm, op, ret_done, reterr));
-    if (!*ret_done && atomic_load(&shm->control->failure) != 0) {
-        /* What the failed rank published before it failed may be enough to end this collective, or to find its fault ourselves. */
+    for (bool failed = false;; failed = true) {
         PL_TRY(attempt(shm, op, ret_done, reterr));
-        if (!*ret_done) {
+        if (*ret_done) {
+            if (op->start_ns) {
+                learn(shm, op);
+            }
+            return PL_OK;
+        }
+        if (failed) {
             return pl_shm_check(shm, reterr);
         }
+        if (atomic_load(&shm->control->failure) == 0) {
+            return PL_OK;
+        }
+        /* What the failed rank published before it failed may be enough to end this collective, or to find its fault ourselves. */
     }
-    if (*ret_done && op->mode != PL_SHM_FLAT) {
-        learn(shm, op);
-    }
-    return PL_OK;
 }

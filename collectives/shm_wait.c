@@ -60,6 +60,8 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr)
     if (__builtin_expect(word == 0, 1)) {
         return PL_OK;
     }
+    by_rank = pl_world_label(shm->world, by_rank);
+    about_rank = about_rank < 0 ? -1 : pl_world_label(shm->world, about_rank);
     if (status == PL_PEER) {
         return pl_error_set(reterr, PL_PEER, "rank %d's process has ended or left the world, and rank %d was waiting for it", about_rank, by_rank);
     }
@@ -122,4 +124,15 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns)
         (void)syscall(SYS_futex, &control->bell, FUTEX_WAIT, heard, &timeout, NULL, 0);
     }
     atomic_fetch_sub(&control->sleepers, 1);
+}
+
+enum pl_status pl_shm_look(const struct pl_shm *shm, struct pl_error *reterr)
+{
+    PL_TRY(pl_shm_check(shm, reterr));
+    for (int rank = 0; rank < shm->size; rank++) {
+        if (rank != shm->rank && is_gone(shm, rank)) {
+            return pl_error_set(reterr, PL_PEER, "rank %d's process has ended or left the world", rank);
+        }
+    }
+    return PL_OK;
 }

@@ -24,7 +24,9 @@ bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature 
 /* "number 7, allreduce of 10 float32 by sum, 'grad'" */
 static void describe(const struct pl_signature *signature, char *text, size_t text_bytes)
 {
-    enum pl_kind kind = (enum pl_kind)signature->kind;
+    enum pl_kind kind = (enum pl_kind)(signature->what & 0xff);
+    enum pl_dtype dtype = (enum pl_dtype)(signature->what >> 8 & 0xff);
+    enum pl_op op = (enum pl_op)(signature->what >> 16 & 0xff);
     bool reduces = kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
     bool rooted = kind == PL_REDUCE || kind == PL_BROADCAST;
     char name[sizeof(signature->name) + 4] = "";
@@ -34,15 +36,14 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
         snprintf(name, sizeof(name), " '%.*s'", (int)sizeof(signature->name), signature->name);
     }
     if (rooted) {
-        snprintf(root, sizeof(root), ", root %d", signature->root);
+        snprintf(root, sizeof(root), ", root %d", (int)(signature->what >> 32));
     }
     if (kind == PL_BARRIER) {
         snprintf(text, text_bytes, "barrier%s", name);
         return;
     }
-    snprintf(text, text_bytes, "%s%s of %" PRIu64 " %s%s%s%s%s", pl_kind_text(kind), name, signature->count,
-             pl_dtype_text((enum pl_dtype)signature->dtype), reduces ? ", " : "", reduces ? pl_op_text((enum pl_op)signature->op) : "", root,
-             signature->scale_hash ? ", scaled" : "");
+    snprintf(text, text_bytes, "%s%s of %" PRIu64 " %s%s%s%s%s", pl_kind_text(kind), name, signature->count, pl_dtype_text(dtype),
+             reduces ? ", " : "", reduces ? pl_op_text(op) : "", root, signature->scale_hash ? ", scaled" : "");
 }
 
 /* What differs where the descriptions read the same. */
@@ -60,7 +61,7 @@ static const char *hidden_difference(const struct pl_signature *a, const struct 
     if (a->name_hash != b->name_hash) {
         return "; the names differ";
     }
-    if (a->flags != b->flags) {
+    if (a->what != b->what) {
         return "; the options differ";
     }
     return "";

@@ -3,7 +3,7 @@
 #ifndef PL_COLLECTIVES_TOOL_BENCH_H
 #define PL_COLLECTIVES_TOOL_BENCH_H
 
-#include "collectives/dtype.h"
+#include "base/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -21,7 +21,7 @@ bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint6
         [PL_UINT8] = MPI_UINT8_T, [PL_BOOL] = MPI_DATATYPE_NULL};
     uint64_t piece = piece_bytes / pl_dtype_bytes(dtype);
 
-    if (types[dtype] == MPI_DATATYPE_NULL) {
+    if ((unsigned)dtype >= PL_DTYPE_COUNT || types[dtype] == MPI_DATATYPE_NULL) {
         return false;
     }
     piece = piece == 0 ? 1 : piece > INT_MAX / 2 ? INT_MAX / 2 : piece;

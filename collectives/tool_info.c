@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline-info: topology, backends and why each is off, algorithms by size, settings in force. */
+/* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
 #include "base/log.h"
 #include "base/text.h"
 #include "collectives/kernel.h"
 #include "collectives/world.h"
+#include "device/device.h"
+#include "device/place.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +24,46 @@ static void print_knobs(const struct pl_knobs *knobs)
 
         printf("  %-18s %s%s%s (%s): %s\n", info->name, value->text[0] ? value->text : "empty", *info->unit ? " " : "", info->unit,
                source_text(value->source), info->help);
+    }
+}
+
+static void print_device(int ordinal)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *device;
+    const struct pl_device_info *info;
+    struct pl_device_place place;
+    char text[1200];
+
+    if (pl_device_open(ordinal, &device, &error) != PL_OK) {
+        printf("  %d: %s\n", ordinal, pl_error_text(&error, text, sizeof(text)));
+        return;
+    }
+    info = pl_device_info(device);
+    pl_device_place_read("", info->pci, &place);
+    printf("  %d: %s, %s, %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d\n", ordinal, info->name, info->uuid, info->pci,
+           info->compute_major, info->compute_minor, info->multiprocessors, (double)info->memory_bytes / 1073741824.0, info->driver_version / 1000,
+           info->driver_version % 1000 / 10);
+    if (place.numa_node >= 0 || place.cpu_list[0] || place.nic[0]) {
+        printf("     NUMA node %d, beside CPUs %s, nearest network interface %s%s\n", place.numa_node, place.cpu_list[0] ? place.cpu_list : "unknown",
+               place.nic[0] ? place.nic : "unknown", place.nic_by_node ? " (same node)" : "");
+    }
+    pl_device_close(device);
+}
+
+static void print_devices(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char text[1200];
+    int count = 0;
+
+    if (pl_device_count(&count, &error) != PL_OK) {
+        printf("devices: %s\n", pl_error_text(&error, text, sizeof(text)));
+        return;
+    }
+    printf("devices: %d\n", count);
+    for (int i = 0; i < count; i++) {
+        print_device(i);
     }
 }
 
@@ -49,6 +91,7 @@ int main(int argc, char **argv)
         pl_world_describe(world, &text);
         fputs(pl_text_string(&text), stdout);
         printf("reductions by %s code\n", pl_kernel_best()->name);
+        print_devices();
         print_knobs(pl_world_knobs(world));
     }
     pl_world_free(world);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
+#include "device/device.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,21 @@ struct card {
     int32_t pid;
     int32_t fd;
     cpu_set_t cpus; /* that it may run on */
+    struct pl_place place;
 };
+
+static void fill_place(struct pl_place *place, const struct pl_device *device)
+{
+    if (gethostname(place->host, sizeof(place->host) - 1) != 0) {
+        strcpy(place->host, "unknown");
+    }
+    if (device) {
+        const struct pl_device_info *info = pl_device_info(device);
+
+        (void)snprintf(place->device, sizeof(place->device), "%s", info->uuid);
+        place->ordinal = info->ordinal;
+    }
+}
 
 static enum pl_status make_card(struct card *card, int *ret_fd, struct pl_error *reterr)
 {
@@ -63,13 +78,15 @@ static bool can_read(const struct card *card)
 }
 
 /* leader[r]: the lowest rank whose memory rank r can open. */
-static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, int32_t *leaders, struct card *cards, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders, struct card *cards,
+                                   int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = -1;
     struct card card;
     int32_t leader = 0;
 
     memset(&card, 0, sizeof(card));
+    fill_place(&card.place, device);
     PL_TRY(make_card(&card, &fd, reterr));
     PL_TRY(bootstrap->allgather(bootstrap->context, &card, cards, sizeof(card), deadline_ns, reterr));
     while (leader < bootstrap->rank && !can_read(&cards[leader])) {
@@ -178,12 +195,16 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
     if (parent) {
         for (int r = 0; r < bootstrap->size; r++) {
             cards[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
+            cards[r].place = parent->topology.places[parent_ranks[r]];
+            if (!options->device) {
+                cards[r].place.device[0] = '\0'; /* a part for hosts: see pl_world_new_inner() */
+            }
             while (parent->topology.host_of[parent_ranks[leaders[r]]] != parent->topology.host_of[parent_ranks[r]]) {
                 leaders[r]++;
             }
         }
     } else {
-        PL_TRY(find_leaders(bootstrap, leaders, cards, deadline_ns, reterr));
+        PL_TRY(find_leaders(bootstrap, options->device, leaders, cards, deadline_ns, reterr));
     }
     /* The other ranks of a parent world compete for the CPUs as well, and pretended hosts share theirs. */
     topology->oversubscribed = parent ? parent->topology.oversubscribed : too_few_cpus(cards, leaders, bootstrap->rank, bootstrap->size);
@@ -197,6 +218,7 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
     number_hosts(topology, leaders, bootstrap->rank, bootstrap->size);
     for (int r = 0; r < bootstrap->size; r++) {
         topology->pid_of[r] = topology->host_of[r] == topology->host_of[bootstrap->rank] ? (pid_t)cards[r].pid : 0;
+        topology->places[r] = cards[r].place;
     }
     return order_ring(topology, options, bootstrap->size, reterr);
 }
@@ -212,10 +234,11 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     topology->pid_of = pl_memory_new(size, sizeof(pid_t), reterr);
     topology->order = pl_memory_new(size, sizeof(int), reterr);
     topology->labels = pl_memory_new(size, sizeof(int), reterr);
+    topology->places = pl_memory_new(size, sizeof(*topology->places), reterr);
     for (int r = 0; topology->labels && r < bootstrap->size; r++) {
         topology->labels[r] = r;
     }
-    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels) {
+    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels && topology->places) {
         status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
     }
     if (status != PL_OK) {
@@ -231,5 +254,6 @@ void pl_topology_done(struct pl_topology *topology)
     free(topology->pid_of);
     free(topology->order);
     free(topology->labels);
+    free(topology->places);
     memset(topology, 0, sizeof(*topology));
 }

@@ -12,10 +12,7 @@
 
 /* In order of preference: the first that runs and takes a collective gets it. */
 static const struct pl_backend *const table[] = {
-    &pl_backend_self,
-    &pl_backend_shm,
-    &pl_backend_hierarchy,
-    &pl_backend_exchange,
+    &pl_backend_self, &pl_backend_solo, &pl_backend_nccl, &pl_backend_device, &pl_backend_shm, &pl_backend_hierarchy, &pl_backend_exchange,
 };
 
 _Static_assert(PL_ARRAY_ITEMS(table) <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
@@ -27,16 +24,9 @@ static int64_t start_deadline(const struct pl_knobs *knobs)
     return timeout_s > 0 ? pl_deadline_after_ns((int64_t)(timeout_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
 }
 
-/* One rank's news about a step that all take together. */
-struct news {
-    int32_t ok;
-    char text[PL_BACKEND_REASON_BYTES];
-};
-
-/* Whether `mine` is ok on all ranks; else `*mine` becomes the news of the lowest rank where it is not. */
-static enum pl_status all_agree(struct pl_world *world, struct news *mine, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
 
     if (!all) {
         return PL_MEMORY;
@@ -63,33 +53,63 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
     return PL_OK;
 }
 
-/* Whether the setting `backend` leaves this one out. The parts of a hierarchy, where it cannot run itself, are free. */
+/*
+ * Whether the setting `backend` leaves this one out. It chooses among those for host memory or among those for device memory, and leaves
+ * the others alone. The parts of a hierarchy, where it cannot run itself, are free.
+ */
 static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
 {
     const char *only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
+    bool chooses_on_device = strcmp(only, pl_backend_nccl.name) == 0 || strcmp(only, pl_backend_device.name) == 0;
     char reason[PL_BACKEND_REASON_BYTES];
 
-    if (!*only || backend == &pl_backend_self || strcmp(only, backend->name) == 0) {
+    if (!*only || backend == &pl_backend_self || backend == &pl_backend_solo || strcmp(only, backend->name) == 0 ||
+        chooses_on_device != backend->on_device) {
         return false;
     }
+    if (chooses_on_device) {
+        return true;
+    }
     return strcmp(only, pl_backend_hierarchy.name) != 0 || pl_backend_hierarchy.probe(world, reason);
+}
+
+bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    int with = 0;
+    int without = -1;
+
+    for (int r = 0; r < world->size; r++) {
+        bool has = world->topology.places[r].device[0] != '\0';
+
+        with += has;
+        without = has || without >= 0 ? without : r;
+    }
+    if (with == 0) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "this world was given no device");
+    } else if (without >= 0) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device", world->topology.labels[without]);
+    }
+    return with == world->size;
 }
 
 static enum pl_status start_backend(struct pl_world *world, const struct pl_backend *backend, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
-    struct news news;
+    struct pl_news news;
     enum pl_status status;
     struct pl_error error = PL_ERROR_NONE;
 
     entry->backend = backend;
+    if (backend->on_device && !pl_world_has_devices(world, entry->reason)) {
+        return PL_OK;
+    }
     if (is_excluded(world, backend)) {
         snprintf(entry->reason, sizeof(entry->reason), "the setting backend asks for %s only", pl_knob_text(&world->knobs, PL_KNOB_BACKEND));
         return PL_OK;
     }
     memset(&news, 0, sizeof(news));
     news.ok = backend->probe(world, news.text);
-    PL_TRY(all_agree(world, &news, deadline_ns, reterr));
+    PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
     if (!news.ok) {
         memcpy(entry->reason, news.text, sizeof(entry->reason));
         return PL_OK;
@@ -99,7 +119,7 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
     if (status != PL_OK) {
         pl_error_text(&error, news.text, sizeof(news.text));
     }
-    PL_TRY(all_agree(world, &news, deadline_ns, reterr));
+    PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
     entry->on = news.ok;
     if (!news.ok) {
         memcpy(entry->reason, news.text, sizeof(entry->reason));
@@ -148,9 +168,10 @@ static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error 
         enum pl_knob knob;
         const char *words; /* blanks on both sides of each */
     } lists[] = {
-        {PL_KNOB_BACKEND, " shm hierarchy exchange "},
+        {PL_KNOB_BACKEND, " shm hierarchy exchange nccl device "},
         {PL_KNOB_ALGORITHM, " ring halving doubling tree direct "},
         {PL_KNOB_WIRE_TYPE, " float16 bfloat16 "},
+        {PL_KNOB_PROGRESS, " auto on off "},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(lists); i++) {
@@ -165,10 +186,24 @@ static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error 
     return PL_OK;
 }
 
+static enum pl_status new_host_part(struct pl_world *world, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(*ranks), reterr);
+
+    if (!ranks) {
+        return PL_MEMORY;
+    }
+    for (int r = 0; r < world->size; r++) {
+        ranks[r] = r;
+    }
+    return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
+}
+
 /* What pl_world_new() and pl_world_new_sub() share; `parent` NULL for the former. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options, const struct pl_world *parent, const int *parent_ranks,
                             struct pl_error *reterr)
 {
+    char reason[PL_BACKEND_REASON_BYTES];
     double timeout_s;
     int64_t deadline_ns;
 
@@ -185,15 +220,20 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
     world->timeout_ns = timeout_s > 0 ? (int64_t)(timeout_s * (double)PL_NS_PER_S) : -1;
     world->spin_ns = (int64_t)(pl_knob_real(&world->knobs, PL_KNOB_SPIN_US) * (double)PL_NS_PER_US);
     PL_TRY(check_words(&world->knobs, reterr));
+    world->always_flags = pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE) ? PL_REPRODUCIBLE : 0;
     world->wire_flag = strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "float16") == 0    ? PL_WIRE_FLOAT16
                        : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
                                                                                                  : 0;
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
+    if (world->size > 1 && pl_world_has_devices(world, reason)) {
+        PL_TRY(new_host_part(world, reterr));
+    }
     return start_backends(world, deadline_ns, reterr);
 }
 
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, bool owns_bootstrap, const struct pl_world_options *options,
-                                const struct pl_world *parent, const int *parent_ranks, struct pl_world **ret_world, struct pl_error *reterr)
+                                const struct pl_world *parent, const int *parent_ranks, bool inner, struct pl_world **ret_world,
+                                struct pl_error *reterr)
 {
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status = PL_MEMORY;
@@ -206,9 +246,13 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, bool owns_bootst
     }
     world->bootstrap = bootstrap;
     world->owns_bootstrap = owns_bootstrap;
+    world->device = options->device;
     world->rank = bootstrap->rank;
     world->size = bootstrap->size;
     status = build(world, options, parent, parent_ranks, reterr);
+    if (status == PL_OK && !inner) {
+        status = pl_progress_start(world, reterr);
+    }
     if (status != PL_OK) {
         pl_world_free(world);
         return status;
@@ -222,7 +266,7 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 {
     static const struct pl_world_options none;
 
-    return new_world(bootstrap, false, options ? options : &none, NULL, NULL, ret_world, reterr);
+    return new_world(bootstrap, false, options ? options : &none, NULL, NULL, false, ret_world, reterr);
 }
 
 static enum pl_status check_list(const struct pl_world *parent, const int *ranks, int count, struct pl_error *reterr)
@@ -249,19 +293,24 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
     return PL_OK;
 }
 
-enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+static enum pl_status new_part(struct pl_world *parent, bool inner, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
 {
-    static const struct pl_world_options none;
+    const struct pl_world_options options = {.device = inner ? NULL : parent->device};
     struct pl_bootstrap *bootstrap;
 
     PL_TRY(check_list(parent, ranks, count, reterr));
     PL_TRY(parent->bootstrap->split(parent->bootstrap->context, ranks, count, start_deadline(&parent->knobs), &bootstrap, reterr));
-    return new_world(bootstrap, true, &none, parent, ranks, ret_world, reterr);
+    return new_world(bootstrap, true, &options, parent, ranks, inner, ret_world, reterr);
+}
+
+enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    return new_part(parent, false, ranks, count, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
 {
-    PL_TRY(pl_world_new_sub(parent, ranks, count, ret_world, reterr));
+    PL_TRY(new_part(parent, true, ranks, count, ret_world, reterr));
     for (int i = 0; i < count; i++) {
         (*ret_world)->topology.labels[i] = parent->topology.labels[ranks[i]];
     }
@@ -273,6 +322,7 @@ void pl_world_free(struct pl_world *world)
     if (!world) {
         return;
     }
+    pl_progress_stop(world);
     pl_request_drop_all(world);
     pl_arena_drop_all(world);
     for (int i = world->backend_count - 1; i >= 0; i--) {
@@ -280,6 +330,7 @@ void pl_world_free(struct pl_world *world)
             world->backends[i].backend->free(world->backends[i].state);
         }
     }
+    pl_world_free(world->host_part);
     pl_topology_done(&world->topology);
     if (world->owns_bootstrap) {
         pl_bootstrap_free(world->bootstrap);
@@ -290,6 +341,11 @@ void pl_world_free(struct pl_world *world)
 void pl_world_free_at(struct pl_world **world_at)
 {
     pl_world_free(*world_at);
+}
+
+int64_t pl_world_deadline_ns(const struct pl_world *world)
+{
+    return pl_deadline_after_ns(world->timeout_ns);
 }
 
 int pl_world_rank(const struct pl_world *world)
@@ -339,6 +395,8 @@ const struct pl_knobs *pl_world_knobs(const struct pl_world *world)
 
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr)
 {
+    PL_AUTO_HOLD(world);
+
     if (reterr && world->failure.status != PL_OK) {
         *reterr = world->failure;
     }
@@ -361,6 +419,8 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
     pl_text_printf(text, "messages by %s; %s\n", world->bootstrap->transport ? world->bootstrap->transport->name : "nothing",
                    topology->oversubscribed ? "more ranks than CPUs here: waiting ranks yield"
                                             : "a CPU for each rank here: waiting ranks spin first");
+    pl_text_printf(text, "collectives advance %s%s\n",
+                   world->progress ? "while the program computes, in a thread" : "inside calls only: ", world->progress ? "" : world->no_progress);
     for (int host = 0; host < topology->hosts; host++) {
         pl_text_printf(text, "host %d: ranks", host);
         for (int r = 0; r < world->size; r++) {
@@ -397,6 +457,21 @@ pid_t pl_world_pid_of(const struct pl_world *world, int rank)
 int pl_world_label(const struct pl_world *world, int rank)
 {
     return world->topology.labels[rank];
+}
+
+struct pl_device *pl_world_device(const struct pl_world *world)
+{
+    return world->device;
+}
+
+const struct pl_place *pl_world_place(const struct pl_world *world, int rank)
+{
+    return &world->topology.places[rank];
+}
+
+struct pl_world *pl_world_host_part(const struct pl_world *world)
+{
+    return world->host_part;
 }
 
 int pl_world_local_of(const struct pl_world *world, int rank)

@@ -14,12 +14,13 @@
 #include <stdint.h>
 
 struct pl_world;
+struct pl_device;
 struct pl_transport;
 struct pl_text;
 
 /**
  * How ranks find each other before there is a world; made by one of the functions below or by a program of its own.
- * Every function may be called by one thread at a time per bootstrap.
+ * Every function may be called by one thread at a time per bootstrap, unless `any_thread` says more.
  */
 struct pl_bootstrap {
     const char *name; /* "mpi", "threads", "self" */
@@ -39,6 +40,9 @@ struct pl_bootstrap {
     /** A bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
     enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
                             struct pl_error *reterr);
+
+    /** True when several threads may use it, its transport and the ones split off it at once. */
+    bool any_thread;
 
     /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
     struct pl_transport *transport;
@@ -76,6 +80,11 @@ struct pl_world_options {
      */
     const int *gpu_indices;
     size_t gpu_count;
+    /**
+     * This rank's GPU (device/device.h), which must live as long as the world; NULL: host memory only. Device memory is taken where every rank
+     * has one; several ranks may share one. Sub-worlds have it too.
+     */
+    struct pl_device *device;
     /** For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: look. */
     int pretend_ranks_per_host;
 };
@@ -128,6 +137,12 @@ int pl_world_host_of(const struct pl_world *world, int rank);
 /** The settings in force, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 
+/** This rank's device, NULL without one. */
+struct pl_device *pl_world_device(const struct pl_world *world);
+
+/** Now plus the world's timeout, on CLOCK_MONOTONIC. */
+int64_t pl_world_deadline_ns(const struct pl_world *world);
+
 /** The first failure that made the world unusable, or PL_OK. */
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
@@ -148,7 +163,8 @@ struct pl_event {
     enum pl_status status;
 };
 
-/** Somebody who wants to see what a world does. Called in the thread that uses the world; must not use it. */
+/** Somebody who wants to see what a world does. Called in the thread that uses the world or, `ended` only, in its progress thread; must not use the
+ * world. */
 struct pl_observer {
     void *context;
     void (*ended)(void *context, const struct pl_event *event); /* NULL: not wanted */

@@ -4,8 +4,9 @@
 #define PL_COLLECTIVES_WORLD_PRIVATE_H
 
 #include "collectives/backend.h"
+#include "collectives/progress.h"
 
-enum { PL_WORLD_MAX_BACKENDS = 4 };
+enum { PL_WORLD_MAX_BACKENDS = 7 };
 
 /** A backend of the table as this world sees it. */
 struct pl_world_backend {
@@ -16,16 +17,40 @@ struct pl_world_backend {
 };
 
 struct pl_topology {
-    int *host_of;  /* [size] */
-    int *local_of; /* [size]: rank among those of its host */
-    pid_t *pid_of; /* [size]: 0 on other hosts */
-    int *order;    /* [size]: ring place -> rank */
-    int *labels;   /* [size]: see pl_world_label() */
+    int *host_of;            /* [size] */
+    int *local_of;           /* [size]: rank among those of its host */
+    pid_t *pid_of;           /* [size]: 0 on other hosts */
+    int *order;              /* [size]: ring place -> rank */
+    int *labels;             /* [size]: see pl_world_label() */
+    struct pl_place *places; /* [size] */
     int hosts;
     int local_size; /* of this rank's host */
     bool homogeneous;
     bool one_process;
     bool oversubscribed;
+};
+
+/** One rank's news about a step that all take together. */
+struct pl_news {
+    int32_t ok;
+    char text[PL_BACKEND_REASON_BYTES];
+};
+
+/** A piece of arena memory in device memory, or one of host memory that is pinned. */
+struct pl_device_span {
+    struct pl_device_span *next;
+    uint32_t number; /* equal on all ranks, from 1 */
+    bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
+    char *data;
+    uint64_t bytes;
+    struct pl_device_window *windows; /* [size]: where this rank sees each rank's piece; NULL: it does not see all of them */
+};
+
+enum { PL_DEVICE_SPAN_BITS = 40 }; /* of an offset in a span's name: a terabyte */
+
+struct pl_device_window {
+    char *data;
+    bool imported;
 };
 
 /** A piece of arena memory in a world whose ranks share none. */
@@ -40,16 +65,25 @@ struct pl_world {
     bool owns_bootstrap;
     int rank;
     int size;
+    struct pl_device *device;
+    struct pl_world *host_part; /* see pl_world_host_part() */
     struct pl_topology topology;
     struct pl_knobs knobs;
     struct pl_world_backend backends[PL_WORLD_MAX_BACKENDS];
     int backend_count;
     int64_t timeout_ns; /* negative: none */
     int64_t spin_ns;
-    unsigned wire_flag; /* of float32 allreduces, by the setting wire_type */
+    unsigned always_flags; /* of every collective, by the setting reproducible */
+    unsigned wire_flag;    /* of float32 allreduces, by the setting wire_type */
+
+    struct pl_progress *progress; /* NULL: none */
+    const char *no_progress;      /* why */
 
     struct pl_private_span *private_spans;
     uint64_t private_bytes; /* handed out so far: names the next piece */
+    struct pl_device_span *device_spans;
+    uint32_t device_span_number;                      /* of the last one */
+    char device_spans_apart[PL_BACKEND_REASON_BYTES]; /* why ranks do not see each other's device memory; "" where they do, or never asked */
 
     uint64_t sequence;
     struct pl_request *first; /* the one that runs */
@@ -68,10 +102,31 @@ void pl_topology_done(struct pl_topology *topology);
 enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_request *request,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c. */
+void pl_request_advance(struct pl_world *world);
+
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
+/** Whether `mine` is ok on all ranks; else `*mine` becomes the news of the lowest rank where it is not. Collective. */
+enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether every rank was given a device; else `reason` says who was not. */
+bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
+
 /** Release arena memory that is still allocated. */
 void pl_arena_drop_all(struct pl_world *world);
+
+/** The device part of pl_arena_alloc() and pl_arena_free(). */
+enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_span_pin(struct pl_world *world, const struct pl_span *host, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_device_span_free(struct pl_world *world, struct pl_span *span);
+void pl_device_span_drop_all(struct pl_world *world);
+
+/** The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks do not see each other's pieces of it. */
+const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes, uint64_t *ret_offset);
+
+/** The span of that number, NULL when there is none. */
+const struct pl_device_span *pl_device_span_numbered(const struct pl_world *world, uint32_t number);
 
 #endif

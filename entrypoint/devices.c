@@ -34,6 +34,7 @@ static bool is_numbered(const char *name, const char *prefix, int *ret_number)
 int pl_devices_gpus(const char *root)
 {
     char path[PATH_BYTES];
+    bool control = false; /* a container without it cannot use the devices that the driver lists for the whole host */
     int count = 0;
     int number;
     DIR *dir;
@@ -43,11 +44,12 @@ int pl_devices_gpus(const char *root)
     dir = opendir(path);
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         count += is_numbered(entry->d_name, "nvidia", &number);
+        control = control || strcmp(entry->d_name, "nvidiactl") == 0;
     }
     if (dir != NULL) {
         (void)closedir(dir);
     }
-    if (count > 0) {
+    if (count > 0 || !control) {
         return count;
     }
     (void)snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);

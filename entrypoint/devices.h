@@ -6,7 +6,11 @@
 /** Online logical CPUs, as os.cpu_count() has it. */
 int pl_devices_cpus(void);
 
-/** NVIDIA devices below `root` ("" for this machine): /dev/nvidiaN, else the driver's list. */
+/**
+ * NVIDIA devices below `root` ("" for this machine), as `nvidia-smi --list-gpus` counts them: whole devices, also where they are cut into MIG
+ * instances, whatever CUDA_VISIBLE_DEVICES says. /dev/nvidiaN, which the container runtime makes for the devices that it was asked for; where
+ * only the driver's control node is there (the others are made at first use), the driver's list.
+ */
 int pl_devices_gpus(const char *root);
 
 /** Neuron cores below `root`: 64 for a trn2.48xlarge, else the sum over the devices that /dev/neuronN names. */

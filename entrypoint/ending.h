@@ -15,6 +15,7 @@
     X(DAEMON, "daemon", "Open MPI's launch daemon")                                                                                                  \
     X(SSHD, "sshd", "sshd")                                                                                                                          \
     X(SIDE, "side", "the side process")                                                                                                              \
+    X(SYNC, "sync", "the upload of intermediate output")                                                                                             \
     X(STEP, "step", "the command")
 
 enum pl_ending_of {

@@ -80,6 +80,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_party *part
     case PL_ENDING_DAEMON:
     case PL_ENDING_SSHD:
     case PL_ENDING_STEP:
+    case PL_ENDING_SYNC:
         break;
     }
 }
@@ -487,7 +488,6 @@ static void finish(struct pl_supervisor *supervisor)
             break;
         }
     }
-    pl_supervise_sweep(supervisor, NULL, 0);
 }
 
 static enum pl_status make_workers(struct pl_supervisor *supervisor, struct master *master, struct pl_error *reterr)
@@ -531,6 +531,8 @@ int pl_master_run(struct pl_supervisor *supervisor)
     }
     finish(supervisor);
     exit_code = pl_supervise_conclude(supervisor);
+    pl_supervise_end_sync(supervisor);
+    pl_supervise_sweep(supervisor, NULL, 0); /* ends the sessions, and so the workers */
     for (size_t i = 0; i < master.workers_count; i++) {
         pl_file_close_at(&master.workers[i].words_fd);
     }

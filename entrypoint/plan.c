@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "entrypoint/launcher.h"
 #include "entrypoint/variables.h"
+#include "entrypoint/verb.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,6 +42,43 @@ static enum pl_status merge(const struct pl_job *job, struct pl_plan *plan, stru
     return PL_OK;
 }
 
+/* Where intermediate output goes; NULL when nobody asked, or when the platform or local mode has mounted the directory and sees to it. */
+static const char *intermediate_uri(const struct pl_job *job)
+{
+    const struct pl_json *uri = pl_json_member(job->platform, "sagemaker_s3_output");
+    struct stat info;
+
+    if (uri == NULL || pl_json_kind(uri) != PL_JSON_STRING || *pl_json_text(uri) == '\0' || stat(job->paths.output_intermediate, &info) == 0) {
+        return NULL;
+    }
+    return pl_json_text(uri);
+}
+
+/* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
+static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *uri = intermediate_uri(job);
+    const char *name = pl_environment_get_or(job->process, "TRAINING_JOB_NAME", "");
+    PL_AUTO_FREE char *companion = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (uri == NULL || strncmp(uri, "s3://", 5) != 0) {
+        return PL_OK;
+    }
+    if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
+        pl_text_printf(&text, "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
+                       job->paths.output_intermediate);
+        PL_TRY(pl_text_check(&text, reterr));
+        return pl_words_add(&plan->warnings, pl_text_string(&text), reterr);
+    }
+    pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name, *name != '\0' ? "/" : "");
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_words_add_list(&plan->sync,
+                             (const char *const[]){companion, "--finish", pl_job_option(job, PL_PLAN_SYNC_OPTION, PL_PLAN_SYNC_SECONDS),
+                                                   job->paths.output_intermediate, pl_text_string(&text), NULL},
+                             reterr);
+}
+
 static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
     const struct pl_launcher *launcher = choose(job);
@@ -52,6 +90,7 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     PL_TRY(pl_variables_add(job, plan->additions, &plan->warnings, reterr));
     plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(launcher->plan(job, plan, reterr));
+    PL_TRY(plan_sync(job, plan, reterr));
     return merge(job, plan, reterr);
 }
 
@@ -80,6 +119,7 @@ void pl_plan_free(struct pl_plan *plan)
     pl_words_done(&plan->hosts);
     pl_words_done(&plan->argv);
     pl_words_done(&plan->warnings);
+    pl_words_done(&plan->sync);
     pl_plan_steps_done(&plan->steps);
     pl_plan_steps_done(&plan->questions);
     pl_environment_free(plan->additions);
@@ -100,17 +140,15 @@ void pl_plan_free_at(struct pl_plan **plan_at)
     *plan_at = NULL;
 }
 
-/* Intermediate output: the directory is ours to make unless the platform or local mode has mounted one. */
 static enum pl_status make_intermediate(const struct pl_job *job, struct pl_error *reterr)
 {
-    const struct pl_json *uri = pl_json_member(job->platform, "sagemaker_s3_output");
-    struct stat info;
+    const char *uri = intermediate_uri(job);
 
-    if (uri == NULL || pl_json_kind(uri) != PL_JSON_STRING || *pl_json_text(uri) == '\0' || stat(job->paths.output_intermediate, &info) == 0) {
+    if (uri == NULL) {
         return PL_OK;
     }
-    if (strncmp(pl_json_text(uri), "s3://", 5) != 0 && strncmp(pl_json_text(uri), "file://", 7) != 0) {
-        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", pl_json_text(uri));
+    if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }

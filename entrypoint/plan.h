@@ -39,6 +39,10 @@ struct pl_plan_side {
     struct pl_environment *environment; /* whole */
 };
 
+/* How long the last uploads of intermediate output may take, once the job is over. */
+#define PL_PLAN_SYNC_OPTION "PACELINE_INTERMEDIATE_S"
+#define PL_PLAN_SYNC_SECONDS "60"
+
 struct pl_plan {
     enum pl_plan_role role;
     const char *launcher;
@@ -63,6 +67,7 @@ struct pl_plan {
     size_t optional_at;
     size_t optional_count;
     struct pl_plan_side *side; /* NULL when there is none */
+    struct pl_words sync;      /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     char *chmod_path;          /* file to make executable first; NULL when it is already or there is none */
     struct pl_words warnings;  /* sentences to log once */
 };
@@ -95,7 +100,7 @@ const char *pl_plan_role_text(enum pl_plan_role role);
 
 /**
  * Append the plan, with the source steps before it, as one line of JSON: role, launcher, hosts, host, cwd, argv (null where
- * nothing is started), env, processes, source, steps, side, sshd, warnings. Mask the job first: pl_job_mask_secrets().
+ * nothing is started), env, processes, source, steps, side, sync, sshd, warnings. Mask the job first: pl_job_mask_secrets().
  */
 enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
                              struct pl_error *reterr) PL_MUST_CHECK;

@@ -95,6 +95,7 @@ enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *pla
         {"source", steps_of(source)},
         {"steps", steps_of(&plan->steps)},
         {"side", side_of(plan->side)},
+        {"sync", plan->sync.count > 0 ? list_of(&plan->sync) : pl_json_new_null()},
         {"sshd", pl_json_new_bool(plan->needs_link)},
         {"warnings", list_of(&plan->warnings)},
     };

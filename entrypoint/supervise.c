@@ -42,6 +42,7 @@ enum pl_status pl_supervise_open(struct pl_supervisor *supervisor, const struct 
     *supervisor = (struct pl_supervisor){.job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .ending = PL_ENDING_NONE};
     PL_TRY(seconds_option(job, "PACELINE_SILENCE_S", "30", 1, 3600, &supervisor->silence_ns, reterr));
     PL_TRY(seconds_option(job, "PACELINE_PEER_WAIT_S", "900", 1, 86400, &supervisor->peer_wait_ns, reterr));
+    PL_TRY(seconds_option(job, PL_PLAN_SYNC_OPTION, PL_PLAN_SYNC_SECONDS, 1, 3600, &supervisor->sync_budget_ns, reterr));
     PL_TRY(seconds_option(job, "PACELINE_STOP_S", "110", 3, 86400, &supervisor->stop_budget_ns, reterr));
     return pl_process_adopt_orphans(reterr);
 }
@@ -260,8 +261,14 @@ static void reap(void)
 
 static void take_ending(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
 {
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
     if (!party->ended) {
         party->ended = true;
+        if (party->of == PL_ENDING_SYNC && !pl_ending_ok(ending)) {
+            pl_ending_sentence(ending, &text);
+            pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
+        }
         supervisor->role->ended(supervisor, party, ending);
     }
 }
@@ -459,7 +466,19 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
 void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, size_t keep_count)
 {
     int64_t deadline_ns = pl_deadline_after_ns(SWEEP_NS);
+    PL_AUTO_FREE pid_t *all_kept = pl_memory_new(keep_count + 1, sizeof(*all_kept), NULL);
 
+    for (size_t i = 0; all_kept != NULL && i < supervisor->parties_count; i++) {
+        if (is_live_watch(supervisor->parties[i]) && supervisor->parties[i]->of == PL_ENDING_SYNC) {
+            for (size_t k = 0; k < keep_count; k++) {
+                all_kept[k] = keep[k];
+            }
+            all_kept[keep_count] = supervisor->parties[i]->pid;
+            keep = all_kept;
+            keep_count++;
+            break;
+        }
+    }
     /* The children of a killed process become ours, so that every round reaches one generation further. */
     while (pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
         reap();

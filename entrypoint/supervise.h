@@ -76,6 +76,7 @@ struct pl_supervisor {
     int64_t silence_ns; /* a link that is quiet for longer is dead */
     int64_t next_heartbeat_ns;
     int64_t peer_wait_ns;   /* how long hosts wait for each other at the start */
+    int64_t sync_budget_ns; /* for the last uploads of intermediate output */
     int64_t stop_budget_ns; /* from the signal to our own end */
 };
 
@@ -111,6 +112,12 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
 /** Ask the side process to end and give it a moment. */
 void pl_supervise_end_side(struct pl_supervisor *supervisor);
 
+/** Start uploading intermediate output, when the plan says so. That it cannot be started is a warning: the job goes on without. */
+void pl_supervise_start_sync(struct pl_supervisor *supervisor);
+
+/** Have the last uploads done, for as long as they may take, and end it. Nothing else of it can fail the job either. */
+void pl_supervise_end_sync(struct pl_supervisor *supervisor);
+
 /** True while a program of this kind is watched here and has not ended. */
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of);
 
@@ -142,7 +149,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
 /** Send STOP with `number` to every live watch of `of`. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
 
-/** End every process below this one except `keep`; afterwards none of the others is left. */
+/** End every process below this one except `keep` and the upload of intermediate output; afterwards none of the others is left. */
 void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, size_t keep_count);
 
 /** Drop every party of `kind`. */

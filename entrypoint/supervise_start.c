@@ -77,6 +77,45 @@ void pl_supervise_end_side(struct pl_supervisor *supervisor)
     }
 }
 
+void pl_supervise_start_sync(struct pl_supervisor *supervisor)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (supervisor->plan->sync.count == 0) {
+        return;
+    }
+    setup.argv = (const char *const *)supervisor->plan->sync.items;
+    setup.environment = pl_environment_strings(supervisor->job->process);
+    setup.cwd = supervisor->job->paths.base;
+    if (pl_supervise_start(supervisor, PL_ENDING_SYNC, &setup, NULL, &error) != PL_OK) {
+        pl_log_error(&error, "intermediate output is not uploaded");
+    }
+}
+
+void pl_supervise_end_sync(struct pl_supervisor *supervisor)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + SIDE_GRACE_NS);
+    int64_t stop_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
+
+    deadline_ns = stop_ns < deadline_ns ? stop_ns : deadline_ns;
+    pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_ENDING_SYNC) && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+            break;
+        }
+    }
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        struct pl_party *party = supervisor->parties[i];
+
+        if (party->kind == PL_PARTY_WATCH && party->of == PL_ENDING_SYNC && !party->ended) {
+            pl_log(PL_LOG_WARNING, "intermediate output was not uploaded in time");
+            party->ended = true;
+            kill(party->pid, SIGKILL);
+        }
+    }
+}
+
 struct step_state {
     const struct pl_plan_step *step;
     bool ended;

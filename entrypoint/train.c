@@ -49,6 +49,7 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
     PL_TRY(ask(supervisor, plan, reterr));
     PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
+    pl_supervise_start_sync(supervisor);
     /* A worker without a link runs its own program, as torchrun's do. */
     *ret_exit_code = plan->role == PL_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
     supervisor->plan = NULL; /* it ends with this function */

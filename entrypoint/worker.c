@@ -86,6 +86,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
         break;
     case PL_ENDING_LAUNCHER:
     case PL_ENDING_STEP:
+    case PL_ENDING_SYNC:
         break;
     }
 }
@@ -339,7 +340,8 @@ static void leave(struct pl_supervisor *supervisor)
 static void outlive_master(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
-    int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS);
+    int64_t upload_ns = supervisor->plan->sync.count > 0 ? supervisor->sync_budget_ns : 0; /* the master's own may take as long */
+    int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
     bool waited = state->master != NULL;
 
     while (state->master != NULL && !pl_deadline_passed(deadline_ns)) {
@@ -382,6 +384,7 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     }
     leave(supervisor);
     exit_code = pl_supervise_conclude(supervisor);
+    pl_supervise_end_sync(supervisor);
     outlive_master(supervisor);
     pl_sshd_close(&state.sshd);
     supervisor->role = NULL;

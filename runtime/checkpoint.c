@@ -5,7 +5,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/checkpoint_format.h"
-#include "runtime/safetensors.h"
+#include "runtime/plan_file.h"
+#include "runtime/plan_private.h"
 #include "s3io/checksum.h"
 
 #include <dirent.h>
@@ -41,6 +42,12 @@ struct pl_checkpoints {
     struct pl_checkpoint_record record;
     bool writing;
     pthread_t writer;
+
+    /* In device memory the copy is pinned and filled on a stream of its own, from `begun` (recorded on the plan's) to `copied`. */
+    struct pl_device *device;
+    void *stream, *begun, *copied;
+    int64_t copy_deadline_ns;
+
     enum pl_status write_status;
     struct pl_error write_error;
 };
@@ -121,6 +128,43 @@ static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *re
     return PL_OK;
 }
 
+static enum pl_status allocate_copy(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    uint64_t elems = c->arrays * pl_plan_elems(c->plan);
+    void *copy;
+
+    if (!c->device) {
+        c->copy = pl_memory_new_aligned(elems, sizeof(float), 4096, reterr);
+        return c->copy ? PL_OK : PL_MEMORY;
+    }
+    PL_TRY(pl_device_alloc_pinned(c->device, elems * sizeof(float), &copy, reterr));
+    c->copy = copy;
+    PL_TRY(pl_device_stream_new(c->device, &c->stream, reterr));
+    PL_TRY(pl_device_event_new(c->device, false, &c->begun, reterr));
+    return pl_device_event_new(c->device, false, &c->copied, reterr);
+}
+
+static void free_copy(struct pl_checkpoints *c)
+{
+    if (!c->device) {
+        free(c->copy);
+        return;
+    }
+    pl_plan_set_reader(c->plan, NULL);
+    if (c->copied) {
+        pl_device_event_free(c->device, c->copied);
+    }
+    if (c->begun) {
+        pl_device_event_free(c->device, c->begun);
+    }
+    if (c->stream) {
+        pl_device_stream_free(c->device, c->stream);
+    }
+    if (c->copy) {
+        pl_device_release_pinned(c->device, c->copy);
+    }
+}
+
 static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error *reterr)
 {
     c->directory = pl_memory_string(c->options.directory ? c->options.directory : PL_CHECKPOINT_DIRECTORY, reterr);
@@ -138,10 +182,7 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
         uint64_t steps[MAX_FOUND];
         size_t count;
 
-        c->copy = pl_memory_new_aligned(c->arrays * pl_plan_elems(c->plan), sizeof(float), 4096, reterr);
-        if (!c->copy) {
-            return PL_MEMORY;
-        }
+        PL_TRY(allocate_copy(c, reterr));
         PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
         return list_steps(c, true, steps, &count, reterr);
     }
@@ -159,6 +200,7 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     }
     c->plan = plan;
     c->optimizer = optimizer;
+    c->device = pl_plan_device(plan);
     c->options = options ? *options : (struct pl_checkpoints_options){0};
     status = open_checkpoints(c, reterr);
     if (status != PL_OK) {
@@ -202,12 +244,8 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
     }
     for (size_t i = 0; i < c->entry_count; i++) {
         const struct entry *entry = &c->entries[i];
-        const struct pl_plan_tensor *tensor = entry->tensor;
 
-        tensors[i] = (struct pl_tensor){.name = entry->name, .dtype = PL_FLOAT32, .dims = tensor->dims};
-        memcpy(tensors[i].shape, tensor->shape, sizeof(tensors[i].shape));
-        tensors[i].data = c->copy + entry->array * pl_plan_elems(c->plan) + tensor->offset_elems;
-        tensors[i].bytes = tensor->count_elems * sizeof(float);
+        tensors[i] = pl_plan_file_tensor(entry->tensor, entry->name, c->copy + entry->array * pl_plan_elems(c->plan));
         crc = pl_checksum_crc32c(crc, tensors[i].data, tensors[i].bytes);
     }
     c->record.data_crc32c = crc;
@@ -221,11 +259,38 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
     return PL_OK;
 }
 
+/* Copy all arrays; in device memory that only begins here, behind what the plan's stream has been given. */
+static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    uint64_t elems = pl_plan_elems(c->plan);
+
+    if (c->device) {
+        PL_TRY(pl_device_event_record(c->device, c->begun, pl_plan_stream(c->plan), reterr));
+        PL_TRY(pl_device_stream_wait(c->device, c->stream, c->begun, reterr));
+    }
+    for (unsigned a = 0; a < c->arrays; a++) {
+        if (c->device) {
+            PL_TRY(pl_device_copy(c->device, c->copy + a * elems, c->live[a], elems * sizeof(float), c->stream, reterr));
+        } else {
+            memcpy(c->copy + a * elems, c->live[a], elems * sizeof(float));
+        }
+    }
+    if (c->device) {
+        PL_TRY(pl_device_event_record(c->device, c->copied, c->stream, reterr));
+        pl_plan_set_reader(c->plan, c->copied);
+        c->copy_deadline_ns = pl_world_deadline_ns(pl_plan_world(c->plan));
+    }
+    return PL_OK;
+}
+
 static void *writer_main(void *argument)
 {
     struct pl_checkpoints *c = argument;
 
-    c->write_status = write_files(c, &c->write_error);
+    c->write_status = c->device ? pl_device_stream_finish(c->device, c->stream, c->copy_deadline_ns, &c->write_error) : PL_OK;
+    if (c->write_status == PL_OK) {
+        c->write_status = write_files(c, &c->write_error);
+    }
     return NULL;
 }
 
@@ -264,7 +329,6 @@ static int start_writer(struct pl_checkpoints *c)
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state, struct pl_error *reterr)
 {
     struct pl_checkpoints *c = checkpoints;
-    uint64_t elems = pl_plan_elems(c->plan);
     int failure;
 
     PL_BUG_IF(state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES);
@@ -272,9 +336,7 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
         return PL_OK;
     }
     PL_TRY(pl_checkpoints_flush(c, reterr));
-    for (unsigned a = 0; a < c->arrays; a++) {
-        memcpy(c->copy + a * elems, c->live[a], elems * sizeof(float));
-    }
+    PL_TRY(take_copy(c, reterr));
     c->record = (struct pl_checkpoint_record){.state = *state};
     c->record.state.world_size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
     c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){.loss_scale = 1.0};
@@ -323,7 +385,11 @@ static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct 
     for (size_t i = 0; status == PL_OK && i < c->entry_count; i++) {
         const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
 
-        memcpy(c->live[c->entries[i].array] + c->entries[i].tensor->offset_elems, stored->data, stored->bytes);
+        /* By way of the copy, which has the layout of the arrays: gaps in it stay zero. */
+        memcpy(c->copy + c->entries[i].array * pl_plan_elems(c->plan) + c->entries[i].tensor->offset_elems, stored->data, stored->bytes);
+    }
+    for (unsigned a = 0; status == PL_OK && a < c->arrays; a++) {
+        status = pl_plan_write_array(c->plan, c->live[a], c->copy + a * pl_plan_elems(c->plan), reterr);
     }
     pl_safetensors_close(file);
     return status;
@@ -417,7 +483,7 @@ void pl_checkpoints_close(struct pl_checkpoints *checkpoints)
         free(c->entries[i].name);
     }
     free(c->entries);
-    free(c->copy);
+    free_copy(c);
     free(c->directory);
     free(c);
 }

@@ -28,8 +28,10 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
         return PL_MEMORY;
     }
     named->world = world;
+    named->beside = named;
     named->rank = pl_world_rank(world);
     named->ranks = pl_world_size(world);
+    named->device.device = pl_world_device(world);
     if (options) {
         named->options = *options;
     }
@@ -44,6 +46,25 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     }
     *ret_named = named;
     return PL_OK;
+}
+
+void named_link(struct pl_named *named, struct pl_named *other)
+{
+    struct pl_named *next = named->beside;
+
+    named->beside = other->beside;
+    other->beside = next;
+}
+
+static void unlink_engine(struct pl_named *named)
+{
+    struct pl_named *before = named;
+
+    while (before->beside != named) {
+        before = before->beside;
+    }
+    before->beside = named->beside;
+    named->beside = named;
 }
 
 int pl_named_ranks(const struct pl_named *named)
@@ -74,14 +95,16 @@ void pl_named_free(struct pl_named *named)
     if (!named) {
         return;
     }
+    unlink_engine(named);
     if (named->round.request) {
         pl_request_cancel(named->round.request);
     }
     for (struct named_batch *batch = named->first_batch, *next; batch; batch = next) {
         next = batch->next;
         pl_request_cancel(batch->request);
-        named_batch_free(batch);
+        named_batch_free(named, batch);
     }
+    named_device_done(&named->device);
     for (size_t i = 0; i < named->table.slot_count && named->table.slots; i++) {
         for (struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
             if (entry->local) {
@@ -185,6 +208,10 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (elems > 0 && !op->send && op->kind != PL_BROADCAST) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
     }
+    if (op->memory == PL_MEMORY_DEVICE && (!named->device.device || (op->kind != PL_ALLREDUCE && op->kind != PL_BROADCAST))) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': %s in device memory: %s", name, pl_kind_text(op->kind),
+                            named->device.device ? "only allreduce and broadcast take it" : "this world has no device");
+    }
     return op->kind == PL_ALLTOALL ? check_splits(named, op, name, reterr) : PL_OK;
 }
 
@@ -199,6 +226,7 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
         return;
     }
     definition->dtype = (uint8_t)op->dtype;
+    definition->memory = op->memory == PL_MEMORY_DEVICE ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
     definition->dims = op->dims;
     for (unsigned i = 0; i < op->dims; i++) {
         definition->shape[i] = op->shape[i];
@@ -211,7 +239,7 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
     }
     if (reduces) {
         definition->op = (uint8_t)op->op;
-        definition->flags = op->flags;
+        definition->flags = (uint16_t)op->flags;
         definition->scaled = op->scaled;
         definition->prescale = op->scaled ? op->prescale : 1;
         definition->postscale = op->scaled ? op->postscale : 1;

@@ -12,6 +12,10 @@
  * sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have submitted,
  * that is noticed at once and every waiting tensor fails, naming who submitted what.
  *
+ * Device memory: sums and broadcasts take it where the world has a device. They begin behind what the engine's stream has been given when ranks
+ * agree on them, small sums side by side after one kernel that packs and before one that unpacks, and are done when the data is there for every
+ * stream.
+ *
  * Threads  one thread at a time per engine; the engine uses its world alone while a round or an operation is under way.
  * Cost     in the steady state one round (an allgather of 64 bytes a rank) for all operations submitted before a wait.
  * Source   Sergeev and Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow" (2018), for the
@@ -60,6 +64,7 @@ struct pl_named_op {
     int root;
     unsigned dims;
     uint64_t shape[PL_NAMED_MAX_DIMS];
+    enum pl_memory memory;  /* of both buffers; PL_MEMORY_DEVICE for ALLREDUCE and BROADCAST only */
     const uint64_t *splits; /* [n], ALLTOALL; copied */
     const void *send;
     void *recv;
@@ -85,6 +90,7 @@ enum pl_named_divisor {
 struct pl_named_options {
     uint64_t start_bytes; /* submitted bytes at which a round starts without a wait; 0: 1 MiB */
     enum pl_named_divisor join_divisor;
+    void *stream; /* the CUDA stream that fills and uses buffers in device memory */
 };
 
 /** Make an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not collective. */
@@ -101,8 +107,8 @@ int pl_named_ranks(const struct pl_named *named);
  * Submit one operation. Nothing waits here.
  *
  * Ownership  buffers belong to the engine until the handle is done.
- * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape, root, split or type. PL_CANCELLED
- *            after a shutdown. PL_MEMORY. Nothing was submitted then.
+ * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape, root, split or type. PL_UNSUPPORTED:
+ *            device memory for a kind or in a world that does not take it. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then.
  */
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
                                struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,6 +3,7 @@
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
 
+#include "device/device.h"
 #include "runtime/named_table.h"
 
 /** This rank's operation of one name, from submit to done. */
@@ -36,11 +37,16 @@ struct named_item {
     struct named_entry *entry;
     struct named_local *local; /* NULL where this rank has joined */
     void *scratch;             /* what a joined rank receives into */
+    bool in_device_memory;     /* the scratch */
     struct pl_named_result result;
 };
 
+/** A list of sums in device memory that travels as one; kept for the next time that the same buffers come together (named_device.c). */
+struct named_fusion;
+
 struct named_batch {
     struct pl_request *request;
+    struct named_fusion *fusion; /* NULL: each entry is a collective of its own */
     struct named_batch *next;
     size_t count;
     struct named_item items[];
@@ -74,8 +80,19 @@ struct named_round {
     size_t received_capacity;
 };
 
+/** What operations in device memory need. */
+struct named_device {
+    struct pl_device *device; /* NULL: the world has none */
+    void *stream;             /* packs, unpacks; made when first needed */
+    void *submitted;          /* event: what the program's stream had been given */
+    struct named_fusion *fusions;
+    uint64_t fusion_bytes;
+    uint64_t uses; /* counts up, so that the fusion least recently used is known */
+};
+
 struct pl_named {
     struct pl_world *world;
+    struct named_device device;
     int rank, ranks;
     struct pl_named_options options;
     struct named_table table;
@@ -92,10 +109,14 @@ struct pl_named {
     bool leaving, left;
     int left_rank;
     struct pl_error failure; /* of the world; sticky */
+    struct pl_named *beside; /* a ring of the engines that go on while this one waits; itself when alone */
 };
 
+/** Let two engines of one rank go on while the other waits, until one is freed. A thread in one of them may then be in both. */
+void named_link(struct pl_named *named, struct pl_named *other);
+
 void named_local_free(struct named_local *local);
-void named_batch_free(struct named_batch *batch);
+void named_batch_free(struct pl_named *named, struct named_batch *batch);
 
 /**
  * Advance once: end what has ended, and begin a round where one is needed. With `block` wait until something moved.
@@ -105,6 +126,38 @@ enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, 
 
 /** Run what the table has made ready (named_run.c). */
 enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** A batch of `count` entries; the caller fills and posts it. */
+struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
+
+/** Append a posted batch, its entries' agreement being settled. */
+enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Elements of a definition's shape. */
+uint64_t named_definition_elems(const struct named_definition *definition);
+
+/** `elems` elements that change nothing under `op`, in host memory. */
+void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
+
+/** What an allreduce of `contributors` ranks' tensors needs besides buffers. */
+void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors, struct pl_collective *collective);
+
+/* named_device.c: */
+
+/** Whether the entry is to be packed with others of its kind. */
+bool named_device_packs(const struct named_entry *entry);
+
+/** Post `count` entries that named_device_packs() and that differ in nothing but buffers and shapes as one request. */
+enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The request of a fused batch has ended: bring the results to where they belong. */
+enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Memory of a joined rank for something that it has not submitted, in the operation's kind of memory; `fill` gives its contents, NULL: zeros. */
+enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+void named_device_done(struct named_device *device);
 
 /** End this rank's operation: count it down at its handle, forget a transient name. `failure` NULL means success. */
 void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/named_engine.h"
 
@@ -15,6 +16,10 @@ enum announcement {
 };
 
 enum { WAITING_LINES = 8 };
+
+/* Between two looks after several engines lies a 64th of the time already waited, in these bounds. */
+static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
+static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 
 static void announce_long(struct pl_named *named, const struct named_local *local, bool by_id)
 {
@@ -296,12 +301,57 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
     }
     batch->request = NULL;
     status = pl_request_wait(request, reterr);
+    if (status == PL_OK && batch->fusion) {
+        status = named_device_finish(named, batch, reterr);
+    }
     if (status != PL_OK) {
-        named_batch_free(batch);
+        named_batch_free(named, batch);
         return status;
     }
     named_batch_end(named, batch);
     return PL_OK;
+}
+
+/* Whether operations of this rank are under way in `named`, and whether a round has to bring them on. */
+static bool has_work(const struct pl_named *named, bool *ret_need_round)
+{
+    bool works = false;
+
+    *ret_need_round = false;
+    for (size_t i = 0; i < named->slot_count && named->failure.status == PL_OK && !named->left; i++) {
+        works = works || (named->slots[i].used && named->slots[i].undone > 0);
+        *ret_need_round = *ret_need_round || (named->slots[i].used && named->slots[i].unagreed > 0);
+    }
+    return works;
+}
+
+/*
+ * Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn, because a rank that this one
+ * waits for may first wait for this one there. What they fail with is told by their own calls.
+ */
+static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
+{
+    int64_t began_ns = pl_clock_now_ns(), nap_ns;
+    bool done, works, need_round;
+
+    for (;;) {
+        works = false;
+        PL_TRY(pl_request_test(request, &done, reterr));
+        for (struct pl_named *other = named->beside; !done && other != named; other = other->beside) {
+            if (has_work(other, &need_round)) {
+                works = true;
+                (void)named_drive(other, need_round, false, NULL);
+            }
+        }
+        if (done || !works) {
+            return PL_OK;
+        }
+        nap_ns = (pl_clock_now_ns() - began_ns) / 64;
+        if (nap_ns > NAP_SHORTEST_NS / 8) { /* at first without a nap */
+            nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
+            pl_clock_nap(nap_ns < NAP_LONGEST_NS ? nap_ns : NAP_LONGEST_NS, PL_DEADLINE_NEVER);
+        }
+    }
 }
 
 static enum pl_status drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
@@ -333,6 +383,9 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     }
     if (!block || named->left) {
         return PL_OK;
+    }
+    if (named->beside != named) {
+        PL_TRY(look_after_others(named, named->first_batch ? named->first_batch->request : named->round.request, reterr));
     }
     if (named->first_batch) {
         return end_batch(named, reterr);

@@ -7,13 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 64 << 10 }; /* up to here packing several sums into one message is cheaper than a message each */
+enum {
+    SMALL_BYTES = 64 << 10, /* up to here packing several sums into one message is cheaper than a message each */
+    FUSED_BYTES = 64 << 20, /* at most so much travels as one from device memory */
+};
 
-void named_batch_free(struct named_batch *batch)
+void named_batch_free(struct pl_named *named, struct named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        free(batch->items[i].scratch);
-        pl_named_result_done(&batch->items[i].result);
+        struct named_item *item = &batch->items[i];
+
+        if (item->scratch && item->in_device_memory) {
+            pl_device_release(named->device.device, item->scratch);
+        } else {
+            free(item->scratch);
+        }
+        pl_named_result_done(&item->result);
     }
     free(batch);
 }
@@ -49,7 +58,7 @@ void named_batch_end(struct pl_named *named, struct named_batch *batch)
             named_table_drop_idle(&named->table, item->entry);
         }
     }
-    named_batch_free(batch);
+    named_batch_free(named, batch);
 }
 
 static uint64_t elems_from(const struct named_definition *definition, uint32_t first)
@@ -60,6 +69,11 @@ static uint64_t elems_from(const struct named_definition *definition, uint32_t f
         elems *= definition->shape[i]; /* checked at submit */
     }
     return elems;
+}
+
+uint64_t named_definition_elems(const struct named_definition *definition)
+{
+    return elems_from(definition, 0);
 }
 
 /* Bits of the value that changes nothing under min (the largest) or max (the smallest). */
@@ -121,8 +135,8 @@ static uint64_t one_bits(enum pl_dtype dtype)
     return 1;
 }
 
-/* What a joined rank gives: elements that do not change the others' result. The bytes of an element are little-endian. */
-static void fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
+/* The bytes of an element are little-endian. */
+void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
 {
     size_t elem_bytes = pl_dtype_bytes(dtype);
     uint64_t bits = 0;
@@ -148,29 +162,47 @@ static void fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum p
     }
 }
 
-static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
-                                         struct pl_collective *collective, struct pl_error *reterr)
+void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors, struct pl_collective *collective)
 {
-    const struct named_definition *definition = &entry->definition;
-    int contributors = entry->announced;
-
     collective->op = (enum pl_op)definition->op;
-    collective->flags = definition->flags;
+    collective->flags |= definition->flags;
     collective->scaled = definition->scaled;
     collective->prescale = definition->prescale;
     collective->postscale = definition->postscale;
-    collective->count = elems_from(definition, 0);
     if (contributors < named->ranks && collective->op == PL_AVERAGE && named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
         collective->op = PL_SUM;
         collective->scaled = true;
         collective->postscale = definition->postscale / contributors;
     }
+}
+
+/* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
+static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype, const enum pl_op *op,
+                                   struct pl_error *reterr)
+{
+    PL_AUTO_FREE void *memory = pl_memory_new(elems, pl_dtype_bytes(dtype), reterr);
+
+    if (!memory) {
+        return PL_MEMORY;
+    }
+    if (op) {
+        named_fill_neutral(memory, elems, dtype, *op);
+    }
+    if (item->entry->definition.memory == PL_MEMORY_DEVICE) {
+        item->in_device_memory = true;
+        return named_device_scratch(named, elems * pl_dtype_bytes(dtype), memory, &item->scratch, reterr);
+    }
+    item->scratch = PL_TAKE(memory);
+    return PL_OK;
+}
+
+static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
+                                         struct pl_collective *collective, struct pl_error *reterr)
+{
+    named_describe_sum(named, &entry->definition, entry->announced, collective);
+    collective->count = elems_from(&entry->definition, 0);
     if (!item->local) {
-        item->scratch = pl_memory_new(collective->count, pl_dtype_bytes(collective->dtype), reterr);
-        if (!item->scratch) {
-            return PL_MEMORY;
-        }
-        fill_neutral(item->scratch, collective->count, collective->dtype, collective->op);
+        PL_TRY(make_scratch(named, item, collective->count, collective->dtype, &collective->op, reterr));
         collective->send = collective->recv = item->scratch;
     }
     return PL_OK;
@@ -257,6 +289,11 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
     collective->kind = (enum pl_kind)entry->definition.kind;
     collective->dtype = (enum pl_dtype)entry->definition.dtype;
     collective->name = entry->name;
+    collective->memory = (enum pl_memory)entry->definition.memory;
+    if (collective->memory == PL_MEMORY_DEVICE) {
+        collective->stream = named->options.stream;
+        collective->flags = PL_AGREED;
+    }
     if (item->local) {
         collective->send = item->local->send;
         collective->recv = item->local->recv;
@@ -268,8 +305,8 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
         collective->root = entry->definition.root;
         collective->count = elems_from(&entry->definition, 0);
         if (!item->local) {
-            collective->recv = item->scratch = pl_memory_new(collective->count, pl_dtype_bytes(collective->dtype), reterr);
-            return item->scratch ? PL_OK : PL_MEMORY;
+            PL_TRY(make_scratch(named, item, collective->count, collective->dtype, NULL, reterr));
+            collective->recv = item->scratch;
         }
         return PL_OK;
     case PL_ALLGATHER:
@@ -289,11 +326,11 @@ static bool is_small(const struct named_entry *entry)
 {
     const struct named_definition *definition = &entry->definition;
 
-    return definition->kind == PL_ALLREDUCE && elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype) <= SMALL_BYTES;
+    return definition->kind == PL_ALLREDUCE && definition->memory != PL_MEMORY_DEVICE &&
+           elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype) <= SMALL_BYTES;
 }
 
-/* A batch of `count` entries; the caller fills and posts it. */
-static struct named_batch *new_batch(struct named_entry **entries, size_t count, struct pl_error *reterr)
+struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
 {
     struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
 
@@ -312,7 +349,7 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
 {
     PL_AUTO_FREE struct pl_collective *collectives = pl_memory_new(count, sizeof(struct pl_collective), reterr);
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
-    struct named_batch *batch = collectives && counts ? new_batch(entries, count, reterr) : NULL;
+    struct named_batch *batch = collectives && counts ? named_batch_new(entries, count, reterr) : NULL;
     enum pl_status status = batch ? PL_OK : PL_MEMORY;
 
     for (size_t i = 0; i < count && status == PL_OK; i++) {
@@ -324,17 +361,22 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
     }
     if (status != PL_OK) {
         if (batch) {
-            named_batch_free(batch);
+            named_batch_free(named, batch);
         }
         return status;
     }
-    for (size_t i = 0; i < count; i++) {
+    return named_batch_posted(named, batch, reterr);
+}
+
+enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < batch->count; i++) {
         struct named_local *local = batch->items[i].local;
 
         if (local) {
             named->slots[local->slot].unagreed--;
         }
-        PL_TRY(named_table_settle(&named->table, entries[i], true, reterr));
+        PL_TRY(named_table_settle(&named->table, batch->items[i].entry, true, reterr));
     }
     *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
     named->last_batch = batch;
@@ -364,6 +406,7 @@ static int compare_packing(const struct named_definition *a, const struct named_
 {
     int order = (int)a->dtype - (int)b->dtype;
 
+    order = order ? order : (int)a->memory - (int)b->memory;
     order = order ? order : (int)a->op - (int)b->op;
     order = order ? order : (int)a->scaled - (int)b->scaled;
     order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
@@ -385,16 +428,40 @@ static void sort_for_packing(struct named_entry **entries, size_t count)
     }
 }
 
+static bool may_be_one(const struct named_entry *a, const struct named_entry *b)
+{
+    return a->announced == b->announced && compare_packing(&a->definition, &b->definition) == 0;
+}
+
+/* Post sums in device memory, sorted, in stretches that may be one. */
+static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+{
+    for (size_t first = 0, end; first < count; first = end) {
+        uint64_t bytes = 0;
+
+        for (end = first; end < count && may_be_one(entries[first], entries[end]); end++) {
+            const struct named_definition *definition = &entries[end]->definition;
+
+            bytes += elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+            if (bytes > FUSED_BYTES && end > first) {
+                break;
+            }
+        }
+        PL_TRY(end - first == 1 ? post(named, &entries[first], 1, reterr) : named_device_post(named, &entries[first], end - first, reterr));
+    }
+    return PL_OK;
+}
+
 enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_table *table = &named->table;
-    size_t count = table->ready_count, small = 0, large = 0;
+    size_t count = table->ready_count, small = 0, packed = 0, large = 0;
     PL_AUTO_FREE struct named_entry **sorted = NULL;
 
     if (count == 0) {
         return PL_OK;
     }
-    sorted = pl_memory_new(2 * count, sizeof(struct named_entry *), reterr);
+    sorted = pl_memory_new(3 * count, sizeof(struct named_entry *), reterr);
     if (!sorted) {
         return PL_MEMORY;
     }
@@ -406,6 +473,8 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
             PL_TRY(end_at_once(named, entry, reterr));
         } else if (is_small(entry)) {
             sorted[small++] = entry;
+        } else if (named_device_packs(entry)) {
+            sorted[2 * count + packed++] = entry;
         } else {
             sorted[count + large++] = entry;
         }
@@ -414,6 +483,8 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
     if (small > 0) {
         PL_TRY(post(named, sorted, small, reterr));
     }
+    sort_for_packing(&sorted[2 * count], packed);
+    PL_TRY(post_packed(named, &sorted[2 * count], packed, reterr));
     for (size_t i = 0; i < large; i++) {
         PL_TRY(post(named, &sorted[count + i], 1, reterr));
     }

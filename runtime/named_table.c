@@ -437,6 +437,9 @@ void named_definition_text(const struct named_definition *definition, struct pl_
         }
     }
     pl_text_append(text, "]");
+    if (definition->memory == PL_MEMORY_DEVICE) {
+        pl_text_append(text, " in device memory");
+    }
     if (kind == PL_BROADCAST) {
         pl_text_printf(text, " from root %d", definition->root);
     }

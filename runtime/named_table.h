@@ -15,7 +15,8 @@
 /** What ranks must agree on. Compared as bytes: zero it before filling. Dimension 0 of ALLGATHER and ALLTOALL is 0 here. */
 struct named_definition {
     uint8_t kind, dtype, op, scaled;
-    uint32_t flags;
+    uint16_t flags;
+    uint16_t memory;
     int32_t root;
     uint32_t dims;
     double prescale, postscale;

@@ -2,6 +2,8 @@
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
+#include "device/kernel.h"
+#include "runtime/plan_private.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,32 +15,51 @@ struct pl_optimizer {
     struct pl_optimizer_options options;
     struct pl_optimizer_state state;
     double norm;
+    double factor; /* of the last step's gradients, undoing the loss scale */
     unsigned slots;
     float *slot[MAX_SLOTS];
+
+    /* In device memory only: */
+    struct pl_device *device;
+    void *scratch;   /* [PL_DEVICE_NORM_BYTES], device memory */
+    double *squares; /* pinned: the sum of squares of the last step's gradients */
 };
 
-/* What one loop over a bucket needs, as floats. */
-struct factors {
-    float gradient; /* undoes loss scale, applies clipping */
-    float rate;
-    float decay;
-    float momentum;
-    float beta1;
-    float beta2;
-    float epsilon;
-    float correct1; /* 1 / (1 - beta^step) */
-    float correct2;
-};
+/* Whether the norm of the gradients is needed. */
+static bool wants_norm(const struct pl_optimizer *optimizer)
+{
+    return optimizer->options.clip_norm > 0.0 || optimizer->options.loss_scale > 0.0;
+}
+
+static enum pl_status allocate(struct pl_optimizer *optimizer, struct pl_error *reterr)
+{
+    for (unsigned s = 0; s < optimizer->slots; s++) {
+        optimizer->slot[s] = pl_plan_new_array(optimizer->plan, reterr);
+        if (!optimizer->slot[s]) {
+            return PL_MEMORY;
+        }
+    }
+    if (optimizer->device && wants_norm(optimizer)) {
+        void *squares;
+
+        PL_TRY(pl_device_alloc(optimizer->device, PL_DEVICE_NORM_BYTES, &optimizer->scratch, reterr));
+        PL_TRY(pl_device_alloc_pinned(optimizer->device, sizeof(double), &squares, reterr));
+        optimizer->squares = squares;
+    }
+    return PL_OK;
+}
 
 enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
                                 struct pl_error *reterr)
 {
     struct pl_optimizer *optimizer = pl_memory_new(1, sizeof(*optimizer), reterr);
+    enum pl_status status;
 
     if (!optimizer) {
         return PL_MEMORY;
     }
     optimizer->plan = plan;
+    optimizer->device = pl_plan_device(plan);
     optimizer->options = *options;
     if (options->kind != PL_SGD) {
         optimizer->options.beta1 = options->beta1 > 0.0 ? options->beta1 : 0.9;
@@ -50,12 +71,10 @@ enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_
     }
     optimizer->options.growth_steps = options->growth_steps ? options->growth_steps : 2000;
     optimizer->state.loss_scale = options->loss_scale > 0.0 ? options->loss_scale : 1.0;
-    for (unsigned s = 0; s < optimizer->slots; s++) {
-        optimizer->slot[s] = pl_memory_new_aligned(pl_plan_elems(plan), sizeof(float), 4096, reterr);
-        if (!optimizer->slot[s]) {
-            pl_optimizer_free(optimizer);
-            return PL_MEMORY;
-        }
+    status = allocate(optimizer, reterr);
+    if (status != PL_OK) {
+        pl_optimizer_free(optimizer);
+        return status;
     }
     *ret_optimizer = optimizer;
     return PL_OK;
@@ -65,77 +84,84 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
 {
     if (optimizer) {
         for (unsigned s = 0; s < MAX_SLOTS; s++) {
-            free(optimizer->slot[s]);
+            pl_plan_free_array(optimizer->plan, optimizer->slot[s]);
+        }
+        if (optimizer->scratch) {
+            pl_device_release(optimizer->device, optimizer->scratch);
+        }
+        if (optimizer->squares) {
+            pl_device_release_pinned(optimizer->device, optimizer->squares);
         }
         free(optimizer);
     }
 }
 
-static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient, const struct factors *f)
+/* One loop each, so that the compiler makes vectors of it; the lines inside are the device's too. */
+static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient, const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
-        value[i] -= f->rate * (gradient[i] * f->gradient + f->decay * value[i]);
+        pl_step_sgd(f, &value[i], gradient[i]);
     }
 }
 
-static void step_momentum(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity, const struct factors *f)
+static void step_momentum(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity,
+                          const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
-        velocity[i] = f->momentum * velocity[i] + (gradient[i] * f->gradient + f->decay * value[i]);
-        value[i] -= f->rate * velocity[i];
+        pl_step_momentum(f, &value[i], gradient[i], &velocity[i]);
     }
 }
 
-static void step_nesterov(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity, const struct factors *f)
+static void step_nesterov(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity,
+                          const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
-        float g = gradient[i] * f->gradient + f->decay * value[i];
-
-        velocity[i] = f->momentum * velocity[i] + g;
-        value[i] -= f->rate * (g + f->momentum * velocity[i]);
+        pl_step_nesterov(f, &value[i], gradient[i], &velocity[i]);
     }
 }
 
-/* `shrink` is AdamW's decay of the weights, `f->decay` Adam's part of the gradient; one of them is zero. */
 static void step_adam(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict mean, float *restrict variance,
-                      const struct factors *f, float shrink)
+                      const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
-        float g = gradient[i] * f->gradient + f->decay * value[i];
-
-        mean[i] = f->beta1 * mean[i] + (1.0F - f->beta1) * g;
-        variance[i] = f->beta2 * variance[i] + (1.0F - f->beta2) * g * g;
-        value[i] -= shrink * value[i] + f->rate * (mean[i] * f->correct1) / (sqrtf(variance[i] * f->correct2) + f->epsilon);
+        pl_step_adam(f, &value[i], gradient[i], &mean[i], &variance[i]);
     }
 }
 
-static void step_bucket(struct pl_optimizer *optimizer, size_t bucket, const struct factors *f)
+static enum pl_status step_bucket(struct pl_optimizer *optimizer, size_t bucket, const struct pl_device_step *step, struct pl_error *reterr)
 {
-    const struct pl_optimizer_options *options = &optimizer->options;
+    struct pl_plan *plan = optimizer->plan;
     uint64_t first;
     uint64_t count;
-    float *value;
-    const float *gradient;
+    float *value, *slot[MAX_SLOTS];
+    const float *gradient = pl_plan_gradients(plan);
 
-    pl_plan_bucket(optimizer->plan, bucket, &first, &count);
-    value = pl_plan_values(optimizer->plan) + first;
-    gradient = pl_plan_gradients(optimizer->plan) + first;
-    if (options->kind != PL_SGD) {
-        struct factors adam = *f;
-        float shrink = 0.0F;
-
-        if (options->kind == PL_ADAMW) {
-            shrink = f->rate * f->decay;
-            adam.decay = 0.0F;
-        }
-        step_adam(count, value, gradient, optimizer->slot[0] + first, optimizer->slot[1] + first, &adam, shrink);
-    } else if (optimizer->slots == 0) {
-        step_plain(count, value, gradient, f);
-    } else if (options->nesterov) {
-        step_nesterov(count, value, gradient, optimizer->slot[0] + first, f);
-    } else {
-        step_momentum(count, value, gradient, optimizer->slot[0] + first, f);
+    pl_plan_bucket(plan, bucket, &first, &count);
+    value = pl_plan_values(plan) + first;
+    for (unsigned s = 0; s < MAX_SLOTS; s++) {
+        slot[s] = optimizer->slot[s] ? optimizer->slot[s] + first : NULL;
     }
+    if (optimizer->device) {
+        enum pl_dtype dtype = pl_plan_gradient_dtype(plan);
+
+        return pl_device_optimize(optimizer->device, step, count, value, (const char *)gradient + first * pl_dtype_bytes(dtype), dtype, slot[0],
+                                  slot[1], pl_plan_stream(plan), reterr);
+    }
+    switch (step->kind) {
+    case PL_DEVICE_SGD:
+        step_plain(count, value, gradient + first, &step->factors);
+        break;
+    case PL_DEVICE_MOMENTUM:
+        step_momentum(count, value, gradient + first, slot[0], &step->factors);
+        break;
+    case PL_DEVICE_NESTEROV:
+        step_nesterov(count, value, gradient + first, slot[0], &step->factors);
+        break;
+    case PL_DEVICE_ADAM:
+        step_adam(count, value, gradient + first, slot[0], slot[1], &step->factors);
+        break;
+    }
+    return PL_OK;
 }
 
 /* In double and always in the same order, so that every rank gets the same bits. */
@@ -153,22 +179,31 @@ static double squared_norm(const struct pl_plan *plan)
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-static struct factors factors(const struct pl_optimizer *optimizer, double rate, double gradient_factor)
+/* One step with the gradient multiplied by `gradient_factor`. */
+static struct pl_device_step describe_step(const struct pl_optimizer *optimizer, double rate, double gradient_factor)
 {
     const struct pl_optimizer_options *options = &optimizer->options;
-    double step = (double)(optimizer->state.steps + 1);
-
-    return (struct factors){
-        .gradient = (float)gradient_factor,
-        .rate = (float)rate,
-        .decay = (float)options->weight_decay,
-        .momentum = (float)options->momentum,
-        .beta1 = (float)options->beta1,
-        .beta2 = (float)options->beta2,
-        .epsilon = (float)options->epsilon,
-        .correct1 = (float)(1.0 / (1.0 - pow(options->beta1, step))),
-        .correct2 = (float)(1.0 / (1.0 - pow(options->beta2, step))),
+    double number = (double)(optimizer->state.steps + 1);
+    struct pl_device_step step = {
+        .kind = PL_DEVICE_ADAM,
+        .factors = {.gradient = (float)gradient_factor,
+                    .rate = (float)rate,
+                    .decay = (float)options->weight_decay,
+                    .momentum = (float)options->momentum,
+                    .beta1 = (float)options->beta1,
+                    .beta2 = (float)options->beta2,
+                    .epsilon = (float)options->epsilon,
+                    .correct1 = (float)(1.0 / (1.0 - pow(options->beta1, number))),
+                    .correct2 = (float)(1.0 / (1.0 - pow(options->beta2, number)))},
     };
+
+    if (options->kind == PL_SGD) {
+        step.kind = optimizer->slots == 0 ? PL_DEVICE_SGD : options->nesterov ? PL_DEVICE_NESTEROV : PL_DEVICE_MOMENTUM;
+    } else if (options->kind == PL_ADAMW) {
+        step.factors.shrink = step.factors.rate * step.factors.decay;
+        step.factors.decay = 0.0F;
+    }
+    return step;
 }
 
 /* True when the step is to be left out. */
@@ -195,29 +230,55 @@ static void grow_loss_scale(struct pl_optimizer *optimizer)
     }
 }
 
+/*
+ * The sum of squares of all gradients. In device memory it is left in `optimizer->squares`, and the host waits for it only where it
+ * decides something: with a scaled loss.
+ */
+static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squares, struct pl_error *reterr)
+{
+    struct pl_plan *plan = optimizer->plan;
+
+    PL_TRY(pl_plan_wait_bucket(plan, pl_plan_bucket_count(plan) - 1, reterr));
+    if (!optimizer->device) {
+        *ret_squares = squared_norm(plan);
+        return PL_OK;
+    }
+    PL_TRY(pl_device_squared_norm(optimizer->device, pl_plan_gradients(plan), pl_plan_gradient_dtype(plan), pl_plan_elems(plan), optimizer->scratch,
+                                  optimizer->squares, pl_plan_stream(plan), reterr));
+    if (optimizer->options.loss_scale > 0.0) {
+        PL_TRY(pl_device_stream_finish(optimizer->device, pl_plan_stream(plan), pl_world_deadline_ns(pl_plan_world(plan)), reterr));
+        *ret_squares = *optimizer->squares;
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr)
 {
     struct pl_plan *plan = optimizer->plan;
-    double gradient_factor = 1.0 / optimizer->state.loss_scale;
-    struct factors f;
+    struct pl_device_step step;
 
-    if (optimizer->options.clip_norm > 0.0 || optimizer->options.loss_scale > 0.0) {
-        double squares;
+    optimizer->factor = 1.0 / optimizer->state.loss_scale;
+    step = describe_step(optimizer, rate, optimizer->factor);
+    if (wants_norm(optimizer)) {
+        double squares = 0.0;
 
-        PL_TRY(pl_plan_wait_bucket(plan, pl_plan_bucket_count(plan) - 1, reterr));
-        squares = squared_norm(plan);
+        PL_TRY(find_norm(optimizer, &squares, reterr));
         if (adapt_loss_scale(optimizer, squares)) {
             return pl_plan_wait(plan, reterr);
         }
-        optimizer->norm = sqrt(squares) * gradient_factor;
-        if (optimizer->options.clip_norm > 0.0 && optimizer->norm > optimizer->options.clip_norm) {
-            gradient_factor *= optimizer->options.clip_norm / optimizer->norm;
+        optimizer->norm = sqrt(squares) * optimizer->factor;
+        if (optimizer->options.clip_norm > 0.0) {
+            step.squares = optimizer->squares;
+            step.clip_norm = optimizer->options.clip_norm;
+            if (!optimizer->device && optimizer->norm > step.clip_norm) {
+                step.factors.gradient = (float)(optimizer->factor * (step.clip_norm / optimizer->norm));
+            }
         }
     }
-    f = factors(optimizer, rate, gradient_factor);
+    PL_TRY(pl_plan_await_readers(plan, reterr));
     for (size_t b = 0; b < pl_plan_bucket_count(plan); b++) {
         PL_TRY(pl_plan_wait_bucket(plan, b, reterr));
-        step_bucket(optimizer, b, &f);
+        PL_TRY(step_bucket(optimizer, b, &step, reterr));
     }
     optimizer->state.steps++;
     grow_loss_scale(optimizer);
@@ -231,7 +292,7 @@ double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer)
 
 double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer)
 {
-    return optimizer->norm;
+    return optimizer->squares ? sqrt(*optimizer->squares) * optimizer->factor : optimizer->norm;
 }
 
 struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimizer)
@@ -270,7 +331,7 @@ enum pl_status pl_optimizer_broadcast(struct pl_optimizer *optimizer, int root, 
 
     PL_TRY(pl_broadcast(world, &optimizer->state, sizeof(optimizer->state), PL_UINT8, root, reterr));
     for (unsigned s = 0; s < optimizer->slots; s++) {
-        PL_TRY(pl_broadcast(world, optimizer->slot[s], pl_plan_elems(optimizer->plan), PL_FLOAT32, root, reterr));
+        PL_TRY(pl_plan_broadcast_array(optimizer->plan, optimizer->slot[s], root, reterr));
     }
     return PL_OK;
 }

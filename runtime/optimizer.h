@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Optimizers as one loop over the buckets of a plan, each as soon as its allreduce has ended. All ranks have the same gradients
- * and so take the same step, bit for bit.
+ * and so take the same step, bit for bit. Of a plan in device memory every bucket is one kernel on the plan's stream (unscaling, widening,
+ * clipping and the step in one pass), and the host waits only where it has to decide: with a scaled loss, whether to take the step.
  *
  * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of v);
  *         Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
@@ -48,7 +49,7 @@ enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, st
 /** The factor by which the program multiplies its loss (or its gradients); 1 when not scaled. */
 double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer);
 
-/** Of the last step, before clipping; 0 unless clip_norm is set. */
+/** Of the last step, before clipping; 0 unless clip_norm is set. In device memory: after pl_plan_finish(). */
 double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer);
 
 /** What has to be kept to go on later: counters and up to two arrays of pl_plan_elems() elements. */
@@ -65,6 +66,7 @@ void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimi
 /** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance"). */
 unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer);
 const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigned slot);
+/* In the plan's kind of memory. */
 float *pl_optimizer_slot(const struct pl_optimizer *optimizer, unsigned slot);
 
 /** Give every rank `root`'s state. Collective. */

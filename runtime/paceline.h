@@ -4,6 +4,7 @@
  *
  *   start.h                    who am I; the world of all ranks
  *   collective.h, world.h      allreduce and its family, sub-worlds
+ *   device.h, kernel.h         this rank's GPU
  *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
  *   named.h, process_set.h     tensors by name, in any order; groups of ranks; uneven data
  *   sparse.h                   gradients of a few rows of a table
@@ -12,26 +13,30 @@
  *   channel.h                  where the platform put the data
  *   sampler.h, loader.h, ...   reading it
  *   trace.h                    what happened when
- *   safetensors.h, metrics.h   what comes out
+ *   plan_file.h, safetensors.h the model as a file
+ *   metrics.h                  lines that say how it goes
  */
 #ifndef PACELINE_H
 #define PACELINE_H
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "collectives/arena.h"
 #include "collectives/collective.h"
-#include "collectives/dtype.h"
 #include "collectives/world.h"
+#include "device/device.h"
+#include "device/kernel.h"
 #include "runtime/channel.h"
 #include "runtime/checkpoint.h"
 #include "runtime/metrics.h"
 #include "runtime/named.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
+#include "runtime/plan_file.h"
 #include "runtime/process_set.h"
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"

@@ -5,50 +5,12 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/agree.h"
+#include "runtime/plan_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN_ELEMS = 16 }; /* tensors begin at multiples of 64 bytes */
-
-struct tensor {
-    struct pl_plan_tensor facts;
-    char *name;
-    size_t first_bucket;
-    size_t last_bucket;
-    unsigned passes; /* how often it was ready in this step */
-};
-
-struct bucket {
-    uint64_t first_elem;
-    uint64_t count_elems;
-    size_t tensors; /* that lie in it, whole or in part */
-    size_t pending; /* of which so many are not ready yet */
-    struct pl_request *request;
-};
-
-struct pl_plan {
-    struct pl_world *world;
-    struct pl_plan_options options;
-    char *name;
-
-    struct tensor *tensors;
-    size_t tensor_count;
-    size_t tensor_capacity;
-
-    bool sealed;
-    struct pl_span gradients;
-    float *values;
-    uint64_t elems;
-    struct bucket *buckets;
-    size_t bucket_count;
-    size_t bucket_capacity;
-    size_t *order; /* order[i]: the tensor that lies at place i */
-
-    size_t started; /* buckets of this step */
-    size_t ended;
-    struct pl_plan_counts counts;
-};
 
 enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan, struct pl_error *reterr)
 {
@@ -59,6 +21,10 @@ enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options 
     }
     plan->world = world;
     plan->options = options ? *options : (struct pl_plan_options){0};
+    if (plan->options.local && (plan->options.sum || plan->options.predivide > 0.0 || plan->options.average_passes || plan->options.wire_flags)) {
+        free(plan);
+        return pl_error_set(reterr, PL_INVALID, "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
+    }
     plan->name = pl_memory_string(plan->options.name ? plan->options.name : "gradients", reterr);
     if (!plan->name) {
         free(plan);
@@ -67,6 +33,9 @@ enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options 
     plan->options.name = plan->name;
     if (plan->options.passes_per_step == 0) {
         plan->options.passes_per_step = 1;
+    }
+    if (plan->options.memory == PL_MEMORY_DEVICE) {
+        plan->device = pl_world_device(world);
     }
     if (plan->options.bucket_bytes == 0) {
         plan->options.bucket_bytes = (uint64_t)pl_knob_int(pl_world_knobs(world), PL_KNOB_BUCKET_BYTES);
@@ -80,17 +49,19 @@ void pl_plan_free(struct pl_plan *plan)
     if (!plan) {
         return;
     }
-    for (size_t b = plan->ended; b < plan->started; b++) {
-        pl_request_cancel(plan->buckets[b].request);
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        if (plan->buckets[b].request) {
+            pl_request_cancel(plan->buckets[b].request);
+        }
     }
     if (plan->gradients.data) {
         pl_arena_free(plan->world, &plan->gradients);
     }
+    pl_plan_free_array(plan, plan->values);
     for (size_t i = 0; i < plan->tensor_count; i++) {
         free(plan->tensors[i].name);
     }
     free(plan->tensors);
-    free(plan->values);
     free(plan->buckets);
     free(plan->order);
     free(plan->name);
@@ -109,7 +80,7 @@ size_t pl_plan_find(const struct pl_plan *plan, const char *name)
 
 enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape, size_t *ret_index, struct pl_error *reterr)
 {
-    struct tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
+    struct plan_tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
 
     if (plan->sealed) {
         return pl_error_set(reterr, PL_INVALID, "%s: '%s' comes behind the seal", plan->name, name);
@@ -151,9 +122,12 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
     if (!starts || !lines) {
         return PL_MEMORY;
     }
-    pl_text_printf(&text, "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u average_passes=%d wire=%u",
+    pl_text_printf(&text,
+                   "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u average_passes=%d wire=%u local=%d "
+                   "memory=%d gradient=%s",
                    (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order, (int)options->sum, options->predivide,
-                   options->passes_per_step, (int)options->average_passes, options->wire_flags);
+                   options->passes_per_step, (int)options->average_passes, options->wire_flags, (int)options->local, (int)options->memory,
+                   pl_dtype_text(options->gradient_dtype));
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const struct pl_plan_tensor *facts = &plan->tensors[i].facts;
 
@@ -175,14 +149,14 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
 static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&plan->buckets, &plan->bucket_capacity, plan->bucket_count + 1, sizeof(*plan->buckets), reterr));
-    plan->buckets[plan->bucket_count++] = (struct bucket){.first_elem = first, .count_elems = end - first};
+    plan->buckets[plan->bucket_count++] = (struct plan_bucket){.first_elem = first, .count_elems = end - first};
     return PL_OK;
 }
 
 /* Cut [first, end) into buckets of the wanted size; a rest below half of that goes to the one before it. */
 static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
 {
-    uint64_t want = plan->options.bucket_bytes / sizeof(float) / ALIGN_ELEMS * ALIGN_ELEMS;
+    uint64_t want = plan->options.bucket_bytes / pl_dtype_bytes(plan->options.gradient_dtype) / ALIGN_ELEMS * ALIGN_ELEMS;
 
     want = want < ALIGN_ELEMS ? ALIGN_ELEMS : want;
     while (end - first > want + want / 2) {
@@ -214,7 +188,7 @@ static enum pl_status lay_out(struct pl_plan *plan, struct pl_error *reterr)
         }
     }
     for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
-        struct tensor *tensor = &plan->tensors[plan->order[place]];
+        struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
         uint64_t end = tensor->facts.offset_elems + tensor->facts.count_elems;
 
         while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->facts.offset_elems) {
@@ -245,23 +219,53 @@ static void begin_step(struct pl_plan *plan)
     plan->ended = 0;
 }
 
+static enum pl_status check_memory(const struct pl_plan *plan, struct pl_error *reterr)
+{
+    const struct pl_plan_options *options = &plan->options;
+
+    if (options->memory != PL_MEMORY_HOST && options->memory != PL_MEMORY_DEVICE) {
+        return pl_error_set(reterr, PL_INVALID, "%s: a plan lies in host or device memory", plan->name);
+    }
+    if (options->memory == PL_MEMORY_DEVICE && !plan->device) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: device memory is asked for, but this world has no device", plan->name);
+    }
+    if (options->gradient_dtype != PL_FLOAT32 &&
+        (!plan->device || pl_dtype_bytes(options->gradient_dtype) != sizeof(uint16_t) || !pl_dtype_is_float(options->gradient_dtype))) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: gradients of %s: float32, and in device memory float16 and bfloat16, are possible",
+                            plan->name, pl_dtype_text(options->gradient_dtype));
+    }
+    return PL_OK;
+}
+
+static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
+{
+    plan->values = pl_plan_new_array(plan, reterr);
+    if (!plan->values) {
+        return PL_MEMORY;
+    }
+    return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory, &plan->gradients, reterr);
+}
+
+/* Where the gradient of element `elem` of the layout lies. */
+static void *gradient_at(const struct pl_plan *plan, uint64_t elem)
+{
+    return (char *)plan->gradients.data + elem * pl_dtype_bytes(plan->options.gradient_dtype);
+}
+
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
 {
     if (plan->sealed || plan->tensor_count == 0) {
         return pl_error_set(reterr, PL_INVALID, "%s: sealed already or without tensors", plan->name);
     }
+    PL_TRY(check_memory(plan, reterr));
     PL_TRY(agree(plan, reterr));
     PL_TRY(lay_out(plan, reterr));
-    plan->values = pl_memory_new_aligned(plan->elems, sizeof(float), 4096, reterr);
-    if (!plan->values) {
-        return PL_MEMORY;
-    }
-    PL_TRY(pl_arena_alloc(plan->world, plan->elems * sizeof(float), PL_MEMORY_HOST, &plan->gradients, reterr));
+    PL_TRY(allocate(plan, reterr));
     for (size_t i = 0; i < plan->tensor_count; i++) {
         struct pl_plan_tensor *facts = &plan->tensors[i].facts;
 
         facts->value = plan->values + facts->offset_elems;
-        facts->gradient = (float *)plan->gradients.data + facts->offset_elems;
+        facts->gradient = gradient_at(plan, facts->offset_elems);
     }
     plan->sealed = true;
     begin_step(plan);
@@ -311,29 +315,60 @@ struct pl_world *pl_plan_world(const struct pl_plan *plan)
     return plan->world;
 }
 
+struct pl_device *pl_plan_device(const struct pl_plan *plan)
+{
+    return plan->device;
+}
+
+void *pl_plan_stream(const struct pl_plan *plan)
+{
+    return plan->options.stream;
+}
+
+enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan)
+{
+    return plan->options.gradient_dtype;
+}
+
 struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan)
 {
     return plan->counts;
 }
 
-static enum pl_status start_bucket(struct pl_plan *plan, struct bucket *bucket, struct pl_error *reterr)
+/* Wait on the host for the request of bucket `b`, if it has one. */
+static enum pl_status end_request(struct pl_plan *plan, size_t b, uint64_t step, struct pl_error *reterr)
+{
+    struct pl_request *request = PL_TAKE(plan->buckets[b].request);
+    enum pl_status status = request ? pl_request_wait(request, reterr) : PL_OK;
+
+    if (status != PL_OK) {
+        pl_error_context(reterr, "bucket %zu of %zu of %s, step %llu", b + 1, plan->bucket_count, plan->name, (unsigned long long)step);
+    }
+    return status;
+}
+
+static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_error *reterr)
 {
     const struct pl_plan_options *options = &plan->options;
-    float *data = (float *)plan->gradients.data + bucket->first_elem;
+    struct plan_bucket *bucket = &plan->buckets[b];
+    void *data = gradient_at(plan, bucket->first_elem);
     double passes = options->average_passes ? (double)options->passes_per_step : 1.0;
     struct pl_collective collective = {
         .kind = PL_ALLREDUCE,
-        .dtype = PL_FLOAT32,
+        .dtype = options->gradient_dtype,
         .op = options->sum || options->predivide > 0.0 ? PL_SUM : PL_AVERAGE,
-        .flags = options->wire_flags,
+        .flags = options->wire_flags | PL_AGREED,
         .prescale = 1.0,
         .postscale = 1.0 / passes,
         .count = bucket->count_elems,
         .send = data,
         .recv = data,
+        .memory = options->memory,
+        .stream = options->stream,
         .name = plan->name,
     };
 
+    PL_TRY(end_request(plan, b, plan->counts.steps - 1, reterr));
     if (options->predivide > 0.0) {
         collective.prescale = 1.0 / options->predivide;
         collective.postscale = options->predivide / passes / (options->sum ? 1.0 : (double)pl_world_size(plan->world));
@@ -345,13 +380,15 @@ static enum pl_status start_bucket(struct pl_plan *plan, struct bucket *bucket, 
 static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)
 {
     while (plan->started < plan->bucket_count && plan->buckets[plan->started].pending == 0) {
-        PL_TRY(start_bucket(plan, &plan->buckets[plan->started], reterr));
+        if (!plan->options.local) {
+            PL_TRY(start_bucket(plan, plan->started, reterr));
+        }
         plan->started++;
     }
     return PL_OK;
 }
 
-static void complete_tensor(struct pl_plan *plan, struct tensor *tensor)
+static void complete_tensor(struct pl_plan *plan, struct plan_tensor *tensor)
 {
     for (size_t b = tensor->first_bucket; b <= tensor->last_bucket; b++) {
         plan->buckets[b].pending--;
@@ -360,7 +397,7 @@ static void complete_tensor(struct pl_plan *plan, struct tensor *tensor)
 
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr)
 {
-    struct tensor *tensor;
+    struct plan_tensor *tensor;
 
     PL_BUG_IF(!plan->sealed || index >= plan->tensor_count);
     tensor = &plan->tensors[index];
@@ -387,14 +424,26 @@ enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
 {
     bool done;
 
-    return plan->ended < plan->started ? pl_request_test(plan->buckets[plan->ended].request, &done, reterr) : PL_OK;
+    /* The newest, since testing one that has ended advances nothing. */
+    return plan->ended < plan->started && !plan->options.local ? pl_request_test(plan->buckets[plan->started - 1].request, &done, reterr) : PL_OK;
+}
+
+static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tensor *tensor, struct pl_error *reterr)
+{
+    uint64_t bytes = tensor->facts.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
+
+    if (plan->device) {
+        return pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr);
+    }
+    memset(tensor->facts.gradient, 0, bytes);
+    return PL_OK;
 }
 
 /* Whatever of buckets 0..bucket is missing counts as zero from now on. */
-static void complete_missing(struct pl_plan *plan, size_t bucket)
+static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
-        struct tensor *tensor = &plan->tensors[plan->order[place]];
+        struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
 
         if (tensor->first_bucket > bucket) {
             break;
@@ -403,12 +452,22 @@ static void complete_missing(struct pl_plan *plan, size_t bucket)
             continue;
         }
         if (tensor->passes == 0) {
-            memset(tensor->facts.gradient, 0, tensor->facts.count_elems * sizeof(float));
+            PL_TRY(zero_gradient(plan, tensor, reterr));
             plan->counts.zeroed++;
         }
         tensor->passes = plan->options.passes_per_step;
         complete_tensor(plan, tensor);
     }
+    return PL_OK;
+}
+
+/* In device memory the stream waits, on the host we do. */
+static enum pl_status wait_request(struct pl_plan *plan, size_t b, struct pl_error *reterr)
+{
+    if (!plan->device) {
+        return end_request(plan, b, plan->counts.steps, reterr);
+    }
+    return plan->buckets[b].request ? pl_request_order(plan->buckets[b].request, plan->options.stream, reterr) : PL_OK;
 }
 
 enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
@@ -417,21 +476,11 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 
     PL_BUG_IF(!plan->sealed || bucket >= plan->bucket_count);
     if (plan->started <= bucket) {
-        complete_missing(plan, bucket);
+        PL_TRY(complete_missing(plan, bucket, reterr));
         PL_TRY(start_complete(plan, reterr));
     }
     while (plan->ended <= bucket) {
-        struct pl_request *request = plan->buckets[plan->ended].request;
-        enum pl_status status;
-
-        plan->buckets[plan->ended].request = NULL;
-        plan->ended++;
-        status = pl_request_wait(request, reterr);
-        if (status != PL_OK) {
-            pl_error_context(reterr, "bucket %zu of %zu of %s, step %llu", plan->ended, plan->bucket_count, plan->name,
-                             (unsigned long long)plan->counts.steps);
-            return status;
-        }
+        PL_TRY(wait_request(plan, plan->ended++, reterr));
     }
     plan->counts.waited_ns += pl_clock_now_ns() - began_ns;
     return PL_OK;
@@ -445,8 +494,19 @@ enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
     return PL_OK;
 }
 
-enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)
+enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_BUG_IF(!plan->sealed);
-    return pl_broadcast(plan->world, plan->values, plan->elems, PL_FLOAT32, root, reterr);
+    if (!plan->device) {
+        return PL_OK;
+    }
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        PL_TRY(end_request(plan, b, plan->counts.steps, reterr));
+    }
+    return pl_device_stream_finish(plan->device, plan->options.stream, pl_world_deadline_ns(plan->world), reterr);
+}
+
+enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)
+{
+    return pl_plan_broadcast_array(plan, plan->values, root, reterr);
 }

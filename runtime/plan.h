@@ -11,6 +11,10 @@
  *
  * Values have the same layout in ordinary memory, so that an optimizer is one loop over a bucket.
  *
+ * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means "what the stream was
+ * given so far computes this gradient", wait() makes the stream wait, and what went wrong in a step's communication is
+ * reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the device.
+ *
  * Threads  one thread a plan, which is also the world's.
  * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that follow the
  *          backward pass are described in Li et al., "PyTorch Distributed", VLDB 2020.
@@ -42,7 +46,12 @@ struct pl_plan_options {
     unsigned passes_per_step; /* each gradient becomes ready so many times before its bucket starts; 0: 1 */
     bool average_passes;      /* divide by that number, too */
     unsigned wire_flags;      /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
+    bool local;               /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
     const char *name;         /* in messages; "gradients" */
+    enum pl_memory memory;    /* of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
+    void *stream;             /* device memory: the CUDA stream that computes gradients and uses values */
+    /* Device memory: gradients may be PL_FLOAT16 or PL_BFLOAT16, which halves what travels; values stay float32. */
+    enum pl_dtype gradient_dtype;
 };
 
 /** What is known of one registered tensor. */
@@ -53,7 +62,7 @@ struct pl_plan_tensor {
     uint64_t shape[PL_PLAN_MAX_DIMS];
     uint64_t offset_elems; /* in values and gradients, set by seal */
     float *value;
-    float *gradient;
+    float *gradient; /* with a half-width gradient_dtype a pointer to such elements, to be cast */
 };
 
 enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan,
@@ -70,8 +79,8 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
  * Agree and lay out. Values and gradients are zero behind it.
  *
  * Collective  yes.
- * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; those of
- *             pl_arena_alloc().
+ * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED when device memory
+ *             is asked for in a world without a device, or half-width gradients in host memory; those of pl_arena_alloc().
  */
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -92,6 +101,11 @@ uint64_t pl_plan_elems(const struct pl_plan *plan);
 void pl_plan_bucket(const struct pl_plan *plan, size_t bucket, uint64_t *ret_first, uint64_t *ret_count);
 
 struct pl_world *pl_plan_world(const struct pl_plan *plan);
+
+/** The device whose memory the plan uses, NULL for host memory; and its stream and element type. */
+struct pl_device *pl_plan_device(const struct pl_plan *plan);
+void *pl_plan_stream(const struct pl_plan *plan);
+enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan);
 
 /**
  * The gradient of tensor `index` is complete in this pass; its buckets start when nothing of them is missing. Buckets
@@ -115,6 +129,9 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 
 /** Wait for all buckets and end the step: gradients may be written again. */
 enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Device memory: the host waits until everything given to the stream has ended, and hears of failures. Host memory: nothing is left to do. */
+enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give every rank `root`'s values. Collective. */
 enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr) PL_MUST_CHECK;

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/agree.h"
+#include "runtime/named_engine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,9 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
     for (int i = 0; i < set->count; i++) {
         if (set->ranks[i] == pl_world_rank(sets->world)) {
             PL_TRY(pl_world_new_sub(sets->world, set->ranks, set->count, &set->world, reterr));
-            return pl_named_new(set->world, &sets->options, &set->named, reterr);
+            PL_TRY(pl_named_new(set->world, &sets->options, &set->named, reterr));
+            named_link(sets->sets[0].named, set->named);
+            return PL_OK;
         }
     }
     return PL_OK;

@@ -9,8 +9,8 @@
 #ifndef PL_RUNTIME_SAFETENSORS_H
 #define PL_RUNTIME_SAFETENSORS_H
 
+#include "base/dtype.h"
 #include "base/status.h"
-#include "collectives/dtype.h"
 
 enum { PL_TENSOR_MAX_DIMS = 8 };
 

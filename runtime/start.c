@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/collective.h"
+#include "runtime/start_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 struct pl_runtime {
     struct pl_environment *environment;
     struct pl_bootstrap *bootstrap; /* NULL when the caller's */
+    struct pl_device *device;
     struct pl_world *world;
     struct pl_trace *trace;
 };
@@ -22,6 +24,7 @@ struct pl_runtime {
 static void free_runtime(struct pl_runtime *runtime)
 {
     pl_world_free(runtime->world);
+    pl_device_close(runtime->device);
     pl_trace_free(runtime->trace);
     if (runtime->bootstrap) {
         pl_bootstrap_free(runtime->bootstrap);
@@ -110,7 +113,7 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     return status;
 }
 
-static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, struct pl_error *reterr)
+static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device, struct pl_error *reterr)
 {
     struct pl_world_options options = {0};
     struct pl_knobs knobs;
@@ -124,10 +127,19 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
         bootstrap = runtime->bootstrap;
     }
     PL_TRY(pl_world_new(bootstrap, &options, &runtime->world, reterr));
+    if (on_device) {
+        /* Who shares a host is known to a world only, and a world is told its device when it is made. */
+        PL_TRY(pl_start_choose_device(runtime->world, &options.device, reterr));
+        if (options.device) {
+            runtime->device = options.device;
+            pl_world_free(PL_TAKE(runtime->world));
+            PL_TRY(pl_world_new(bootstrap, &options, &runtime->world, reterr));
+        }
+    }
     return observe(runtime, reterr);
 }
 
-enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
+static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
     struct pl_runtime *runtime = pl_memory_new(1, sizeof(*runtime), reterr);
     enum pl_status status;
@@ -135,7 +147,7 @@ enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_r
     if (!runtime) {
         return PL_MEMORY;
     }
-    status = start(runtime, bootstrap, reterr);
+    status = start(runtime, bootstrap, on_device, reterr);
     if (status != PL_OK) {
         free_runtime(runtime);
         return status;
@@ -146,7 +158,22 @@ enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_r
 
 enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
-    return pl_runtime_start_over(NULL, ret_runtime, reterr);
+    return start_new(NULL, false, ret_runtime, reterr);
+}
+
+enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
+{
+    return start_new(bootstrap, false, ret_runtime, reterr);
+}
+
+enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
+{
+    return start_new(bootstrap, true, ret_runtime, reterr);
+}
+
+struct pl_device *pl_runtime_device(const struct pl_runtime *runtime)
+{
+    return runtime->device;
 }
 
 struct pl_world *pl_runtime_world(const struct pl_runtime *runtime)

@@ -2,13 +2,14 @@
 /**
  * The beginning and the end of a training program: who am I among the ranks, and with which settings.
  *
- * Test  tests/unit/runtime/test_start.c
+ * Test  tests/integration/lifecycle.py
  */
 #ifndef PL_RUNTIME_START_H
 #define PL_RUNTIME_START_H
 
 #include "base/environment.h"
 #include "collectives/world.h"
+#include "device/device.h"
 #include "runtime/trace.h"
 
 struct pl_runtime;
@@ -23,6 +24,19 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
 
 /** As pl_runtime_start() over ranks that the caller brings; `bootstrap` stays the caller's. */
 enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * As pl_runtime_start() (`bootstrap` NULL) or pl_runtime_start_over(), and with a GPU for each rank where the knobs `device` and `share_device` and
+ * the hosts have it so: all ranks get one, or none does. The ranks of a host choose together (device/choose.h); the process then runs on the CPUs
+ * beside its device, unless somebody chose CPUs for it before.
+ *
+ * Errors      also PL_INVALID (fewer devices than ranks), PL_MISMATCH (devices on some ranks only), PL_UNSUPPORTED (wanted, and there are none),
+ *             and a driver's own: on the rank itself, while the others say which rank it was.
+ */
+enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** This rank's GPU, NULL where none is used. It belongs to the runtime. */
+struct pl_device *pl_runtime_device(const struct pl_runtime *runtime);
 
 struct pl_world *pl_runtime_world(const struct pl_runtime *runtime);
 

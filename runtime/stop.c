@@ -5,22 +5,23 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 /* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads of their
  * own by now, in which it would not be blocked. */
-static volatile sig_atomic_t requested;
+static atomic_bool requested; /* lock-free, so that a handler may set it while another thread looks */
 
 static void note_signal(int number)
 {
     (void)number;
-    requested = 1;
+    atomic_store(&requested, true);
 }
 
 enum pl_status pl_stop_watch(struct pl_error *reterr)
 {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
 
-    requested = 0;
+    atomic_store(&requested, false);
     if (sigaction(SIGTERM, &action, NULL) != 0) {
         return pl_error_errno(reterr, "watch for SIGTERM");
     }
@@ -29,12 +30,12 @@ enum pl_status pl_stop_watch(struct pl_error *reterr)
 
 bool pl_stop_requested(void)
 {
-    return requested != 0;
+    return atomic_load(&requested);
 }
 
 enum pl_status pl_stop_agreed(struct pl_world *world, bool *ret_stop, struct pl_error *reterr)
 {
-    int32_t stop = requested != 0;
+    int32_t stop = atomic_load(&requested);
 
     PL_TRY(pl_allreduce(world, &stop, &stop, 1, PL_INT32, PL_MAX, reterr));
     *ret_stop = stop != 0;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ struct ring_record {
 _Static_assert(sizeof(struct ring_head) == 128 && sizeof(struct ring_record) == 64, "the file's layout");
 
 struct pl_trace {
+    pthread_mutex_t lock;   /* of writers */
     struct ring_head *head; /* the records lie behind it */
     struct ring_record *records;
     size_t bytes;
@@ -94,6 +96,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
         free(trace);
         return pl_error_errno(reterr, "map %zu bytes for a trace", bytes);
     }
+    pthread_mutex_init(&trace->lock, NULL);
     trace->head = memory;
     trace->records = (struct ring_record *)(trace->head + 1);
     trace->bytes = bytes;
@@ -112,6 +115,7 @@ void pl_trace_free(struct pl_trace *trace)
 {
     if (trace) {
         (void)munmap(trace->head, trace->bytes);
+        pthread_mutex_destroy(&trace->lock);
         free(trace);
     }
 }
@@ -121,15 +125,17 @@ uint64_t pl_trace_count(const struct pl_trace *trace)
     return atomic_load_explicit(&trace->head->written, memory_order_acquire);
 }
 
-/* The slot of the next record; publish() makes it count. */
+/* The slot of the next record, for one writer at a time; publish() makes it count. */
 static struct ring_record *next_record(struct pl_trace *trace)
 {
+    pthread_mutex_lock(&trace->lock);
     return &trace->records[atomic_load_explicit(&trace->head->written, memory_order_relaxed) % trace->head->records];
 }
 
 static void publish(struct pl_trace *trace)
 {
     atomic_fetch_add_explicit(&trace->head->written, 1, memory_order_release);
+    pthread_mutex_unlock(&trace->lock);
 }
 
 void pl_trace_add(struct pl_trace *trace, const char *name, int64_t start_ns, int64_t end_ns)

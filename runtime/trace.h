@@ -8,7 +8,7 @@
  * PATH (PATH.host1 and so on where there are several hosts); otherwise `paceline trace PATH.*.ring` does. Without the knob
  * the ring is ordinary memory.
  *
- * Threads  one thread writes a trace; others, and other processes, may read the file meanwhile.
+ * Threads  any may write; others, and other processes, may read the file meanwhile.
  * Cost     64 bytes a record, no system call.
  * Source   the trace event format of the Chromium project.
  * Test     tests/unit/runtime/test_trace.c

@@ -81,12 +81,13 @@ static enum pl_status use_texts(struct pl_credentials *credentials, const char *
     return PL_OK;
 }
 
-static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_found, struct pl_error *reterr)
+static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_found, const char **ret_unsupported, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
 
     PL_TRY(pl_profile_read(credentials->environment, &profile, reterr));
     *ret_found = profile.access_key && profile.secret_key;
+    *ret_unsupported = profile.unsupported;
     return *ret_found ? use_texts(credentials, profile.access_key, profile.secret_key, profile.session_token, reterr) : PL_OK;
 }
 
@@ -114,6 +115,7 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     const char *secret_key = pl_environment_get_or(environment, "AWS_SECRET_ACCESS_KEY", NULL);
     const char *relative = pl_environment_get_or(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", NULL);
     const char *full = pl_environment_get_or(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", NULL);
+    const char *unsupported = NULL;
     bool found = false;
 
     credentials->kind = GIVEN;
@@ -128,13 +130,24 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         return use_texts(credentials, access_key, secret_key, pl_environment_get(environment, "AWS_SESSION_TOKEN"), reterr);
     }
     credentials->kind = PROFILE;
-    PL_TRY(use_profile(credentials, &found, reterr));
+    PL_TRY(use_profile(credentials, &found, &unsupported, reterr));
     if (found) {
         return PL_OK;
     }
     if (relative || full) {
         credentials->kind = CONTAINER;
         return set_container_url(credentials, relative, full, reterr);
+    }
+    /* Before the machine's own role: that one may be somebody else's. */
+    if (pl_environment_get(environment, "AWS_WEB_IDENTITY_TOKEN_FILE")) {
+        unsupported = "AWS_WEB_IDENTITY_TOKEN_FILE";
+    }
+    if (unsupported) {
+        return pl_error_set(
+            reterr, PL_UNSUPPORTED,
+            "the AWS credentials would come by '%s', which is not supported: export keys (aws configure export-credentials), or use a "
+            "container's credentials",
+            unsupported);
     }
     if (options->allow_metadata && strcmp(pl_environment_get_or(environment, "AWS_EC2_METADATA_DISABLED", "false"), "true") != 0) {
         credentials->kind = METADATA;
@@ -395,6 +408,7 @@ uint64_t pl_credentials_generation(const struct pl_credentials *credentials)
 bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generation)
 {
     struct pl_error error = PL_ERROR_NONE;
+    const char *unsupported;
     bool found = false;
 
     if (generation != credentials->generation) {
@@ -409,7 +423,8 @@ bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generat
         {
             PL_AUTO_FREE char *old = pl_memory_string(credentials->current.access_key, NULL);
 
-            return use_profile(credentials, &found, &error) == PL_OK && found && old && strcmp(old, credentials->current.access_key) != 0;
+            return use_profile(credentials, &found, &unsupported, &error) == PL_OK && found && old &&
+                   strcmp(old, credentials->current.access_key) != 0;
         }
     case CONTAINER:
     case METADATA:

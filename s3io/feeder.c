@@ -31,7 +31,8 @@ enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 #define MOST_PART_BYTES ((UINT64_C(1) << 29) - 4)
 
 struct pl_feeder {
-    struct pl_store *store;
+    struct pl_store *store; /* NULL: `epochs` */
+    struct pl_feeder_epochs epochs;
     char *path;
     struct pl_feeder_options options;
     struct pl_object_list list;
@@ -303,6 +304,16 @@ static enum pl_status put_object(struct pl_feeder *feeder, const struct pl_objec
     return inflate ? put_inflated_record(feeder, source, reterr) : put_wrapped(feeder, source, object->size_bytes, reterr);
 }
 
+static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts, struct pl_error *reterr)
+{
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+
+    PL_TRY(feeder->epochs.open(feeder->epochs.context, epoch, &source, reterr));
+    PL_TRY(put_source(feeder, source, UINT64_MAX, reterr));
+    counts->objects += !is_over(feeder);
+    return feeder->filled ? flush(feeder, reterr) : PL_OK;
+}
+
 static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts, struct pl_error *reterr)
 {
     for (uint64_t i = 0; i < feeder->list.count && !is_over(feeder); i++) {
@@ -332,7 +343,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     feeder->closed_early = false;
     feeder->epoch_bytes = 0;
     feeder->filled = 0;
-    status = put_objects(feeder, epoch, ret_counts, reterr);
+    status = feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
     /* The name goes before the end is told: a reader must never find the FIFO of an epoch that is over. */
     remove_fifo(feeder, epoch);
     pl_file_close_at(&feeder->fd);
@@ -361,8 +372,7 @@ static void keep_shard(struct pl_object_list *list, struct pl_deal shard)
     list->count = kept;
 }
 
-enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
-                              struct pl_feeder **ret_feeder, struct pl_error *reterr)
+static enum pl_status make(const char *path, const struct pl_feeder_options *options, struct pl_feeder **ret_feeder, struct pl_error *reterr)
 {
     struct pl_feeder *feeder = pl_memory_new(1, sizeof(*feeder), reterr);
     enum pl_status status = PL_OK;
@@ -370,7 +380,6 @@ enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const st
     if (!feeder) {
         return PL_MEMORY;
     }
-    feeder->store = store;
     feeder->options = *options;
     feeder->fd = -1;
     feeder->path = pl_memory_string(path, reterr);
@@ -383,17 +392,39 @@ enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const st
         feeder->chunks = NULL;
         status = pl_error_errno(reterr, "map the feeder's buffers");
     }
-    if (status == PL_OK) {
-        status = pl_store_list(store, deadline_ns, &feeder->list, reterr);
-    }
-    if (status == PL_OK && options->shard.size) {
-        keep_shard(&feeder->list, options->shard);
-    }
     if (status != PL_OK) {
         pl_feeder_close(feeder);
         return status;
     }
     *ret_feeder = feeder;
+    return PL_OK;
+}
+
+enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
+                              struct pl_feeder **ret_feeder, struct pl_error *reterr)
+{
+    struct pl_feeder *feeder;
+    enum pl_status status;
+
+    PL_TRY(make(path, options, &feeder, reterr));
+    feeder->store = store;
+    status = pl_store_list(store, deadline_ns, &feeder->list, reterr);
+    if (status != PL_OK) {
+        pl_feeder_close(feeder);
+        return status;
+    }
+    if (options->shard.size) {
+        keep_shard(&feeder->list, options->shard);
+    }
+    *ret_feeder = feeder;
+    return PL_OK;
+}
+
+enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path, const struct pl_feeder_options *options,
+                                     struct pl_feeder **ret_feeder, struct pl_error *reterr)
+{
+    PL_TRY(make(path, options, ret_feeder, reterr));
+    (*ret_feeder)->epochs = *epochs;
     return PL_OK;
 }
 

@@ -10,6 +10,12 @@
 
 #include "s3io/channel.h"
 
+/** One epoch as a single source, for what is no list of objects; its shards and shuffling are its own. */
+struct pl_feeder_epochs {
+    void *context;
+    enum pl_status (*open)(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr);
+};
+
 /** Zero-initialise, then set what differs. */
 struct pl_feeder_options {
     enum pl_channel_wrapper wrapper;
@@ -26,7 +32,7 @@ struct pl_feeder_options {
 
 /** Of one epoch. */
 struct pl_feeder_counts {
-    uint64_t objects; /* written whole */
+    uint64_t objects; /* written whole; an epoch that is one source counts as one */
     uint64_t bytes;
     bool closed_early; /* the reader left before the end */
 };
@@ -36,6 +42,10 @@ struct pl_feeder;
 /** Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now. */
 enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
                               struct pl_feeder **ret_feeder, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Feed `epochs`, whose context must outlive the feeder; of the options those about objects are not used. */
+enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path, const struct pl_feeder_options *options,
+                                     struct pl_feeder **ret_feeder, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Feed one epoch: make its FIFO (and the next one's unless `late`), wait for a reader, write everything, remove the FIFO.

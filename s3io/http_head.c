@@ -90,23 +90,21 @@ bool pl_http_iso_time(const char *text, int64_t *ret_s)
     return true;
 }
 
-bool pl_http_base64_word(const char *text, uint32_t *ret_word)
+bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint64_t bits = 0;
+    size_t count = (8 * bytes + 5) / 6, unused_bits = 6 * count - 8 * bytes; /* of the last digit */
+    uint64_t number = 0;
 
-    if (strlen(text) != 8 || text[6] != '=' || text[7] != '=') {
+    if (strlen(text) != (bytes + 2) / 3 * 4 || strspn(text, digits) != count || strspn(text + count, "=") != strlen(text + count)) {
         return false;
     }
-    for (size_t i = 0; i < 6; i++) {
-        const char *digit = strchr(digits, text[i]);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t digit = (uint64_t)(strchr(digits, text[i]) - digits);
 
-        if (!digit) {
-            return false;
-        }
-        bits = bits << 6 | (uint64_t)(digit - digits);
+        number = i + 1 < count ? number << 6 | digit : number << (6 - unused_bits) | digit >> unused_bits;
     }
-    *ret_word = (uint32_t)(bits >> 4); /* 36 bits, the last 4 are padding */
+    *ret_number = number;
     return true;
 }
 
@@ -145,22 +143,38 @@ static bool parse_length(struct pl_http_head *head, const char *at, const char *
 }
 
 /* A composite checksum ("AAAAAA==-3") is a checksum of checksums and says nothing that we can check. */
-static bool parse_crc32c(struct pl_http_head *head, const char *at, const char *end)
+static bool parse_checksum(struct pl_http_head *head, size_t bytes, const char *at, const char *end)
 {
-    char text[9];
+    struct pl_checksum checksum = {.kind = bytes == 4 ? PL_CHECKSUM_CRC32C : PL_CHECKSUM_CRC64NVME};
+    char text[16];
 
-    head->has_crc32c = end - at == 8 && copy_value(at, end, text, sizeof(text)) && pl_http_base64_word(text, &head->crc32c);
-    return head->has_crc32c || memchr(at, '-', (size_t)(end - at));
+    if (memchr(at, '-', (size_t)(end - at))) {
+        return true;
+    }
+    if (!copy_value(at, end, text, sizeof(text)) || !pl_http_base64_number(text, bytes, &checksum.value)) {
+        return false;
+    }
+    if (head->checksum.kind != PL_CHECKSUM_CRC32C) {
+        head->checksum = checksum;
+    }
+    return true;
 }
 
 static bool parse_field(struct pl_http_head *head, const char *name, size_t name_bytes, const char *at, const char *end)
 {
     static const struct {
         const char *name;
-        enum { LENGTH, RANGE, ETAG, REGION, REQUEST, RETRY, DATE, MODIFIED, CRC32C } kind;
-    } fields[] = {{"content-length", LENGTH},       {"content-range", RANGE}, {"etag", ETAG}, {"x-amz-bucket-region", REGION},
-                  {"x-amz-request-id", REQUEST},    {"retry-after", RETRY},   {"date", DATE}, {"last-modified", MODIFIED},
-                  {"x-amz-checksum-crc32c", CRC32C}};
+        enum { LENGTH, RANGE, ETAG, REGION, REQUEST, RETRY, DATE, MODIFIED, CRC32C, CRC64NVME } kind;
+    } fields[] = {{"content-length", LENGTH},
+                  {"content-range", RANGE},
+                  {"etag", ETAG},
+                  {"x-amz-bucket-region", REGION},
+                  {"x-amz-request-id", REQUEST},
+                  {"retry-after", RETRY},
+                  {"date", DATE},
+                  {"last-modified", MODIFIED},
+                  {"x-amz-checksum-crc32c", CRC32C},
+                  {"x-amz-checksum-crc64nvme", CRC64NVME}};
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (strlen(fields[i].name) != name_bytes || strncasecmp(fields[i].name, name, name_bytes) != 0) {
@@ -190,7 +204,9 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
             head->last_modified_s = parse_date(at, end);
             return true;
         case CRC32C:
-            return parse_crc32c(head, at, end);
+            return parse_checksum(head, 4, at, end);
+        case CRC64NVME:
+            return parse_checksum(head, 8, at, end);
         }
     }
     return true;

@@ -9,6 +9,7 @@
 #define PL_S3IO_HTTP_HEAD_H
 
 #include "base/status.h"
+#include "s3io/checksum.h"
 
 #include <stddef.h>
 
@@ -26,11 +27,10 @@ struct pl_http_head {
     int64_t retry_after_s;           /* -1: not given */
     int64_t date_s;                  /* the server's clock, seconds since 1970; -1: not given */
     int64_t last_modified_s;         /* -1: not given */
-    bool has_crc32c;                 /* x-amz-checksum-crc32c of the whole object, not of its parts */
-    uint32_t crc32c;
-    char etag[PL_HTTP_ETAG_BYTES]; /* with its quotes, "" when absent */
-    char region[64];               /* x-amz-bucket-region */
-    char request_id[80];           /* x-amz-request-id */
+    struct pl_checksum checksum;     /* of the whole object, not of its parts; CRC32C where the server gives several */
+    char etag[PL_HTTP_ETAG_BYTES];   /* with its quotes, "" when absent */
+    char region[64];                 /* x-amz-bucket-region */
+    char request_id[80];             /* x-amz-request-id */
 };
 
 /** No line seen yet. */
@@ -47,8 +47,8 @@ enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, si
 /** Read "2026-01-31T12:00:00Z", with any fraction of a second, as seconds since 1970. */
 bool pl_http_iso_time(const char *text, int64_t *ret_s);
 
-/** Decode standard base64 of a 32-bit big-endian word, as x-amz-checksum-crc32c has it. False when it is anything else. */
-bool pl_http_base64_word(const char *text, uint32_t *ret_word);
+/** Decode standard base64 of a big-endian number of 4 or 8 `bytes`, as x-amz-checksum-crc32c has it. False when it is anything else. */
+bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number);
 
 /** The base64 of `word`, 8 characters. */
 void pl_http_word_base64(uint32_t word, char text[static 9]);

@@ -75,6 +75,7 @@ static enum pl_status take_setting(const char *line, size_t bytes, struct pl_pro
     } settings[] = {{"aws_access_key_id", &profile->access_key},    {"aws_secret_access_key", &profile->secret_key},
                     {"aws_session_token", &profile->session_token}, {"region", &profile->region},
                     {"endpoint_url", &profile->endpoint_url},       {"ca_bundle", &profile->ca_bundle}};
+    static const char *const unsupported[] = {"sso_session", "sso_start_url", "role_arn", "credential_process"};
     const char *equal = memchr(line, '=', bytes);
     const char *value;
     size_t key_bytes, value_bytes;
@@ -87,6 +88,12 @@ static enum pl_status take_setting(const char *line, size_t bytes, struct pl_pro
     value_bytes = bytes - key_bytes - 1;
     trim(&line, &key_bytes);
     trim(&value, &value_bytes);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(unsupported); i++) {
+        if (equals(line, key_bytes, unsupported[i])) {
+            profile->unsupported = unsupported[i];
+            return PL_OK;
+        }
+    }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
         if (!equals(line, key_bytes, settings[i].key) || *settings[i].value) {
             continue;

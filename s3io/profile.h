@@ -20,6 +20,7 @@ struct pl_profile {
     char *region;
     char *endpoint_url;
     char *ca_bundle;
+    const char *unsupported; /* a setting that is there and takes keys from where we fetch none: "sso_session"; static */
 };
 
 #define PL_AUTO_PROFILE __attribute__((cleanup(pl_profile_done)))

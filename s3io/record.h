@@ -39,7 +39,7 @@ struct pl_record_options {
     enum pl_record_format format;
     enum pl_record_join join; /* RecordIO */
     size_t max_record_bytes;  /* 0: 1 GiB; a longer record is PL_LIMIT before anything is allocated */
-    size_t window_bytes;      /* 0: 1 MiB; the least that is read ahead; grows to the longest record seen */
+    size_t window_bytes;      /* 0: 2 MiB; the buffer, which grows to the longest record seen */
     bool skip_corrupt;        /* leave out what is corrupt and count it, instead of PL_CORRUPT */
     bool unchecked;           /* trust data checksums (for skipping over other ranks' records); lengths are still checked */
     bool keep_empty_lines;    /* lines and CSV: an empty line is a record */

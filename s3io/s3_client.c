@@ -135,7 +135,7 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
 
 static enum pl_status fill_info(const struct pl_http_head *head, uint64_t size_bytes, struct pl_s3_info *ret_info, struct pl_error *reterr)
 {
-    struct pl_s3_info info = {.size_bytes = size_bytes, .modified_s = head->last_modified_s, .has_crc32c = head->has_crc32c, .crc32c = head->crc32c};
+    struct pl_s3_info info = {.size_bytes = size_bytes, .modified_s = head->last_modified_s, .checksum = head->checksum};
 
     if (head->etag[0] && !(info.etag = pl_memory_string(head->etag, reterr))) {
         return PL_MEMORY;

@@ -14,6 +14,7 @@
 
 #include "base/environment.h"
 #include "s3io/address.h"
+#include "s3io/checksum.h"
 #include "s3io/credentials.h"
 
 struct pl_s3_client;
@@ -37,8 +38,7 @@ struct pl_s3_info {
     uint64_t size_bytes;
     char *etag; /* with its quotes; NULL: unknown */
     int64_t modified_s;
-    bool has_crc32c; /* of the whole object, as the server told it */
-    uint32_t crc32c;
+    struct pl_checksum checksum; /* of the whole object, as the server told it */
 };
 
 void pl_s3_info_done(struct pl_s3_info *info);

@@ -65,10 +65,10 @@ struct pl_s3_stream {
     struct known known; /* of plan_object */
 
     /* The reader's. */
-    struct pl_s3_chunk chunk; /* the one handed out */
-    uint64_t consumed;        /* of the part at `oldest` */
-    bool given_empty;         /* the part at `oldest` has no bytes, and that has been said */
-    uint32_t crc32c;
+    struct pl_s3_chunk chunk;    /* the one handed out */
+    uint64_t consumed;           /* of the part at `oldest` */
+    bool given_empty;            /* the part at `oldest` has no bytes, and that has been said */
+    struct pl_checksum checksum; /* of the object so far */
 
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;
@@ -460,13 +460,17 @@ static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part
 {
     const struct pl_s3_object *object = &stream->objects[chunk->object];
 
-    if (!object->has_crc32c || object->first_byte || part->operation.crc_checked) {
+    if (object->checksum.kind == PL_CHECKSUM_NONE || object->first_byte || part->operation.crc_checked) {
         return PL_OK;
     }
-    stream->crc32c = pl_checksum_crc32c(chunk->offset ? stream->crc32c : 0, chunk->data, chunk->bytes);
-    if (chunk->last && stream->crc32c != object->crc32c) {
-        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: CRC32C of the whole is %08x, the server says %08x", object->bucket, object->key,
-                            stream->crc32c, object->crc32c);
+    if (chunk->offset == 0) {
+        stream->checksum = (struct pl_checksum){.kind = object->checksum.kind};
+    }
+    pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);
+    if (chunk->last && stream->checksum.value != object->checksum.value) {
+        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx", object->bucket, object->key,
+                            pl_checksum_name(&object->checksum), (unsigned long long)stream->checksum.value,
+                            (unsigned long long)object->checksum.value);
     }
     return PL_OK;
 }

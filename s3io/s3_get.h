@@ -23,9 +23,8 @@ struct pl_s3_object {
     const char *key;
     const char *etag; /* NULL: unknown, then `size_bytes` is not used: the first request finds both */
     uint64_t size_bytes;
-    uint64_t first_byte; /* begin here */
-    bool has_crc32c;     /* of the whole object: checked at its end when reading began at byte 0 */
-    uint32_t crc32c;
+    uint64_t first_byte;         /* begin here */
+    struct pl_checksum checksum; /* of the whole object: checked at its end when reading began at byte 0 */
 };
 
 /** Zero-initialise, then set what differs. */

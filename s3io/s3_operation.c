@@ -191,9 +191,9 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         operation->expected_bytes = left;
         memcpy(operation->etag, head->etag, sizeof(operation->etag));
         /* Some servers send the whole object's checksum with every range: it can be checked only when all of it comes. */
-        operation->crc_checked = head->has_crc32c && first == 0 && left == total;
-        operation->wanted_crc32c = head->crc32c;
-        operation->crc32c = 0;
+        operation->crc_checked = head->checksum.kind != PL_CHECKSUM_NONE && first == 0 && left == total;
+        operation->wanted = head->checksum;
+        operation->checksum = (struct pl_checksum){.kind = head->checksum.kind};
         if (operation->handler->found) {
             operation->handler->found(operation);
         }
@@ -226,7 +226,7 @@ static enum pl_status on_body(struct pl_http_request *request, const void *data,
         return not_the_range(reterr, &request->head, operation->range_first, operation->expected_bytes);
     }
     if (operation->crc_checked) {
-        operation->crc32c = pl_checksum_crc32c(operation->crc32c, data, bytes);
+        pl_checksum_add(&operation->checksum, data, bytes);
     }
     PL_TRY(operation->handler->sink(operation, operation->received_bytes, data, bytes, reterr));
     operation->received_bytes += bytes;
@@ -244,10 +244,11 @@ static void range_ended(struct pl_s3_operation *operation)
         retry_later(operation, PL_CORRUPT, &error, -1);
         return;
     }
-    if (operation->crc_checked && operation->crc32c != operation->wanted_crc32c) {
-        pl_error_set(&error, PL_CORRUPT, "CRC32C is %08x, the server says %08x", operation->crc32c, operation->wanted_crc32c);
+    if (operation->crc_checked && operation->checksum.value != operation->wanted.value) {
+        pl_error_set(&error, PL_CORRUPT, "%s is %llx, the server says %llx", pl_checksum_name(&operation->wanted),
+                     (unsigned long long)operation->checksum.value, (unsigned long long)operation->wanted.value);
         operation->received_bytes = operation->resumed_bytes = 0;
-        operation->crc32c = 0;
+        operation->checksum.value = 0;
         if (operation->handler->rewind) {
             operation->handler->rewind(operation);
         }

@@ -75,8 +75,8 @@ struct pl_s3_operation {
     unsigned redirects;
     char used_region[64];
     uint64_t generation;
-    uint64_t resumed_bytes; /* received when this attempt began */
-    uint32_t crc32c, wanted_crc32c;
+    uint64_t resumed_bytes;              /* received when this attempt began */
+    struct pl_checksum checksum, wanted; /* so far; what the server said */
     bool is_found, refreshed, clock_set, crc_checked;
 };
 

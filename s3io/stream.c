@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_BYTES = 1 << 20, LEAST_WINDOW_BYTES = 4096 };
+enum { WINDOW_BYTES = 2 << 20, LEAST_WINDOW_BYTES = 4096 };
 
 struct pl_stream {
     struct pl_stream_options options;

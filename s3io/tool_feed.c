@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "s3io/feeder.h"
+#include "s3io/source_augmented.h"
 #include "s3io/store_s3.h"
 
 #include <getopt.h>
@@ -18,11 +19,16 @@
 
 enum { EXIT_USAGE = 2 };
 
+#define LIST_NS (300 * PL_NS_PER_S) /* for listing, and for a manifest */
+
 static const char usage[] = "usage: paceline feed [options] FROM PATH\n"
                             "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an epoch.\n"
+                            "Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.\n"
                             "\n"
                             "  --epochs N          stop after N epochs (default: go on until told to stop)\n"
                             "  --first N           begin with epoch N (0)\n"
+                            "  --manifest          FROM is a ManifestFile\n"
+                            "  --augmented NAMES   FROM is an AugmentedManifestFile: a RecordIO record for each of these attributes of each line\n"
                             "  --recordio          wrap each object in a RecordIO record\n"
                             "  --decompress        undo gzip and zstd first\n"
                             "  --shuffle SEED      another order of objects in each epoch\n"
@@ -40,13 +46,26 @@ struct tool {
     uint64_t first;
     uint64_t epochs;
     bool quiet;
+    bool manifest;
+    const char *attributes; /* as given: "source-ref,class"; NULL: no augmented manifest */
     const char *from;
     const char *path;
+};
+
+enum { MOST_ATTRIBUTES = 16 }; /* as many as SageMaker takes */
+
+/* What every epoch of an augmented manifest is made from. */
+struct augmented {
+    struct pl_s3_client *client;
+    struct pl_augmented lines;
+    struct pl_augmented_options options;
 };
 
 enum option_code {
     OPTION_EPOCHS = 256,
     OPTION_FIRST,
+    OPTION_MANIFEST,
+    OPTION_AUGMENTED,
     OPTION_RECORDIO,
     OPTION_DECOMPRESS,
     OPTION_SHUFFLE,
@@ -62,6 +81,8 @@ enum option_code {
 
 static const struct option long_options[] = {{"epochs", required_argument, NULL, OPTION_EPOCHS},
                                              {"first", required_argument, NULL, OPTION_FIRST},
+                                             {"manifest", no_argument, NULL, OPTION_MANIFEST},
+                                             {"augmented", required_argument, NULL, OPTION_AUGMENTED},
                                              {"recordio", no_argument, NULL, OPTION_RECORDIO},
                                              {"decompress", no_argument, NULL, OPTION_DECOMPRESS},
                                              {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
@@ -110,6 +131,11 @@ static bool take_option(struct tool *tool, int option, const char *argument)
         return parse_number(argument, UINT32_MAX, &tool->epochs);
     case OPTION_FIRST:
         return parse_number(argument, UINT32_MAX, &tool->first);
+    case OPTION_MANIFEST:
+        return tool->manifest = true;
+    case OPTION_AUGMENTED:
+        tool->attributes = argument;
+        return true;
     case OPTION_RECORDIO:
         tool->options.wrapper = PL_CHANNEL_WRAPPER_RECORDIO;
         return true;
@@ -159,8 +185,8 @@ static bool parse_arguments(struct tool *tool, int argc, char **argv)
             return false;
         }
     }
-    if (argc - optind != 2) {
-        return false;
+    if (argc - optind != 2 || (tool->attributes && (tool->manifest || tool->options.compression || tool->options.wrapper))) {
+        return false; /* an augmented manifest's records are framed already, and never decompressed */
     }
     tool->from = argv[optind];
     tool->path = argv[optind + 1];
@@ -177,13 +203,11 @@ static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_f
     }
 }
 
-static enum pl_status feed(struct tool *tool, struct pl_store *store, struct pl_error *reterr)
+/* Feed all epochs and close the feeder. */
+static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, struct pl_error *reterr)
 {
-    struct pl_feeder *feeder;
-    enum pl_status status;
+    enum pl_status status = PL_OK;
 
-    PL_TRY(pl_feeder_open(store, tool->path, &tool->options, pl_deadline_after_ns(300 * PL_NS_PER_S), &feeder, reterr));
-    status = PL_OK;
     for (uint64_t epoch = tool->first; status == PL_OK && epoch - tool->first < tool->epochs; epoch++) {
         int64_t begin_ns = pl_clock_now_ns();
         struct pl_feeder_counts counts;
@@ -197,20 +221,73 @@ static enum pl_status feed(struct tool *tool, struct pl_store *store, struct pl_
     return status;
 }
 
+static enum pl_status open_augmented_epoch(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    struct augmented *augmented = context;
+
+    augmented->options.epoch = epoch;
+    return pl_source_open_augmented(augmented->client, &augmented->lines, &augmented->options, ret_source, reterr);
+}
+
+static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_client *client, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *names = pl_memory_string(tool->attributes, reterr);
+    const char *attributes[MOST_ATTRIBUTES];
+    struct augmented augmented = {.client = client, .options = {.deal = tool->options.shard, .shuffle = tool->options.shuffle}};
+    struct pl_feeder_epochs epochs = {.context = &augmented, .open = open_augmented_epoch};
+    struct pl_feeder *feeder;
+    size_t count = 0;
+    char *rest = NULL;
+    enum pl_status status;
+
+    if (!names) {
+        return PL_MEMORY;
+    }
+    for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        if (count == MOST_ATTRIBUTES) {
+            return pl_error_set(reterr, PL_INVALID, "more than %d attributes", (int)MOST_ATTRIBUTES);
+        }
+        attributes[count++] = name;
+    }
+    augmented.options.seed = tool->options.seed;
+    if (augmented.options.deal.size == 0) {
+        augmented.options.deal.size = 1;
+    }
+    PL_TRY(pl_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS), &augmented.lines, reterr));
+    status = pl_feeder_open_epochs(&epochs, tool->path, &tool->options, &feeder, reterr);
+    if (status == PL_OK) {
+        status = feed(tool, feeder, reterr);
+    }
+    pl_augmented_done(&augmented.lines);
+    return status;
+}
+
 static enum pl_status run(struct tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
     PL_AUTO_STORE struct pl_store *store = NULL;
+    int64_t deadline_ns = pl_deadline_after_ns(LIST_NS);
+    struct pl_feeder *feeder;
 
     if (pl_s3_uri_is(tool->from)) {
         PL_TRY(pl_environment_new(&environment, reterr));
         PL_TRY(pl_s3_client_new(environment, &tool->s3, &client, reterr));
-        PL_TRY(pl_store_open_s3(client, tool->from, 0, &store, reterr));
-    } else {
-        PL_TRY(pl_store_open_directory(tool->from, &store, reterr));
+    } else if (tool->manifest || tool->attributes) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': a manifest is an object on S3, s3://BUCKET/KEY", tool->from);
     }
-    return feed(tool, store, reterr);
+    if (tool->attributes) {
+        return feed_augmented(tool, client, reterr);
+    }
+    if (!client) {
+        PL_TRY(pl_store_open_directory(tool->from, &store, reterr));
+    } else if (tool->manifest) {
+        PL_TRY(pl_store_open_s3_manifest(client, tool->from, 0, deadline_ns, &store, reterr));
+    } else {
+        PL_TRY(pl_store_open_s3(client, tool->from, 0, &store, reterr));
+    }
+    PL_TRY(pl_feeder_open(store, tool->path, &tool->options, deadline_ns, &feeder, reterr));
+    return feed(tool, feeder, reterr);
 }
 
 int main(int argc, char **argv)

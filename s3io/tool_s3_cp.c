@@ -74,8 +74,7 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
         fetch.path = path.data;
     }
     PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
-    fetch.object = (struct pl_s3_object){
-        .bucket = bucket, .key = key, .etag = info.etag, .size_bytes = info.size_bytes, .has_crc32c = info.has_crc32c, .crc32c = info.crc32c};
+    fetch.object = (struct pl_s3_object){.bucket = bucket, .key = key, .etag = info.etag, .size_bytes = info.size_bytes, .checksum = info.checksum};
     fetch.modified_s = info.modified_s;
     status = download_all(tool, &fetch, 1, reterr);
     pl_s3_info_done(&info);

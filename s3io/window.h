@@ -3,7 +3,10 @@
  * A window on a source: the next bytes, looked at in place before they are consumed. Inside s3io only.
  *
  * Over memory the window is the memory itself; over anything else it is a buffer that is filled with large reads and
- * moves its rest to the front when it runs out. It grows as bytes arrive, never because a header promised them.
+ * moves its rest to the front when it runs out, so that what follows begins on a page. It grows as bytes arrive, never because a
+ * header promised them.
+ *
+ * Test  tests/unit/s3io/test_window.c
  */
 #ifndef PL_S3IO_WINDOW_H
 #define PL_S3IO_WINDOW_H

@@ -51,9 +51,9 @@ set -m # a background job of a shell without job control would ignore SIGINT and
 for name in "${stages[@]}"; do
   case $name in
     unit) arguments=(420 "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
-    asan) arguments=(540 "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false" "--suite unit --no-suite house --timeout-multiplier 3") ;;
-    tsan) arguments=(600 "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false" "--suite unit --no-suite house --timeout-multiplier 5") ;;
-    integration) arguments=(900 "$root" "$work/plain" "-Dwerror=true" "--suite integration --num-processes 1") ;;
+    asan) arguments=(540 "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
+    tsan) arguments=(600 "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
+    integration) arguments=(1500 "$root" "$work/plain" "-Dwerror=true" "--suite integration --num-processes 1") ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" "${arguments[@]}" &

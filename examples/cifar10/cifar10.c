@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A convolutional network for CIFAR-10, fed from a stream of TFRecords while it trains: nothing is held in memory but a shuffle buffer. */
 #include "examples/cifar10/data.h"
+#include "examples/nn/device.h"
 #include "examples/nn/nn.h"
-
-#include "base/file.h"
-#include "base/text.h"
+#include "examples/nn/options.h"
+#include "examples/nn/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,23 @@ static const struct nn_layer_spec layers[] = {
     {.kind = NN_DROPOUT, .name = "dropout3", .rate = 0.5},
     {.kind = NN_DENSE, .name = "dense2", .outputs = CLASSES},
     {.kind = NN_END},
+};
+
+static const struct nn_option option_table[] = {
+    NN_NUMBER(struct cifar10_options, epochs, "10", 1, 1e9, "how often the training records are gone through"),
+    NN_NUMBER(struct cifar10_options, batch_size, "64", 1, 4096, "pictures a rank and step"),
+    NN_NUMBER(struct cifar10_options, learning_rate, "0.01", 0, 100, "what one rank would use; multiplied by the number of ranks"),
+    NN_NUMBER(struct cifar10_options, warmup_steps, "100", 0, 1e9, "steps over which the rate rises to its full size"),
+    NN_NUMBER(struct cifar10_options, momentum, "0.9", 0, 1, "of SGD"),
+    NN_NUMBER(struct cifar10_options, weight_decay, "0.0005", 0, 1, "of SGD"),
+    NN_NUMBER(struct cifar10_options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
+    NN_NUMBER(struct cifar10_options, shuffle_buffer, "2000", 0, 1e7, "records a rank picks its next one from; 0: as they come"),
+    NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12, "end behind so many steps; 0: no limit"),
+    NN_NUMBER(struct cifar10_options, timeout, "600", 1, 1e6, "seconds to wait for one record"),
+    NN_TEXT(struct cifar10_options, data, "", "directory or s3://BUCKET/PREFIX with training/ and testing/, in place of SageMaker's channels"),
+    NN_TEXT(struct cifar10_options, model_dir, "", "where model.safetensors goes, in place of SM_MODEL_DIR"),
+    NN_DEVICE_OPTIONS(struct cifar10_options),
+    NN_OPTIONS_END,
 };
 
 struct trainer {
@@ -56,64 +73,42 @@ static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
     return status == PL_NOT_FOUND ? PL_OK : status; /* training alone is fine */
 }
 
-/* Register the model's parameters, let their values and gradients live in the plan, and start from rank 0's weights. */
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
 
-    PL_TRY(pl_plan_new(t->world, NULL, &t->plan, reterr));
-    for (size_t i = 0; i < nn_model_parameter_count(t->model); i++) {
-        const struct nn_parameter *parameter = nn_model_parameter(t->model, i);
-        uint64_t shape[NN_PARAMETER_MAX_DIMS];
-        size_t index;
-
-        for (unsigned d = 0; d < parameter->dims; d++) {
-            shape[d] = parameter->shape[d];
-        }
-        PL_TRY(pl_plan_add(t->plan, parameter->name, parameter->dims, shape, &index, reterr));
-    }
-    PL_TRY(pl_plan_seal(t->plan, reterr));
-    for (size_t i = 0; i < pl_plan_tensor_count(t->plan); i++) {
-        nn_model_bind(t->model, i, pl_plan_tensor(t->plan, i)->value, pl_plan_tensor(t->plan, i)->gradient);
-    }
-    if (pl_world_rank(t->world) == 0) {
-        nn_model_initialize(t->model, (uint64_t)t->options.seed);
-    }
-    PL_TRY(pl_plan_broadcast(t->plan, 0, reterr));
+    PL_TRY(nn_plan_new(t->world, NULL, t->model, t->options.seed, &t->plan, reterr));
     return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
 }
 
 static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
 {
     struct nn_shape shape = {.height = CIFAR10_SIDE, .width = CIFAR10_SIDE, .channels = CIFAR10_CHANNELS};
-    size_t batch = (size_t)t->options.batch_size;
+    size_t batch = t->options.batch_size;
+    struct nn_device device;
 
     t->schedule = (struct pl_schedule){
         .base_rate = t->options.learning_rate,
         .scale = (double)pl_world_size(t->world),
-        .warmup_steps = (uint64_t)t->options.warmup_steps,
+        .warmup_steps = t->options.warmup_steps,
     };
-    return nn_model_new(&nn_backend_blas, layers, shape, batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
+    PL_TRY(nn_device_choose(t->world, t->options.device, t->options.precision, &device, reterr));
+    return nn_model_new(device.backend, &device.options, layers, shape, batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
 }
 
-static enum pl_status gradient_ready(void *context, size_t index, struct pl_error *reterr)
-{
-    return pl_plan_ready(context, index, reterr);
-}
-
-static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct nn_score *score, struct pl_error *reterr)
+static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct pl_error *reterr)
 {
     uint64_t size = (uint64_t)pl_world_size(t->world);
     struct nn_pass pass = {
         .training = true,
-        .seed = (uint64_t)t->options.seed,
+        .seed = t->options.seed,
         .step = t->step,
         .first_sample = batch->index * batch->samples * size + (uint64_t)pl_world_rank(t->world),
         .sample_stride = size,
     };
 
     PL_TRY(nn_model_forward(t->model, batch->fields[0], batch->samples, &pass, reterr));
-    PL_TRY(nn_model_backward(t->model, batch->fields[1], &pass, score, gradient_ready, t->plan, reterr));
+    PL_TRY(nn_model_backward(t->model, batch->fields[1], &pass, nn_plan_ready, t->plan, reterr));
     PL_TRY(pl_optimizer_step(t->optimizer, pl_schedule_rate(&t->schedule, t->step), reterr));
     t->step++;
     return PL_OK;
@@ -170,14 +165,16 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
     struct pl_batch batch;
     enum pl_status status;
 
+    PL_TRY(nn_model_set_score(t->model, NULL, reterr));
     PL_TRY(cifar10_data_start(t->testing, number, reterr));
     while ((status = cifar10_data_next(t->testing, &batch, reterr)) == PL_OK) {
         PL_TRY(nn_model_forward(t->model, batch.fields[0], batch.samples, &pass, reterr));
-        PL_TRY(nn_model_loss(t->model, batch.fields[1], &epoch.score, reterr));
+        PL_TRY(nn_model_loss(t->model, batch.fields[1], reterr));
     }
     if (status != PL_END) {
         return status;
     }
+    PL_TRY(nn_model_score(t->model, &epoch.score, reterr));
     PL_TRY(sum_epoch(t, &epoch, reterr));
     *ret_accuracy = epoch.score.samples > 0 ? (double)epoch.score.correct / (double)epoch.score.samples : 0.0;
     return PL_OK;
@@ -208,7 +205,7 @@ static enum pl_status report(struct trainer *t, uint64_t number, const struct ep
 
 static bool steps_used_up(const struct trainer *t)
 {
-    return t->options.max_steps > 0 && (double)t->step >= t->options.max_steps;
+    return t->options.max_steps > 0 && t->step >= t->options.max_steps;
 }
 
 static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *ret_accuracy, struct pl_error *reterr)
@@ -219,6 +216,7 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
     struct pl_batch batch;
     bool have = true;
 
+    PL_TRY(nn_model_set_score(t->model, NULL, reterr));
     PL_TRY(cifar10_data_start(t->training, number, reterr));
     while (!steps_used_up(t)) {
         PL_TRY(next_on_all(t, &batch, &have, reterr));
@@ -226,14 +224,16 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
             break;
         }
         epoch.order = mix_order(epoch.order, &batch);
-        PL_TRY(train_step(t, &batch, &epoch.score, reterr));
+        PL_TRY(train_step(t, &batch, reterr));
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
+            PL_TRY(nn_model_score(t->model, &epoch.score, reterr));
             pl_progress_show("epoch %llu: %llu pictures, loss %.4f", (unsigned long long)number + 1,
                              (unsigned long long)epoch.score.samples * (unsigned long long)pl_world_size(t->world),
                              epoch.score.loss_sum / (double)epoch.score.samples);
         }
     }
+    PL_TRY(nn_model_score(t->model, &epoch.score, reterr)); /* waits for a GPU, too */
     progress = cifar10_data_progress(t->training);
     epoch.elapsed_ns = progress.elapsed_ns;
     epoch.waited = progress.elapsed_ns ? (double)progress.waited_ns / (double)progress.elapsed_ns : 0.0;
@@ -247,41 +247,6 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
     return report(t, number + 1, &epoch, *ret_accuracy, reterr);
 }
 
-static enum pl_status save_model(struct trainer *t, double accuracy, struct pl_error *reterr)
-{
-    const char *directory =
-        *t->options.model_dir ? t->options.model_dir : pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_MODEL_DIR", NULL);
-    size_t count = pl_plan_tensor_count(t->plan);
-    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(count, sizeof(*tensors), reterr);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    char accuracy_text[32];
-    struct pl_metadata metadata[] = {
-        {"format", "paceline"}, {"layout", "conv: out,height,width,in; dense: out,in"}, {"test_accuracy", accuracy_text}};
-
-    if (pl_world_rank(t->world) != 0) {
-        return PL_OK;
-    }
-    if (!directory) {
-        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
-        return PL_OK;
-    }
-    if (!tensors) {
-        return PL_MEMORY;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const struct pl_plan_tensor *tensor = pl_plan_tensor(t->plan, i);
-
-        tensors[i] = (struct pl_tensor){.name = tensor->name, .dtype = PL_FLOAT32, .dims = tensor->dims, .data = tensor->value};
-        tensors[i].bytes = tensor->count_elems * sizeof(float);
-        memcpy(tensors[i].shape, tensor->shape, sizeof(tensors[i].shape));
-    }
-    snprintf(accuracy_text, sizeof(accuracy_text), "%.4f", accuracy);
-    pl_text_printf(&path, "%s/model.safetensors", directory);
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
-    return pl_safetensors_write(pl_text_string(&path), tensors, count, metadata, PL_ARRAY_ITEMS(metadata), reterr);
-}
-
 static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 {
     double accuracy = 0.0;
@@ -291,10 +256,10 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     PL_TRY(open_data(t, reterr));
     PL_TRY(make_model(t, reterr));
     PL_TRY(make_plan(t, reterr));
-    for (uint64_t epoch = 0; (double)epoch < t->options.epochs && !steps_used_up(t); epoch++) {
+    for (uint64_t epoch = 0; epoch < t->options.epochs && !steps_used_up(t); epoch++) {
         PL_TRY(train_epoch(t, epoch, &accuracy, reterr));
     }
-    return save_model(t, accuracy, reterr);
+    return nn_plan_save(t->runtime, t->plan, t->options.model_dir, accuracy, reterr);
 }
 
 static void done(struct trainer *t)
@@ -315,10 +280,10 @@ int main(int argc, char **argv)
 
     pl_log_set_prefix("cifar10");
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        cifar10_options_help(stdout);
+        nn_options_help(option_table, "cifar10", stdout);
         return EXIT_SUCCESS;
     }
-    status = cifar10_options_parse(argc, argv, &trainer.options, &error);
+    status = nn_options_parse(option_table, argc, argv, &trainer.options, &error);
     if (status == PL_OK) {
         status = train(&trainer, &error);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "examples/cifar10/data.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "s3io/s3_client.h"
 #include "s3io/store_s3.h"
@@ -73,12 +74,20 @@ static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *d
                               struct pl_error *reterr)
 {
     struct pl_s3_options s3 = {.endpoint_url = NULL};
+    PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
     struct pl_store *store;
     enum pl_status status;
 
     PL_TRY(pl_s3_client_new(pl_runtime_environment(runtime), &s3, &data->client, reterr));
     PL_TRY(pl_store_open_s3(data->client, url, 0, &store, reterr));
-    status = pl_stream_open_store(store, options, &data->samples.stream, reterr);
+    /* S3 has no directories: one that is not there is a prefix without objects. */
+    status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
+    if (status == PL_OK && list.count == 0) {
+        status = pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", url);
+    }
+    if (status == PL_OK) {
+        status = pl_stream_open_store(store, options, &data->samples.stream, reterr);
+    }
     if (status != PL_OK) {
         pl_store_close(store);
     }
@@ -134,10 +143,10 @@ enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, b
     struct pl_loader_options shape = {
         .fields = 2,
         .sample_bytes = {CIFAR10_VALUES * sizeof(float), 1},
-        .batch_samples = training ? (size_t)options->batch_size : EVALUATE_SAMPLES,
+        .batch_samples = training ? options->batch_size : EVALUATE_SAMPLES,
         .drop_last = training,
-        .shuffle_samples = training ? (size_t)options->shuffle_buffer : 0,
-        .shuffle_seed = (uint64_t)options->seed,
+        .shuffle_samples = training ? options->shuffle_buffer : 0,
+        .shuffle_seed = options->seed,
         .timeout_ns = (int64_t)(options->timeout * (double)PL_NS_PER_S),
     };
     struct pl_loader_input input;

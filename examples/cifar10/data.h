@@ -3,10 +3,20 @@
 #ifndef EXAMPLES_CIFAR10_DATA_H
 #define EXAMPLES_CIFAR10_DATA_H
 
-#include "examples/cifar10/options.h"
 #include "runtime/paceline.h"
 
 enum { CIFAR10_SIDE = 32, CIFAR10_CHANNELS = 3, CIFAR10_PIXELS = CIFAR10_SIDE * CIFAR10_SIDE, CIFAR10_VALUES = CIFAR10_PIXELS * CIFAR10_CHANNELS };
+
+/** The program's hyperparameters; cifar10.c says what each means. */
+struct cifar10_options {
+    uint64_t epochs, batch_size;
+    double learning_rate;
+    uint64_t warmup_steps;
+    double momentum, weight_decay;
+    uint64_t seed, shuffle_buffer, max_steps;
+    double timeout; /* seconds */
+    const char *data, *model_dir, *device, *precision;
+};
 
 /** Opened by cifar10_data_open(). */
 struct cifar10_data;

@@ -57,7 +57,7 @@ static enum pl_status build_model(struct port *port, struct pl_error *reterr)
     const struct pl_idx *images = &port->training.pairs.images;
     struct nn_shape shape = {.height = images->shape[1], .width = images->shape[2], .channels = 1};
 
-    PL_TRY(nn_model_new(&nn_backend_blas, layers, shape, BATCH, &port->model, reterr));
+    PL_TRY(nn_model_new(&nn_backend_blas, NULL, layers, shape, BATCH, &port->model, reterr));
     port->parameters = nn_model_parameter_count(port->model);
     PL_BUG_IF(port->parameters > MAX_PARAMETERS);
     for (size_t i = 0; i < port->parameters; i++) {
@@ -69,9 +69,9 @@ static enum pl_status build_model(struct port *port, struct pl_error *reterr)
         if (!port->values[i] || !port->gradients[i] || !port->velocities[i]) {
             return PL_MEMORY;
         }
-        nn_model_bind(port->model, i, port->values[i], port->gradients[i]);
+        PL_TRY(nn_model_bind(port->model, i, port->values[i], port->gradients[i], reterr));
     }
-    nn_model_initialize(port->model, (uint64_t)pl_world_rank(port->world) + 1); /* different on every rank, until step 5 */
+    PL_TRY(nn_model_initialize(port->model, (uint64_t)pl_world_rank(port->world) + 1, reterr)); /* different on every rank, until step 5 */
     port->inputs = pl_memory_new(BATCH, images->item_bytes * sizeof(float), reterr);
     port->labels = pl_memory_new(BATCH, 1, reterr);
     return port->inputs && port->labels ? PL_OK : PL_MEMORY;
@@ -134,8 +134,8 @@ static enum pl_status optimizer_step(struct port *port, struct pl_error *reterr)
 
 static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_error *reterr)
 {
-    struct nn_score score = {0};
     struct pl_sampler sampler;
+    struct nn_score score;
     double loss;
     size_t samples;
     int last_rank;
@@ -143,11 +143,12 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
     /* Step 3. torch.utils.data.DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank()) */
     PL_TRY(pl_sampler_init(&sampler, port->training.pairs.count, 1, true, PL_SAMPLER_JOIN, port->training.deal, reterr));
     pl_sampler_start(&sampler, epoch);
+    PL_TRY(nn_model_set_score(port->model, NULL, reterr));
     while ((samples = fill_batch(port, &port->training, &sampler)) > 0) {
         struct nn_pass pass = {.training = true, .step = port->step++, .sample_stride = 1};
 
         PL_TRY(nn_model_forward(port->model, port->inputs, samples, &pass, reterr));
-        PL_TRY(nn_model_backward(port->model, port->labels, &pass, &score, gradient_ready, port, reterr));
+        PL_TRY(nn_model_backward(port->model, port->labels, &pass, gradient_ready, port, reterr));
         PL_TRY(optimizer_step(port, reterr));
     }
     /* hvd.join(): ranks may have a batch more or less; whoever is through stays neutral until all are. */
@@ -155,6 +156,7 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
     PL_TRY(broadcast_state(port, reterr)); /* whoever joined early has missed the last step; rank 0 never does */
 
     /* MetricAverageCallback */
+    PL_TRY(nn_model_score(port->model, &score, reterr));
     loss = score.loss_sum / (double)score.samples;
     PL_TRY(pl_allreduce(port->world, &loss, &loss, 1, PL_FLOAT64, PL_AVERAGE, reterr));
     if (pl_world_rank(port->world) == 0) {
@@ -167,16 +169,18 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
 static enum pl_status evaluate(struct port *port, struct pl_error *reterr)
 {
     struct nn_pass pass = {.training = false};
-    struct nn_score score = {0};
     struct pl_sampler sampler;
+    struct nn_score score;
     int64_t sums[2];
     size_t samples;
 
     PL_TRY(pl_sampler_init(&sampler, port->testing.pairs.count, 0, false, PL_SAMPLER_JOIN, port->testing.deal, reterr));
+    PL_TRY(nn_model_set_score(port->model, NULL, reterr));
     while ((samples = fill_batch(port, &port->testing, &sampler)) > 0) {
         PL_TRY(nn_model_forward(port->model, port->inputs, samples, &pass, reterr));
-        PL_TRY(nn_model_loss(port->model, port->labels, &score, reterr));
+        PL_TRY(nn_model_loss(port->model, port->labels, reterr));
     }
+    PL_TRY(nn_model_score(port->model, &score, reterr));
     sums[0] = (int64_t)score.correct;
     sums[1] = (int64_t)score.samples;
     PL_TRY(pl_allreduce(port->world, sums, sums, 2, PL_INT64, PL_SUM, reterr));

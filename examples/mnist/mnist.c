@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The digit classifier of many tutorials, trained on any number of ranks: two convolutions, pooling, two dense layers. */
 #include "examples/mnist/data.h"
-#include "examples/mnist/options.h"
+#include "examples/nn/device.h"
 #include "examples/nn/nn.h"
+#include "examples/nn/options.h"
+#include "examples/nn/plan.h"
 #include "runtime/paceline.h"
 
 #include "base/file.h"
@@ -25,8 +27,40 @@ static const struct nn_layer_spec layers[] = {
     {.kind = NN_END},
 };
 
+struct options {
+    uint64_t epochs, batch_size;
+    double learning_rate;
+    uint64_t scale_learning_rate;
+    double warmup_epochs, momentum, weight_decay;
+    uint64_t dropout, seed, max_steps, named;
+    double target_accuracy;
+    uint64_t checkpoint_steps;
+    const char *checkpoint_dir, *data, *model_dir, *device, *precision;
+};
+
+static const struct nn_option option_table[] = {
+    NN_NUMBER(struct options, epochs, "3", 0, 1e9, "how often the training images are gone through"),
+    NN_NUMBER(struct options, batch_size, "64", 1, 65536, "images a rank and step"),
+    NN_NUMBER(struct options, learning_rate, "0.02", 0, 1e6, "what one rank would use; multiplied by the number of ranks"),
+    NN_NUMBER(struct options, scale_learning_rate, "1", 0, 1, "0: do not multiply it"),
+    NN_NUMBER(struct options, warmup_epochs, "1", 0, 1e9, "epochs over which the rate rises to its full size"),
+    NN_NUMBER(struct options, momentum, "0.9", 0, 1, "of SGD"),
+    NN_NUMBER(struct options, weight_decay, "0", 0, 1, "of SGD"),
+    NN_NUMBER(struct options, dropout, "1", 0, 1, "0: train without dropout"),
+    NN_NUMBER(struct options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
+    NN_NUMBER(struct options, max_steps, "0", 0, 1e15, "end behind so many steps; 0: no limit"),
+    NN_NUMBER(struct options, named, "0", 0, 1, "1: gradients travel as named tensors, Horovod's way"),
+    NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "end behind the first epoch that reaches it; 0: never"),
+    NN_TEXT(struct options, checkpoint_dir, "", "where checkpoints go and come from, in place of /opt/ml/checkpoints where that exists"),
+    NN_NUMBER(struct options, checkpoint_steps, "0", 0, 1e15, "one every so many steps, besides those behind each epoch; 0: no others"),
+    NN_TEXT(struct options, data, "", "directory with training/ and testing/, in place of SageMaker's channels"),
+    NN_TEXT(struct options, model_dir, "", "where model.safetensors goes, in place of SM_MODEL_DIR"),
+    NN_DEVICE_OPTIONS(struct options),
+    NN_OPTIONS_END,
+};
+
 struct trainer {
-    struct mnist_options options;
+    struct options options;
     struct pl_runtime *runtime;
     struct pl_world *world;
     struct mnist_data training;
@@ -34,6 +68,8 @@ struct trainer {
     bool has_testing;
     struct nn_model *model;
     struct pl_plan *plan;
+    struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
+    pl_named_handle *handles; /* of the gradients under way, by parameter */
     struct pl_optimizer *optimizer;
     struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
     struct pl_schedule schedule;
@@ -68,30 +104,20 @@ static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struc
     return filled;
 }
 
-/* Register the model's parameters, let their values and gradients live in the plan, and start from rank 0's weights. */
+/* With named tensors the plan keeps values and gradients for the optimizer and the checkpoints, but exchanges nothing. */
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
+    struct pl_plan_options plan_options = {.local = t->options.named != 0};
 
-    PL_TRY(pl_plan_new(t->world, NULL, &t->plan, reterr));
-    for (size_t i = 0; i < nn_model_parameter_count(t->model); i++) {
-        const struct nn_parameter *parameter = nn_model_parameter(t->model, i);
-        uint64_t shape[NN_PARAMETER_MAX_DIMS];
-        size_t index;
-
-        for (unsigned d = 0; d < parameter->dims; d++) {
-            shape[d] = parameter->shape[d];
+    if (t->options.named) {
+        t->handles = pl_memory_new(nn_model_parameter_count(t->model), sizeof(*t->handles), reterr);
+        if (!t->handles) {
+            return PL_MEMORY;
         }
-        PL_TRY(pl_plan_add(t->plan, parameter->name, parameter->dims, shape, &index, reterr));
+        PL_TRY(pl_named_new(t->world, NULL, &t->named, reterr));
     }
-    PL_TRY(pl_plan_seal(t->plan, reterr));
-    for (size_t i = 0; i < pl_plan_tensor_count(t->plan); i++) {
-        nn_model_bind(t->model, i, pl_plan_tensor(t->plan, i)->value, pl_plan_tensor(t->plan, i)->gradient);
-    }
-    if (pl_world_rank(t->world) == 0) {
-        nn_model_initialize(t->model, t->options.seed);
-    }
-    PL_TRY(pl_plan_broadcast(t->plan, 0, reterr));
+    PL_TRY(nn_plan_new(t->world, &plan_options, t->model, t->options.seed, &t->plan, reterr));
     return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
 }
 
@@ -120,6 +146,7 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
 {
     const struct pl_idx *images = &t->training.pairs.images;
     struct nn_layer_spec chain[PL_ARRAY_ITEMS(layers)];
+    struct nn_device device;
     struct nn_shape shape;
 
     if (images->dims != 3) {
@@ -138,7 +165,8 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
     if (!t->inputs || !t->labels) {
         return PL_MEMORY;
     }
-    return nn_model_new(&nn_backend_blas, chain, shape, t->max_samples, &t->model, reterr);
+    PL_TRY(nn_device_choose(t->world, t->options.device, t->options.precision, &device, reterr));
+    return nn_model_new(device.backend, &device.options, chain, shape, t->max_samples, &t->model, reterr);
 }
 
 /* Ranks may have different numbers of samples (a channel sharded by key); all do as many steps as the one with the fewest. */
@@ -160,17 +188,38 @@ static void make_schedule(struct trainer *t)
 
     t->schedule = (struct pl_schedule){
         .base_rate = t->options.learning_rate,
-        .scale = t->options.scale_rate ? (double)pl_world_size(t->world) : 1.0,
+        .scale = t->options.scale_learning_rate ? (double)pl_world_size(t->world) : 1.0,
         .warmup_steps = (uint64_t)(t->options.warmup_epochs * (double)steps_per_epoch),
     };
 }
 
-static enum pl_status gradient_ready(void *context, size_t index, struct pl_error *reterr)
+/* The backward pass has a gradient: start its average under the parameter's name. */
+static enum pl_status submit_gradient(void *context, size_t index, struct pl_error *reterr)
 {
-    return pl_plan_ready(context, index, reterr);
+    struct trainer *t = context;
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(t->plan, index);
+    struct pl_named_op op = {.name = tensor->name,
+                             .kind = PL_ALLREDUCE,
+                             .dtype = PL_FLOAT32,
+                             .op = PL_AVERAGE,
+                             .dims = tensor->dims,
+                             .send = tensor->gradient,
+                             .recv = tensor->gradient};
+
+    memcpy(op.shape, tensor->shape, tensor->dims * sizeof(op.shape[0]));
+    return pl_named_submit(t->named, &op, &t->handles[index], reterr);
 }
 
-static enum pl_status train_step(struct trainer *t, uint64_t taken, size_t samples, struct nn_score *score, struct pl_error *reterr)
+static enum pl_status wait_for_gradients(struct trainer *t, struct pl_error *reterr)
+{
+    for (size_t i = pl_plan_tensor_count(t->plan); i-- > 0;) {
+        PL_TRY(pl_named_wait(t->named, t->handles[i], NULL, reterr));
+        PL_TRY(pl_plan_ready(t->plan, i, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status train_step(struct trainer *t, uint64_t taken, size_t samples, struct pl_error *reterr)
 {
     uint64_t size = (uint64_t)pl_world_size(t->world);
     struct nn_pass pass = {
@@ -182,7 +231,12 @@ static enum pl_status train_step(struct trainer *t, uint64_t taken, size_t sampl
     };
 
     PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
-    PL_TRY(nn_model_backward(t->model, t->labels, &pass, score, gradient_ready, t->plan, reterr));
+    if (t->named) {
+        PL_TRY(nn_model_backward(t->model, t->labels, &pass, submit_gradient, t, reterr));
+        PL_TRY(wait_for_gradients(t, reterr));
+    } else {
+        PL_TRY(nn_model_backward(t->model, t->labels, &pass, nn_plan_ready, t->plan, reterr));
+    }
     PL_TRY(pl_optimizer_step(t->optimizer, pl_schedule_rate(&t->schedule, t->step), reterr));
     t->step++;
     return PL_OK;
@@ -202,15 +256,17 @@ static enum pl_status sum_score(struct trainer *t, struct nn_score *score, struc
 static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct pl_error *reterr)
 {
     struct nn_pass pass = {.training = false};
-    struct nn_score score = {0};
     struct pl_sampler sampler;
+    struct nn_score score;
     size_t samples;
 
     PL_TRY(pl_sampler_init(&sampler, t->testing.pairs.count, 0, false, PL_SAMPLER_JOIN, t->testing.deal, reterr));
+    PL_TRY(nn_model_set_score(t->model, NULL, reterr));
     while ((samples = fill_batch(t, &t->testing, &sampler, EVALUATE_SAMPLES)) > 0) {
         PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
-        PL_TRY(nn_model_loss(t->model, t->labels, &score, reterr));
+        PL_TRY(nn_model_loss(t->model, t->labels, reterr));
     }
+    PL_TRY(nn_model_score(t->model, &score, reterr));
     PL_TRY(sum_score(t, &score, reterr));
     *ret_accuracy = score.samples > 0 ? (double)score.correct / (double)score.samples : 0.0;
     return PL_OK;
@@ -300,43 +356,47 @@ static bool steps_used_up(const struct trainer *t)
 }
 
 /* Behind a step within an epoch. */
-static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken, const struct nn_score *score,
-                                      struct pl_error *reterr)
+static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken, struct pl_error *reterr)
 {
     struct pl_sampler_state state = pl_sampler_save(sampler);
+    struct nn_score score;
 
     PL_TRY(pl_stop_agreed(t->world, &t->stopped, reterr));
     if (taken < t->epoch_samples && (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
-        PL_TRY(save_checkpoint(t, &state, score, reterr));
+        PL_TRY(nn_model_score(t->model, &score, reterr));
+        PL_TRY(save_checkpoint(t, &state, &score, reterr));
     }
     return PL_OK;
 }
 
 static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler, uint64_t epoch, double *ret_accuracy, struct pl_error *reterr)
 {
-    struct nn_score score = t->resumed_score;
-    uint64_t before = score.samples;
+    uint64_t before = t->resumed_score.samples;
     int64_t began_ns = pl_clock_now_ns();
     int64_t shown_ns = 0;
     int64_t elapsed_ns;
+    struct nn_score score;
     uint64_t taken = sampler->taken;
     struct pl_sampler_state next = {.count = sampler->count, .seed = sampler->seed, .epoch = sampler->epoch + 1};
 
+    PL_TRY(nn_model_set_score(t->model, &t->resumed_score, reterr));
     t->resumed_score = (struct nn_score){0};
     while (taken < t->epoch_samples && !steps_used_up(t) && !t->stopped) {
         uint64_t left = t->epoch_samples - taken;
         size_t samples = fill_batch(t, &t->training, sampler, left < t->options.batch_size ? left : t->options.batch_size);
 
-        PL_TRY(train_step(t, taken, samples, &score, reterr));
+        PL_TRY(train_step(t, taken, samples, reterr));
         taken += samples;
-        PL_TRY(checkpoint_step(t, sampler, taken, &score, reterr));
+        PL_TRY(checkpoint_step(t, sampler, taken, reterr));
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
+            PL_TRY(nn_model_score(t->model, &score, reterr));
             pl_progress_show("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
                              (unsigned long long)(100 * taken / t->epoch_samples), (unsigned long long)t->training.pairs.count,
                              score.loss_sum / (double)score.samples);
         }
     }
+    PL_TRY(nn_model_score(t->model, &score, reterr)); /* waits for a GPU, too */
     elapsed_ns = pl_clock_now_ns() - began_ns;
     if (taken < t->epoch_samples) {
         next = pl_sampler_save(sampler);
@@ -351,41 +411,6 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     }
     PL_TRY(report_epoch(t, epoch, &score, (double)(score.samples - before) / ((double)elapsed_ns / (double)PL_NS_PER_S), *ret_accuracy, reterr));
     return save_checkpoint(t, &next, &t->resumed_score, reterr);
-}
-
-static enum pl_status save_model(struct trainer *t, double accuracy, struct pl_error *reterr)
-{
-    const char *directory =
-        *t->options.model_dir ? t->options.model_dir : pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_MODEL_DIR", NULL);
-    size_t count = pl_plan_tensor_count(t->plan);
-    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(count, sizeof(*tensors), reterr);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    char accuracy_text[32];
-    struct pl_metadata metadata[] = {
-        {"format", "paceline"}, {"layout", "conv: out,height,width,in; dense: out,in"}, {"test_accuracy", accuracy_text}};
-
-    if (pl_world_rank(t->world) != 0) {
-        return PL_OK;
-    }
-    if (!directory) {
-        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
-        return PL_OK;
-    }
-    if (!tensors) {
-        return PL_MEMORY;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const struct pl_plan_tensor *tensor = pl_plan_tensor(t->plan, i);
-
-        tensors[i] = (struct pl_tensor){.name = tensor->name, .dtype = PL_FLOAT32, .dims = tensor->dims, .data = tensor->value};
-        tensors[i].bytes = tensor->count_elems * sizeof(float);
-        memcpy(tensors[i].shape, tensor->shape, sizeof(tensors[i].shape));
-    }
-    snprintf(accuracy_text, sizeof(accuracy_text), "%.4f", accuracy);
-    pl_text_printf(&path, "%s/model.safetensors", directory);
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
-    return pl_safetensors_write(pl_text_string(&path), tensors, count, metadata, PL_ARRAY_ITEMS(metadata), reterr);
 }
 
 /* What does not fit the data any more (another number of images) is an error of the user's. */
@@ -436,12 +461,17 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     if (t->checkpoints) {
         PL_TRY(pl_checkpoints_flush(t->checkpoints, reterr));
     }
-    return save_model(t, accuracy, reterr);
+    if (t->named) {
+        PL_TRY(pl_named_shutdown(t->named, reterr));
+    }
+    return nn_plan_save(t->runtime, t->plan, t->options.model_dir, accuracy, reterr);
 }
 
 static void done(struct trainer *t)
 {
     pl_checkpoints_close(t->checkpoints);
+    pl_named_free(t->named);
+    free(t->handles);
     pl_optimizer_free(t->optimizer);
     pl_plan_free(t->plan);
     nn_model_free(t->model);
@@ -460,10 +490,10 @@ int main(int argc, char **argv)
 
     pl_log_set_prefix("mnist");
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        mnist_options_help(stdout);
+        nn_options_help(option_table, "mnist", stdout);
         return EXIT_SUCCESS;
     }
-    status = mnist_options_parse(argc, argv, &trainer.options, &error);
+    status = nn_options_parse(option_table, argc, argv, &trainer.options, &error);
     if (status == PL_OK) {
         status = train(&trainer, &error);
     }

@@ -12,7 +12,6 @@
 
 enum {
     ALIGN_BYTES = 64,
-    SUM_ROWS = 32,
 };
 
 struct blas_state {
@@ -20,6 +19,7 @@ struct blas_state {
     float *backward; /* the same for their gradients */
     double *sums;    /* [most units of a layer], for bias gradients; zero between layers */
     float *part;
+    struct nn_score score;
 };
 
 /* Output pixels of one sample, and the elements of the patch that each of them sees. */
@@ -44,13 +44,18 @@ static void blas_close(void *state)
     free(blas);
 }
 
-static enum pl_status blas_open(const struct nn_layer *layers, size_t layer_count, size_t max_samples, void **ret_state, struct pl_error *reterr)
+static enum pl_status blas_open(const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count, size_t max_samples,
+                                void **ret_state, struct pl_error *reterr)
 {
-    struct blas_state *blas = pl_memory_new(1, sizeof(*blas), reterr);
+    struct blas_state *blas;
     size_t elems = 1;
     size_t units = 1;
 
     (void)max_samples;
+    if (options->precision != NN_FLOAT32) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "the CPU works in float32 only");
+    }
+    blas = pl_memory_new(1, sizeof(*blas), reterr);
     if (!blas) {
         return PL_MEMORY;
     }
@@ -84,6 +89,37 @@ static void blas_release(void *state, void *memory)
 {
     (void)state;
     free(memory);
+}
+
+static bool blas_owns(void *state, const void *memory)
+{
+    (void)state;
+    (void)memory;
+    return true;
+}
+
+static void *blas_stream(void *state)
+{
+    (void)state;
+    return NULL;
+}
+
+static enum pl_status blas_copy(void *state, void *to, const void *from, size_t bytes, struct pl_error *reterr)
+{
+    (void)state;
+    (void)reterr;
+    memcpy(to, from, bytes);
+    return PL_OK;
+}
+
+static enum pl_status blas_bring(void *state, enum nn_part part, const void *host, size_t bytes, const void **ret_memory, struct pl_error *reterr)
+{
+    (void)state;
+    (void)part;
+    (void)bytes;
+    (void)reterr;
+    *ret_memory = host;
+    return PL_OK;
 }
 
 /* One output pixel after the other, the rows of its patch one behind the other. */
@@ -151,8 +187,8 @@ static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, fl
  */
 static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, size_t rows, size_t units, const float *values, float *gradient)
 {
-    for (size_t first = 0; first < rows; first += SUM_ROWS) {
-        size_t end = rows - first < SUM_ROWS ? rows : first + SUM_ROWS;
+    for (size_t first = 0; first < rows; first += NN_SUM_ROWS) {
+        size_t end = rows - first < NN_SUM_ROWS ? rows : first + NN_SUM_ROWS;
         float *part = blas->part;
 
         memset(part, 0, units * sizeof(float));
@@ -245,9 +281,6 @@ static void dense_backward(struct blas_state *blas, const struct nn_layer *layer
     }
 }
 
-/* Equal but for rounding: the first one wins, or noise in the last bit would decide where the gradient goes. */
-#define TIE 0x1p-16F
-
 static void pool_forward(const struct nn_layer *layer, size_t samples, const float *input)
 {
     size_t channels = layer->in.channels;
@@ -266,7 +299,7 @@ static void pool_forward(const struct nn_layer *layer, size_t samples, const flo
 
                     for (uint8_t k = 1; k < 4; k++) {
                         float value = from[(k / 2) * line + (k % 2) * channels + c];
-                        bool larger = value > best + fabsf(best) * TIE;
+                        bool larger = nn_pool_larger(value, best);
 
                         at = larger ? k : at;
                         best = larger ? value : best;
@@ -306,24 +339,12 @@ static void pool_backward(const struct nn_layer *layer, size_t samples, const fl
     }
 }
 
-/* Four elements share one random word, 16 bits each, so a rate is exact to 1/65536. Backward draws the same again. */
 static void dropout(const struct nn_layer *layer, size_t samples, const struct nn_pass *pass, float *values)
 {
-    uint64_t layer_key = nn_random(nn_random(pass->seed, pass->step), layer->index);
-    uint64_t limit = (uint64_t)(layer->spec.rate * 65536.0);
-    float scale = (float)(1.0 / (1.0 - layer->spec.rate));
+    struct nn_dropout drop = nn_layer_dropout(layer, pass);
 
-    for (size_t s = 0; s < samples; s++, values += layer->out_elems) {
-        uint64_t key = nn_random(layer_key, pass->first_sample + s * pass->sample_stride);
-
-        for (size_t e = 0; e < layer->out_elems; e += 4) {
-            uint64_t word = nn_random(key, e / 4);
-            size_t end = layer->out_elems - e < 4 ? layer->out_elems - e : 4;
-
-            for (size_t i = 0; i < end; i++, word >>= 16) {
-                values[e + i] = (word & 0xFFFFU) < limit ? 0.0F : values[e + i] * scale;
-            }
-        }
+    for (size_t i = 0; i < samples * nn_dropout_groups(&drop); i++) {
+        nn_dropout_at(&drop, i, values);
     }
 }
 
@@ -380,33 +401,32 @@ static enum pl_status blas_backward(void *state, const struct nn_layer *layer, s
 }
 
 static enum pl_status blas_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale,
-                                float *gradient, struct nn_score *score, struct pl_error *reterr)
+                                float *gradient, struct pl_error *reterr)
 {
-    (void)state;
-    for (size_t s = 0; s < samples; s++, logits += classes) {
-        size_t best = 0;
-        double sum = 0.0;
+    struct blas_state *blas = state;
 
-        if (labels[s] >= classes) {
-            return pl_error_set(reterr, PL_INVALID, "sample %zu has label %u, but there are %zu classes", s, (unsigned)labels[s], classes);
-        }
-        for (size_t c = 1; c < classes; c++) {
-            best = logits[c] > logits[best] ? c : best;
-        }
-        for (size_t c = 0; c < classes; c++) {
-            sum += exp((double)logits[c] - (double)logits[best]);
-        }
-        score->loss_sum += log(sum) - ((double)logits[labels[s]] - (double)logits[best]);
-        score->correct += best == labels[s];
-        if (gradient) {
-            for (size_t c = 0; c < classes; c++) {
-                double share = exp((double)logits[c] - (double)logits[best]) / sum;
+    (void)reterr;
+    for (size_t s = 0; s < samples; s++) {
+        int hit;
 
-                gradient[s * classes + c] = (float)((share - (c == labels[s] ? 1.0 : 0.0)) * gradient_scale);
-            }
-        }
+        blas->score.loss_sum += nn_softmax(logits + s * classes, classes, labels[s], gradient_scale, gradient ? gradient + s * classes : NULL, &hit);
+        blas->score.correct += (uint64_t)hit;
     }
-    score->samples += samples;
+    blas->score.samples += samples;
+    return PL_OK;
+}
+
+static enum pl_status blas_set_score(void *state, const struct nn_score *score, struct pl_error *reterr)
+{
+    (void)reterr;
+    ((struct blas_state *)state)->score = *score;
+    return PL_OK;
+}
+
+static enum pl_status blas_get_score(void *state, struct nn_score *ret_score, struct pl_error *reterr)
+{
+    (void)reterr;
+    *ret_score = ((struct blas_state *)state)->score;
     return PL_OK;
 }
 
@@ -416,7 +436,13 @@ const struct nn_backend nn_backend_blas = {
     .close = blas_close,
     .allocate = blas_allocate,
     .release = blas_release,
+    .owns = blas_owns,
+    .stream = blas_stream,
+    .copy = blas_copy,
+    .bring = blas_bring,
     .forward = blas_forward,
     .backward = blas_backward,
     .loss = blas_loss,
+    .set_score = blas_set_score,
+    .get_score = blas_get_score,
 };

@@ -8,27 +8,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A parameter that is bound in memory where the backend cannot work, and the copies that it works on. */
+struct away {
+    float *value;
+    float *gradient;
+    float *own_value;
+    float *own_gradient;
+};
+
 struct nn_model {
     const struct nn_backend *backend;
     void *state;
     struct nn_layer *layers;
     size_t layer_count;
     struct nn_parameter *parameters;
+    struct away *away; /* [parameter_count] */
     size_t parameter_count;
     size_t max_samples;
     float *gradients[2]; /* of a layer's output and of its input, taking turns */
 
-    const float *input; /* of the last forward run */
+    const float *input; /* of the last forward run, as the backend reads it */
     size_t samples;
 };
 
 uint64_t nn_random(uint64_t key, uint64_t counter)
 {
-    uint64_t x = key + counter * UINT64_C(0x9E3779B97F4A7C15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
+    return nn_mix(key, counter);
 }
 
 static bool has_parameters(const struct nn_layer *layer)
@@ -134,8 +139,10 @@ static enum pl_status allocate_outputs(struct nn_model *model, struct pl_error *
     return PL_OK;
 }
 
-static enum pl_status build(struct nn_model *model, const struct nn_layer_spec *layers, struct nn_shape input, struct pl_error *reterr)
+static enum pl_status build(struct nn_model *model, const struct nn_backend_options *options, const struct nn_layer_spec *layers,
+                            struct nn_shape input, struct pl_error *reterr)
 {
+    struct nn_backend_options none = {.device = 0};
     struct nn_shape shape = input;
 
     while (layers[model->layer_count].kind != NN_END) {
@@ -146,7 +153,8 @@ static enum pl_status build(struct nn_model *model, const struct nn_layer_spec *
     }
     model->layers = pl_memory_new(model->layer_count, sizeof(*model->layers), reterr);
     model->parameters = pl_memory_new(2 * model->layer_count, sizeof(*model->parameters), reterr);
-    if (!model->layers || !model->parameters) {
+    model->away = pl_memory_new(2 * model->layer_count, sizeof(*model->away), reterr);
+    if (!model->layers || !model->parameters || !model->away) {
         return PL_MEMORY;
     }
     for (size_t i = 0; i < model->layer_count; i++) {
@@ -164,12 +172,12 @@ static enum pl_status build(struct nn_model *model, const struct nn_layer_spec *
     if (layers[0].kind == NN_DROPOUT) {
         return pl_error_set(reterr, PL_INVALID, "dropout works on a layer before it and cannot be the first");
     }
-    PL_TRY(model->backend->open(model->layers, model->layer_count, model->max_samples, &model->state, reterr));
+    PL_TRY(model->backend->open(options ? options : &none, model->layers, model->layer_count, model->max_samples, &model->state, reterr));
     return allocate_outputs(model, reterr);
 }
 
-enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples,
-                            struct nn_model **ret_model, struct pl_error *reterr)
+enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_backend_options *options, const struct nn_layer_spec *layers,
+                            struct nn_shape input, size_t max_samples, struct nn_model **ret_model, struct pl_error *reterr)
 {
     struct nn_model *model = pl_memory_new(1, sizeof(*model), reterr);
     enum pl_status status;
@@ -179,7 +187,7 @@ enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_la
     }
     model->backend = backend;
     model->max_samples = max_samples;
-    status = build(model, layers, input, reterr);
+    status = build(model, options, layers, input, reterr);
     if (status != PL_OK) {
         nn_model_free(model);
         return status;
@@ -202,10 +210,15 @@ void nn_model_free(struct nn_model *model)
         }
         model->backend->release(model->state, model->gradients[0]);
         model->backend->release(model->state, model->gradients[1]);
+        for (size_t i = 0; i < model->parameter_count; i++) {
+            model->backend->release(model->state, model->away[i].own_value);
+            model->backend->release(model->state, model->away[i].own_gradient);
+        }
         model->backend->close(model->state);
     }
     free(model->layers);
     free(model->parameters);
+    free(model->away);
     free(model);
 }
 
@@ -220,50 +233,88 @@ const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size
     return &model->parameters[index];
 }
 
-void nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient)
+/* The layer that parameter `index` belongs to; its weight comes first. */
+static struct nn_layer *layer_of(struct nn_model *model, size_t index, bool *ret_bias)
 {
     size_t first = 0;
 
     PL_BUG_IF(index >= model->parameter_count);
-    for (size_t i = 0; i < model->layer_count; i++) {
-        struct nn_layer *layer = &model->layers[i];
-
-        if (!has_parameters(layer)) {
-            continue;
+    for (struct nn_layer *layer = model->layers;; layer++) {
+        if (has_parameters(layer)) {
+            if (index < first + 2) {
+                *ret_bias = index > first;
+                return layer;
+            }
+            first += 2;
         }
-        if (index == first) {
-            layer->weight = value;
-            layer->weight_gradient = gradient;
-        } else if (index == first + 1) {
-            layer->bias = value;
-            layer->bias_gradient = gradient;
-        }
-        first += 2;
     }
 }
 
-void nn_model_initialize(struct nn_model *model, uint64_t seed)
+enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient, struct pl_error *reterr)
 {
-    size_t index = 0;
+    bool is_bias;
+    struct nn_layer *layer = layer_of(model, index, &is_bias);
+    struct away *away = &model->away[index];
+    size_t count = model->parameters[index].count_elems;
 
-    for (size_t i = 0; i < model->layer_count; i++) {
-        struct nn_layer *layer = &model->layers[i];
-
-        if (!has_parameters(layer)) {
-            continue;
+    if (!model->backend->owns(model->state, value)) {
+        if (!away->own_value) {
+            away->own_value = model->backend->allocate(model->state, count, sizeof(float), reterr);
+            away->own_gradient = model->backend->allocate(model->state, count, sizeof(float), reterr);
+            if (!away->own_value || !away->own_gradient) {
+                return PL_MEMORY;
+            }
         }
-        const struct nn_parameter *weight = &model->parameters[index];
-        uint64_t key = nn_random(seed, index);
-        double limit = sqrt(6.0 / (double)(weight->fan_in + weight->fan_out));
-
-        for (size_t e = 0; e < weight->count_elems; e++) {
-            double unit = (double)(nn_random(key, e) >> 11) * 0x1p-53;
-
-            layer->weight[e] = (float)((2.0 * unit - 1.0) * limit);
-        }
-        memset(layer->bias, 0, model->parameters[index + 1].count_elems * sizeof(float));
-        index += 2;
+        away->value = value;
+        away->gradient = gradient;
+        value = away->own_value;
+        gradient = away->own_gradient;
+    } else {
+        away->value = NULL;
     }
+    *(is_bias ? &layer->bias : &layer->weight) = value;
+    *(is_bias ? &layer->bias_gradient : &layer->weight_gradient) = gradient;
+    return PL_OK;
+}
+
+/* The initial values of parameter `index` in the host's memory. */
+static void draw_values(const struct nn_parameter *parameter, size_t index, uint64_t seed, float *values)
+{
+    uint64_t key = nn_random(seed, index);
+    double limit = sqrt(6.0 / (double)(parameter->fan_in + parameter->fan_out));
+
+    if (parameter->fan_in == 0) {
+        memset(values, 0, parameter->count_elems * sizeof(float));
+        return;
+    }
+    for (size_t e = 0; e < parameter->count_elems; e++) {
+        double unit = (double)(nn_random(key, e) >> 11) * 0x1p-53;
+
+        values[e] = (float)((2.0 * unit - 1.0) * limit);
+    }
+}
+
+enum pl_status nn_model_initialize(struct nn_model *model, uint64_t seed, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct nn_parameter *parameter = &model->parameters[i];
+        PL_AUTO_FREE float *values = pl_memory_new(parameter->count_elems, sizeof(float), reterr);
+        bool is_bias;
+        const struct nn_layer *layer = layer_of(model, i, &is_bias);
+        float *to = model->away[i].value ? model->away[i].value : is_bias ? layer->bias : layer->weight;
+
+        if (!values) {
+            return PL_MEMORY;
+        }
+        draw_values(parameter, i, seed, values);
+        PL_TRY(model->backend->copy(model->state, to, values, parameter->count_elems * sizeof(float), reterr));
+    }
+    return PL_OK;
+}
+
+void *nn_model_stream(const struct nn_model *model)
+{
+    return model->backend->stream(model->state);
 }
 
 static const struct nn_layer *last_layer(const struct nn_model *model)
@@ -276,17 +327,35 @@ size_t nn_model_outputs(const struct nn_model *model)
     return last_layer(model)->out_elems;
 }
 
-const float *nn_model_output(const struct nn_model *model)
+enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct pl_error *reterr)
 {
-    return last_layer(model)->output;
+    return model->backend->copy(model->state, ret_output, last_layer(model)->output, model->samples * nn_model_outputs(model) * sizeof(float),
+                                reterr);
+}
+
+/* Values that lie elsewhere may have changed since the last run. */
+static enum pl_status bring_values(struct nn_model *model, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct away *away = &model->away[i];
+
+        if (away->value) {
+            PL_TRY(model->backend->copy(model->state, away->own_value, away->value, model->parameters[i].count_elems * sizeof(float), reterr));
+        }
+    }
+    return PL_OK;
 }
 
 enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass, struct pl_error *reterr)
 {
-    const float *from = input;
+    const void *brought;
+    const float *from;
 
     PL_BUG_IF(samples > model->max_samples);
-    model->input = input;
+    PL_TRY(bring_values(model, reterr));
+    PL_TRY(model->backend->bring(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float), &brought, reterr));
+    from = brought;
+    model->input = from;
     model->samples = samples;
     for (size_t i = 0; i < model->layer_count; i++) {
         PL_TRY(model->backend->forward(model->state, &model->layers[i], samples, from, pass, reterr));
@@ -295,20 +364,55 @@ enum pl_status nn_model_forward(struct nn_model *model, const float *input, size
     return PL_OK;
 }
 
-enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, struct nn_score *score, struct pl_error *reterr)
+enum pl_status nn_model_set_score(struct nn_model *model, const struct nn_score *score, struct pl_error *reterr)
 {
-    return model->backend->loss(model->state, model->samples, nn_model_outputs(model), nn_model_output(model), labels, 0.0, NULL, score, reterr);
+    static const struct nn_score zero;
+
+    return model->backend->set_score(model->state, score ? score : &zero, reterr);
 }
 
-enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass, struct nn_score *score, nn_ready *ready,
-                                 void *context, struct pl_error *reterr)
+enum pl_status nn_model_score(struct nn_model *model, struct nn_score *ret_score, struct pl_error *reterr)
+{
+    return model->backend->get_score(model->state, ret_score, reterr);
+}
+
+static enum pl_status add_loss(struct nn_model *model, const uint8_t *labels, double gradient_scale, float *gradient, struct pl_error *reterr)
+{
+    size_t classes = nn_model_outputs(model);
+    const void *brought;
+
+    for (size_t s = 0; s < model->samples; s++) {
+        if (labels[s] >= classes) {
+            return pl_error_set(reterr, PL_INVALID, "sample %zu has label %u, but there are %zu classes", s, (unsigned)labels[s], classes);
+        }
+    }
+    PL_TRY(model->backend->bring(model->state, NN_LABELS, labels, model->samples, &brought, reterr));
+    return model->backend->loss(model->state, model->samples, classes, last_layer(model)->output, brought, gradient_scale, gradient, reterr);
+}
+
+enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, struct pl_error *reterr)
+{
+    return add_loss(model, labels, 0.0, NULL, reterr);
+}
+
+static enum pl_status tell_ready(struct nn_model *model, size_t index, nn_ready *ready, void *context, struct pl_error *reterr)
+{
+    struct away *away = &model->away[index];
+
+    if (away->value) {
+        PL_TRY(model->backend->copy(model->state, away->gradient, away->own_gradient, model->parameters[index].count_elems * sizeof(float), reterr));
+    }
+    return ready ? ready(context, index, reterr) : PL_OK;
+}
+
+enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass, nn_ready *ready, void *context,
+                                 struct pl_error *reterr)
 {
     size_t parameter = model->parameter_count;
     float *output_gradient = model->gradients[0];
     float *input_gradient = model->gradients[1];
 
-    PL_TRY(model->backend->loss(model->state, model->samples, nn_model_outputs(model), nn_model_output(model), labels, 1.0 / (double)model->samples,
-                                output_gradient, score, reterr));
+    PL_TRY(add_loss(model, labels, 1.0 / (double)model->samples, output_gradient, reterr));
     for (size_t i = model->layer_count; i-- > 0;) {
         const struct nn_layer *layer = &model->layers[i];
         const float *input = i > 0 ? model->layers[i - 1].output : model->input;
@@ -322,10 +426,8 @@ enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, 
         }
         if (has_parameters(layer)) {
             parameter -= 2;
-            if (ready) {
-                PL_TRY(ready(context, parameter + 1, reterr));
-                PL_TRY(ready(context, parameter, reterr));
-            }
+            PL_TRY(tell_ready(model, parameter + 1, ready, context, reterr));
+            PL_TRY(tell_ready(model, parameter, ready, context, reterr));
         }
     }
     return PL_OK;

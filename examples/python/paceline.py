@@ -42,7 +42,7 @@ class _Error(ctypes.Structure):
 class _Op(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_int), ("dtype", ctypes.c_int), ("op", ctypes.c_int), ("flags", ctypes.c_uint),
                 ("scaled", ctypes.c_bool), ("prescale", ctypes.c_double), ("postscale", ctypes.c_double), ("root", ctypes.c_int),
-                ("dims", ctypes.c_uint), ("shape", ctypes.c_uint64 * _MAX_DIMS), ("splits", ctypes.POINTER(ctypes.c_uint64)),
+                ("dims", ctypes.c_uint), ("shape", ctypes.c_uint64 * _MAX_DIMS), ("memory", ctypes.c_int), ("splits", ctypes.POINTER(ctypes.c_uint64)),
                 ("send", ctypes.c_void_p), ("recv", ctypes.c_void_p)]
 
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What reading records costs: decoding from memory, and reading a FIFO beside raw reads of the same FIFO. One JSON line a
- * case; alternating runs, medians.
+ * case; alternating runs, medians. A FIFO's reader and writer have a processor each where two are allowed: on one processor a read
+ * costs less than half, and which of the two it is would else be the scheduler's choice in each run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
@@ -12,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,8 +161,27 @@ static void bench_memory(unsigned char *data, size_t room, unsigned rounds, enum
     fflush(stdout);
 }
 
+/* The first or second of the processors that this process was started on. */
+static void keep_to_processor(const cpu_set_t *allowed, unsigned which)
+{
+    cpu_set_t one;
+
+    if (CPU_COUNT(allowed) < 2) {
+        return;
+    }
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, allowed) && which-- == 0) {
+            CPU_SET(i, &one);
+        }
+    }
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
+        die("sched_setaffinity", NULL);
+    }
+}
+
 /* A child that writes `data` into the FIFO `times` times, by write() or by lending its pages. */
-static pid_t start_writer(const char *path, unsigned char *data, size_t bytes, unsigned times, bool lend)
+static pid_t start_writer(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes, unsigned times, bool lend)
 {
     pid_t child = fork();
     int fd;
@@ -168,6 +189,7 @@ static pid_t start_writer(const char *path, unsigned char *data, size_t bytes, u
     if (child != 0) {
         return child;
     }
+    keep_to_processor(processors, 1);
     fd = open(path, O_WRONLY | O_CLOEXEC);
     (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
     for (unsigned i = 0; i < times; i++) {
@@ -199,12 +221,12 @@ static void read_raw(const char *path, unsigned char *buffer)
     close(fd);
 }
 
-static double time_fifo(const char *path, unsigned char *data, size_t bytes, unsigned times, bool lend, enum pl_record_format format, bool raw,
-                        unsigned char *buffer, double *ret_cpu_s)
+static double time_fifo(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes, unsigned times, bool lend,
+                        enum pl_record_format format, bool raw, unsigned char *buffer, double *ret_cpu_s)
 {
     double begin_s = cpu_seconds();
     int64_t begin_ns = pl_clock_now_ns();
-    pid_t child = start_writer(path, data, bytes, times, lend);
+    pid_t child = start_writer(path, processors, data, bytes, times, lend);
     int status;
 
     if (raw) {
@@ -233,6 +255,7 @@ static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum p
     double raw[MOST_ROUNDS], parsed[MOST_ROUNDS], raw_cpu[MOST_ROUNDS], parsed_cpu[MOST_ROUNDS];
     char path[] = "/tmp/bench-records-XXXXXX/fifo";
     unsigned times = 16;
+    cpu_set_t processors;
     double raw_rate, parsed_rate;
 
     path[strlen(path) - 5] = '\0';
@@ -243,10 +266,15 @@ static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum p
     if (mkfifo(path, 0600) != 0) {
         die("mkfifo", NULL);
     }
-    for (unsigned round = 0; round < rounds; round++) {
-        raw[round] = time_fifo(path, data, bytes, times, lend, format, true, buffer, &raw_cpu[round]);
-        parsed[round] = time_fifo(path, data, bytes, times, lend, format, false, buffer, &parsed_cpu[round]);
+    if (sched_getaffinity(0, sizeof(processors), &processors) != 0) {
+        die("sched_getaffinity", NULL);
     }
+    keep_to_processor(&processors, 0);
+    for (unsigned round = 0; round < rounds; round++) {
+        raw[round] = time_fifo(path, &processors, data, bytes, times, lend, format, true, buffer, &raw_cpu[round]);
+        parsed[round] = time_fifo(path, &processors, data, bytes, times, lend, format, false, buffer, &parsed_cpu[round]);
+    }
+    (void)sched_setaffinity(0, sizeof(processors), &processors);
     unlink(path);
     path[strlen(path) - 5] = '\0';
     rmdir(path);

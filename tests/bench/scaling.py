@@ -70,7 +70,7 @@ doubling, log2(H) (a + B b). a is the time of a small message, b the time a byte
 {GPUS} GPUs pass 2({GPUS}-1)/{GPUS} B at {INSIDE_BYTES_PER_S / 1e9:.0f} GB/s, overlapped with the exchange between hosts.
 
 **Measured** (hosts in network namespaces, 1 Gbit/s links, a machine busy with other work): a = {LATENCY_S * 1e6:.0f} us; {SHARE:.2f} of the line rate,
-what two hosts (0.93) and four (0.92) reached with 64 MiB.
+what two hosts (0.93) and four (0.92) reached with 64 MiB; one TCP stream carries 0.93 of it there. `tests/bench/hosts.sh` measures all of this again.
 
 **Assumed.** {GBPS:.0f} Gbit/s a host and the same latency and share of the line rate as measured; no congestion and no stragglers;
 batch {BATCH} a GPU; {", ".join(f"{name} {speed}" for _, name, speed, _ in MODELS)} images/s on one GPU; the backward pass is two thirds of a step and emits

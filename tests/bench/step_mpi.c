@@ -16,8 +16,8 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
-#include "tests/bench/gradient_list.h"
 
 #include <mpi.h>
 #include <stdlib.h>

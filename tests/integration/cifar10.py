@@ -145,6 +145,9 @@ def check(folder, work):
     expect_same("two ranks sharing FIFOs of wrapped objects, made late",
                 through_pipe(folder, work, 2, words, ["--recordio", "--late"], wrapper="RecordIO"), pair)
     expect_same("two ranks, S3", from_s3(folder, 2, words), pair)
+    (work / "untested").mkdir()
+    (work / "untested/training").symlink_to(folder / "training")
+    expect_same("training without testing, S3", from_s3(work / "untested", 1, words), train(1, [*words, "--data", work / "untested"]))
     for ranks in (1, 2):
         message = through_pipe(folder, work, ranks, words, ["--cut", "700000"], code=1)
         assert re.search(r"training_0': record \d+ at byte \d+: the input ends inside a record", message), message
@@ -168,4 +171,5 @@ def main():
             print("the real pictures are not here; made-up ones alone were used")
 
 
-main()
+if __name__ == "__main__":
+    main()

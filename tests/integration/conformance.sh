@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every collective operation x type x size x in and out of place, with processes as ranks over shared memory and over MPI's messages, and
-# with threads as ranks on pretended hosts.
+# Every collective operation x type x size x in and out of place, with processes as ranks over shared memory and over MPI's messages, in the memory of
+# shared devices and by NCCL (on the fake driver), and with threads as ranks on pretended hosts.
 set -euo pipefail
 program=$PACELINE_BUILD/tests/integration/conformance_ranks
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_TIMEOUT_S=100
@@ -19,6 +19,14 @@ ranks 3
 ranks 5
 ranks 2 PACELINE_BACKEND=exchange
 ranks 3 PACELINE_BACKEND=exchange
+support=$PACELINE_BUILD/tests/support
+if [ -e "$support/nccl/libnccl.so.2" ]; then
+    for setting in "1 no_nccl" "3 nccl"; do
+        echo "== 3 processes, devices and NCCL: $setting"
+        FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$support/${setting#* }:$support \
+            timeout 120 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "${setting% *}"
+    done
+fi
 for layout in "4 2" "5 2" "7 3"; do
     echo "== threads and ranks a host: $layout"
     # Two words on purpose.

@@ -79,7 +79,8 @@ the_image_is_built() {
     for tool in mpirun ssh paceline; do command -v $tool || exit 11; done
     test "$(stat -c %a /etc/paceline/ssh/id_ed25519 /etc/paceline/ssh/host_ed25519 | sort -u)" = 600 || exit 12
     ! ls /etc/ssh/ssh_host_* 2>/dev/null || exit 13
-    test -d /usr/local/share/paceline/examples/mnist || exit 14'
+    test -d /usr/local/share/paceline/examples/mnist || exit 14
+    ! grep -rlE "libcuda|libnccl|cuInit" /usr/local/bin /usr/local/lib /usr/local/libexec || exit 15'
   ends look 60
   [ "$code" = 0 ] || fail "the image's content is not as promised ($code)"
   forget

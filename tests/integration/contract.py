@@ -294,10 +294,59 @@ def intermediate_output():
         refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
 
 
+WRITER = """#!/bin/sh
+cd "$SM_OUTPUT_INTERMEDIATE_DIR" || exit 3
+echo first > early.txt
+mkdir -p deep/er && echo nested > deep/er/nested.txt
+tries=0 # what was closed arrives while the program runs
+until [ -e "$STORE/early.txt" ] && [ -e "$STORE/deep/er/nested.txt" ]; do
+  tries=$((tries + 1)); [ $tries -lt 300 ] || exit 4
+  sleep 0.1
+done
+echo changed > early.txt
+echo half > open.log # closed only by this program's end
+echo last > last.txt
+exit ${CODE:-0}
+"""
+
+
+def stored(tree, name):
+    path = tree.base / 'store/out/job-7/output/intermediate' / name
+    return path.read_text() if path.exists() else None
+
+
+def intermediate_output_to_s3():
+    """Closed files arrive while the program runs, the rest at its end, also when it fails; S3 that is not there fails no job."""
+    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_s3_output': '"s3://bkt/out"'}, {'run.sh': WRITER}) as tree:
+        (tree.base / 'store').mkdir()
+        server = subprocess.Popen([sys.executable, SOURCE / 'tests/support/fake_s3.py', '--keep', tree.base / 'store'], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, text=True)
+        try:
+            port = server.stdout.readline().split()[1]
+            tree.env.update({'AWS_ENDPOINT_URL_S3': f'http://127.0.0.1:{port}', 'AWS_ACCESS_KEY_ID': 'AKIAIOSFODNN7EXAMPLE', 'NO_PROXY': '*',
+                             'AWS_SECRET_ACCESS_KEY': 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY', 'AWS_REGION': 'us-east-1', 'TRAINING_JOB_NAME': 'job-7',
+                             'STORE': str(tree.base / 'store/out/job-7/output/intermediate')})
+            for code in (0, 5):
+                shutil.rmtree(tree.base / 'output', ignore_errors=True)
+                shutil.rmtree(tree.base / 'store/out', ignore_errors=True)
+                tree.env['CODE'] = str(code)
+                expect(tree.train() == code, tree.done.stderr)
+                found = {name: stored(tree, name) for name in ('early.txt', 'deep/er/nested.txt', 'open.log', 'last.txt')}
+                expect(found == {'early.txt': 'changed\n', 'deep/er/nested.txt': 'nested\n', 'open.log': 'half\n', 'last.txt': 'last\n'}, found)
+        finally:
+            server.kill()
+            server.wait()
+        shutil.rmtree(tree.base / 'output')
+        tree.env.update(PACELINE_INTERMEDIATE_S='2', AWS_MAX_ATTEMPTS='1')
+        tree.write('code/run.sh', '#!/bin/sh\necho x > "$SM_OUTPUT_INTERMEDIATE_DIR/x"\n')
+        expect(tree.train() == 0 and tree.read('output/success') is not None, tree.done.stderr)
+        expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
+
+
 CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
-         secrets_stay_out_of_plan_and_log, intermediate_output]
+         secrets_stay_out_of_plan_and_log, intermediate_output, intermediate_output_to_s3]
 for case in CASES:
     try:
         case()

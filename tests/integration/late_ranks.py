@@ -38,7 +38,7 @@ def ranks(data):
 
 
 def trial(data, number):
-    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", MNIST, "--data", data, "--epochs", "1000", "--batch-size", "10"]
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", MNIST, "--data", data, "--epochs", "1000", "--batch-size", "10", "--device", "cpu"]
     process = subprocess.Popen([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
     first = process.stdout.readline()  # an epoch is over: the job runs

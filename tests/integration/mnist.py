@@ -4,6 +4,7 @@
 
     mnist.py accuracy      four ranks reach 96 % on MNIST's held-out digits; the model opens and the metric line has its form
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
+    mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
     mnist.py pipe          from FIFOs that carry gzip objects one behind the other, two ranks learn what they learn from files
     mnist.py refusals      wrong words and missing data end with a message and a status other than 0
 """
@@ -107,6 +108,22 @@ def equivalence(folder):
     assert any(a != b for a, b in zip(one["conv1.weight"], other["conv1.weight"])), "the seed has no effect"
 
 
+def named(folder):
+    words = ["--data", synthetic_data(folder / "digits", 240, 20), "--batch-size", "10"]
+    for ranks in (1, 2, 3, 4):
+        models = []
+        for way in ("0", "1"):
+            run(ranks, *words, "--epochs", "1", "--named", way, "--model-dir", folder / way)
+            models.append((folder / way / "model.safetensors").read_bytes())
+        assert models[0] == models[1], f"{ranks} ranks: other weights with named tensors"
+    run(2, *words, "--epochs", "2", "--model-dir", folder / "whole")
+    for first, second in (("0", "1"), ("1", "0")):
+        resumed = [*words, "--checkpoint-dir", folder / ("checkpoints" + first), "--model-dir", folder / ("resumed" + first)]
+        run(2, *resumed, "--epochs", "1", "--named", first)
+        assert "going on behind step 12" in run(2, *resumed, "--epochs", "2", "--named", second).stderr
+        assert (folder / ("resumed" + first) / "model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes()
+
+
 def feed(path, objects):
     with open(path, "wb") as fifo:
         for file in objects:
@@ -166,4 +183,4 @@ def refusals(folder):
 
 
 with tempfile.TemporaryDirectory(prefix="paceline-mnist-") as scratch:
-    {"accuracy": accuracy, "equivalence": equivalence, "pipe": pipe, "refusals": refusals}[sys.argv[1]](pathlib.Path(scratch))
+    {"accuracy": accuracy, "equivalence": equivalence, "named": named, "pipe": pipe, "refusals": refusals}[sys.argv[1]](pathlib.Path(scratch))

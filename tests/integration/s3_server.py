@@ -147,6 +147,28 @@ def records(stream):
     return found
 
 
+def fed(*words):
+    """Two epochs as a program in Pipe Mode would read them."""
+    with tempfile.TemporaryDirectory(prefix="paceline-feed-") as folder:
+        path = pathlib.Path(folder, "channel")
+        feeder = subprocess.Popen([pathlib.Path(TOOL).with_name("paceline-feed"), "--quiet", "--epochs", "2", *words, path], stderr=subprocess.PIPE, text=True)
+        epochs = []
+        for epoch in (0, 1):
+            fifo = pathlib.Path(f"{path}_{epoch}")
+            wait_for(f"epoch {epoch}", fifo.exists)
+            epochs.append(fifo.read_bytes())
+        _, message = feeder.communicate(timeout=LIMIT_S)
+        assert feeder.returncode == 0, message
+        return epochs
+
+
+def wait_for(what, happens):
+    end = time.monotonic() + LIMIT_S / 2
+    while not happens():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
 def check_manifests():
     """Prefix, manifest and augmented manifest, and that all ranks together read everything once."""
     draw = random.Random(2)
@@ -175,6 +197,14 @@ def check_manifests():
     assert len(orders) == 2
     assert records(probe("augmented", "s3://bkt/augmented", 0, 1, -1, "class")) == [str(index).encode() for index in range(20)]
 
+    tool("cp", "-", "s3://bkt/m.json", data=json.dumps([{"prefix": "s3://bkt/data/sh"}, *named]).encode())
+    assert fed("--manifest", "s3://bkt/m.json") == [b"".join(objects["sh" + name] for name in sorted(named))] * 2
+    assert [records(epoch) for epoch in fed("--augmented", "source-ref,class", "s3://bkt/augmented")] == [want, want]
+    shards = [[records(epoch) for epoch in fed("--augmented", "class", "--shuffle", "7", "--shard", f"{rank}/3", "s3://bkt/augmented")] for rank in range(3)]
+    for epoch in (0, 1):
+        assert sorted(int(label) for shard in shards for label in shard[epoch]) == list(range(20))
+    assert shards[0][0] != shards[0][1]
+
 
 def check_memory(folder):
     """An object of several times the budget passes through a bounded process."""
@@ -198,6 +228,36 @@ def check_stopped_gateway(server, folder):
     assert process.returncode == 0 and first + rest == (folder / "source33333333").read_bytes()
 
 
+def check_sync(folder):
+    """Files of a directory appear as they are closed, in parts too, and what was never closed at the end."""
+    watched = folder / "watched"
+    (watched / "old").mkdir(parents=True)
+    (watched / "old/before").write_text("before")
+    names = lambda: {line.split()[-1].removeprefix("sync/") for line in tool("ls", "--recursive", "s3://bkt/").decode().splitlines() if " sync/" in line}
+    read = lambda name: tool("cat", f"s3://bkt/sync/{name}")
+    process = subprocess.Popen([pathlib.Path(TOOL).with_name("paceline-sync"), watched, "s3://bkt/sync"], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("a file from before", lambda: names() == {"old/before"})
+        large = random.Random(4).randbytes(40 << 20)
+        (watched / "new").mkdir()
+        (watched / "new/large").write_bytes(large)
+        (folder / "moved").write_text("moved")
+        (folder / "moved").rename(watched / "moved")
+        wait_for("a file in a new directory, one moved in", lambda: {"new/large", "moved"} <= names())
+        assert read("new/large") == large and read("moved") == b"moved"
+        (watched / "moved").write_text("again")
+        wait_for("a changed file", lambda: read("moved") == b"again")
+        with open(watched / "open", "w", encoding="ascii") as file:
+            file.write("never closed")
+            file.flush()
+            process.terminate()
+            _, message = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0, message
+        assert read("open") == b"never closed" and names() == {"old/before", "new/large", "moved", "open"}
+    finally:
+        process.kill()
+
+
 def check_virtual_host():
     """The bucket as a part of the host's name; the resolver knows *.localhost."""
     port = os.environ["AWS_ENDPOINT_URL_S3"].rsplit(":", 1)[1]
@@ -218,7 +278,7 @@ def run(tls):
             if tls:
                 steps.append(("unknown certificate", lambda: tool("ls", "s3://bkt", code=1, environment={"AWS_CA_BUNDLE": "", "AWS_MAX_ATTEMPTS": "1"})))
             else:
-                steps += [("pages", lambda: check_pages(folder)), ("memory", lambda: check_memory(folder)), ("frozen gateway", lambda: check_stopped_gateway(server, folder))]
+                steps += [("pages", lambda: check_pages(folder)), ("sync", lambda: check_sync(folder)), ("memory", lambda: check_memory(folder)), ("frozen gateway", lambda: check_stopped_gateway(server, folder))]
             for name, step in steps:
                 begun = time.monotonic()
                 step()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collectives/shm_run.c: direct collectives. Between two of them a rank rewrites its own arena buffer; during one, others read it and
+ * collectives/shm_direct.c: direct collectives. Between two of them a rank rewrites its own arena buffer; during one, others read it and
  * write results to it. -DBROKEN leaves without waiting for the others' "done" word.
  */
 #define RANKS 3

@@ -4,12 +4,15 @@
 # switch that is a namespace too; the machine's own network is not touched.
 #
 #   cluster_up N              make N hosts; exits 77 where that cannot be done
+#   host_rate HOST RATE       limit its link in each direction, RATE as tc writes it (200mbit); none: no limit
 #   host_start HOST CMD...    power a host on: CMD becomes its process 1; output in $cluster/HOST.log
 #   host_wait HOST SECONDS    wait for its end; leaves the exit code in $code and fails when it does not come
 #   host_signal HOST SIGNAL   send a signal to its process 1
 #   host_off HOST             power it off: every process on it is killed at once
 #   host_run HOST CMD...      run something else on a host that is up
 #   host_cut HOST, host_join HOST    pull its cable, plug it in again
+#   hosts_listen              sshd becomes process 1 of every host; then
+#   cluster_mpirun RANKS WORDS...   mpirun on algo-1 with RANKS a host (4, or 4x2: on the first two hosts only) and Open MPI's own words
 #   host_pids HOST            the processes that are on it, as this machine numbers them
 #   cluster_down              remove everything (do this from a trap)
 #
@@ -102,6 +105,49 @@ host_run() {
   local host=$1
   shift
   nsenter -t "$(host_first "$host")" -n -m -u -i -p -- "$@"
+}
+
+# sshd, for jobs that are started by mpirun and not by `paceline`.
+hosts_listen() {
+  local host
+  cp "$cluster/ssh/id_ed25519.pub" "$cluster/ssh/authorized"
+  for host in "${cluster_hosts[@]}"; do
+    host_start "$host" sh -c 'mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e -f /dev/null -h "$1/host_ed25519" -o AuthorizedKeysFile="$1/authorized" \
+      -o PermitRootLogin=prohibit-password -o PasswordAuthentication=no -o UsePAM=no -o StrictModes=no -o UseDNS=no -o PidFile=none \
+      -o MaxStartups=100 -o MaxSessions=100' sh "$cluster/ssh"
+  done
+  for host in "${cluster_hosts[@]}"; do
+    local tries=200
+    until [ -n "$(host_first "$host")" ] && host_run "$host" $cluster_ssh -i "$cluster/ssh/id_ed25519" "$host" true 2>/dev/null; do
+      tries=$((tries - 1))
+      [ $tries -gt 0 ] || { echo "FAILED: no sshd on $host"; cat "$cluster/$host.log"; return 1; }
+      sleep 0.05
+    done
+  done
+}
+cluster_ssh="ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"
+
+cluster_mpirun() {
+  local per_host=${1%x*} hosts=${#cluster_hosts[@]} list='' i
+  [ "$per_host" = "$1" ] || hosts=${1#*x}
+  shift
+  for i in $(seq "$hosts"); do list+=,algo-$i:$per_host; done
+  # Binding would put the first rank of every host on the same core, which they share here.
+  host_run algo-1 env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --host "${list#,}" -n $((hosts * per_host)) --oversubscribe --bind-to none \
+    --mca plm_rsh_agent "$cluster_ssh -i $cluster/ssh/id_ed25519" --mca mpi_yield_when_idle 1 "$@" </dev/null
+}
+
+# A token bucket at either end of the cable: full duplex.
+host_rate() {
+  local number end
+  number=$(host_number "$1")
+  for end in "$cluster_tag-$number eth0" "$cluster_tag-sw p$number"; do
+    # Two words on purpose.
+    # shellcheck disable=SC2086
+    set -- "$1" "$2" $end
+    tc -n "$3" qdisc del dev "$4" root 2>/dev/null || true
+    [ "$2" = none ] || tc -n "$3" qdisc add dev "$4" root tbf rate "$2" burst 128kb latency 20ms || cluster_skip "the kernel cannot limit a link's rate"
+  done
 }
 
 host_cut() { ip -n "$cluster_tag-sw" link set "p$(host_number "$1")" down; }

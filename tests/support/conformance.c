@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/conformance.h"
 
+#include "base/clock.h"
 #include "collectives/arena.h"
+#include "collectives/backend.h"
 #include "collectives/collective.h"
 #include "collectives/kernel.h"
+#include "device/device.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +23,11 @@ struct trial {
     bool in_place;
     char *send; /* room of the larger of the two, each */
     char *recv;
-    char *before; /* the input as it was */
+    char *before;             /* the input as it was */
+    size_t room;              /* bytes of each of the three */
+    struct pl_device *device; /* NULL: the buffers are what is sent and received; else what is on the device is copied from and to them */
+    char *on_device[2];       /* send, recv */
+    void *stream;
     uint64_t salt;
 };
 
@@ -250,6 +257,35 @@ static bool check_input(struct trial *t, uint64_t send_elems)
     return wrong(t, "the input was changed; element", 0, 0, 0);
 }
 
+/* Where in device memory what `data`, in one of the two buffers, stands for lies. */
+static char *shadow(const struct trial *t, const void *data)
+{
+    uintptr_t at = (uintptr_t)data;
+
+    return at - (uintptr_t)t->send < t->room ? t->on_device[0] + (at - (uintptr_t)t->send) : t->on_device[1] + (at - (uintptr_t)t->recv);
+}
+
+static enum pl_status run_on_device(const struct trial *t, size_t send_bytes, size_t recv_bytes, struct pl_error *reterr)
+{
+    struct pl_collective c = t->c;
+    struct pl_request *request;
+
+    c.memory = PL_MEMORY_DEVICE;
+    c.stream = t->stream;
+    c.send = shadow(t, t->c.send);
+    c.recv = shadow(t, t->c.recv);
+    PL_TRY(pl_device_copy(t->device, t->on_device[0], t->send, send_bytes, t->stream, reterr));
+    PL_TRY(pl_device_copy(t->device, t->on_device[1], t->recv, recv_bytes, t->stream, reterr));
+    PL_TRY(pl_collective_post(t->world, &c, &request, reterr));
+    if (pl_request_order(request, t->stream, reterr) != PL_OK) { /* what follows on the stream comes after it */
+        return pl_request_wait(request, reterr);
+    }
+    PL_TRY(pl_device_copy(t->device, t->send, t->on_device[0], send_bytes, t->stream, reterr));
+    PL_TRY(pl_device_copy(t->device, t->recv, t->on_device[1], recv_bytes, t->stream, reterr));
+    PL_TRY(pl_request_wait(request, reterr));
+    return pl_device_stream_finish(t->device, t->stream, pl_deadline_after_ns(60 * PL_NS_PER_S), reterr);
+}
+
 static bool run_trial(struct trial *t)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -257,6 +293,7 @@ static bool run_trial(struct trial *t)
     uint64_t send_elems;
     uint64_t recv_elems;
     uint64_t own = 0;
+    enum pl_status status;
 
     t->salt = t->conformance->cases++;
     extents(t, &send_elems, &recv_elems);
@@ -279,7 +316,8 @@ static bool run_trial(struct trial *t)
         }
     }
     t->c.flags = t->conformance->flags;
-    if (pl_collective_run(t->world, &t->c, &error) != PL_OK) {
+    status = t->device ? run_on_device(t, send_elems * item, recv_elems * item, &error) : pl_collective_run(t->world, &t->c, &error);
+    if (status != PL_OK) {
         char text[1000];
 
         (void)wrong(t, "element", 0, 0, 0);
@@ -392,6 +430,30 @@ static bool run_all(struct trial *t)
     return true;
 }
 
+static bool make_shadows(struct trial *t, const struct pl_span spans[2], struct pl_error *reterr)
+{
+    t->device = pl_world_device(t->world);
+    for (int i = 0; i < 2; i++) {
+        void *data = spans[i].data;
+
+        if (!data && pl_device_alloc(t->device, t->room, &data, reterr) != PL_OK) {
+            return false;
+        }
+        t->on_device[i] = data;
+    }
+    return pl_device_stream_new(t->device, &t->stream, reterr) == PL_OK;
+}
+
+static void drop_shadows(struct trial *t)
+{
+    for (int i = 0; i < 2 && t->device && !t->conformance->arena; i++) {
+        pl_device_release(t->device, t->on_device[i]);
+    }
+    if (t->stream) {
+        pl_device_stream_free(t->device, t->stream);
+    }
+}
+
 void conformance_run(struct pl_world *world, struct conformance *conformance)
 {
     struct trial t = {.world = world, .conformance = conformance, .rank = pl_world_rank(world), .size = pl_world_size(world)};
@@ -407,19 +469,24 @@ void conformance_run(struct pl_world *world, struct conformance *conformance)
     conformance->failure[0] = '\0';
     t.before = malloc(room);
     for (int i = 0; i < 2; i++) {
-        if (conformance->arena && pl_arena_alloc(world, room, PL_MEMORY_HOST, &spans[i], &error) != PL_OK) {
+        if (conformance->arena && pl_arena_alloc(world, room, conformance->device ? PL_MEMORY_DEVICE : PL_MEMORY_HOST, &spans[i], &error) != PL_OK) {
             snprintf(conformance->failure, sizeof(conformance->failure), "pl_arena_alloc: %s", error.cause);
         }
     }
-    t.send = conformance->arena ? spans[0].data : malloc(room);
-    t.recv = conformance->arena ? spans[1].data : malloc(room);
+    t.room = room;
+    t.send = conformance->arena && !conformance->device ? spans[0].data : malloc(room);
+    t.recv = conformance->arena && !conformance->device ? spans[1].data : malloc(room);
+    if (conformance->device && !conformance->failure[0] && !make_shadows(&t, spans, &error)) {
+        snprintf(conformance->failure, sizeof(conformance->failure), "device memory: %s", error.cause);
+    }
     if (!conformance->failure[0] && t.before && t.send && t.recv && !run_all(&t) && !conformance->failure[0]) {
         snprintf(conformance->failure, sizeof(conformance->failure), "a barrier failed");
     }
+    drop_shadows(&t);
     for (int i = 0; i < 2 && conformance->arena; i++) {
         pl_arena_free(world, &spans[i]);
     }
-    if (!conformance->arena) {
+    if (!conformance->arena || conformance->device) {
         free(t.send);
         free(t.recv);
     }

@@ -13,6 +13,7 @@ struct conformance {
     size_t count_count;
     bool all_types; /* else float32, bfloat16, int8 and int64 */
     bool arena;     /* buffers from the world's arena; else private */
+    bool device;    /* in the memory of the world's device; the host's otherwise */
     unsigned flags; /* of every descriptor */
     uint64_t cases; /* out: cases run */
     char failure[1200];

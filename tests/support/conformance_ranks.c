@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]]. */
+/*
+ * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]], and for processes in device
+ * memory: conformance_ranks devices N, where local rank r has device r mod N.
+ */
 #include "tests/support/conformance.h"
 #include "tests/support/ranks.h"
 
@@ -25,24 +28,54 @@ static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     }
 }
 
+static void run_on_device(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
+{
+    for (int arena = 0; arena < 2; arena++) {
+        struct conformance conformance = {.counts = counts + 1, .count_count = 3, .all_types = true, .arena = arena, .device = true};
+
+        conformance_run(world, &conformance);
+        RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
+        if (pl_world_rank(world) == 0) {
+            printf("%d ranks on %d hosts, %s device buffers: %llu cases\n", pl_world_size(world), pl_world_cross_size(world),
+                   arena ? "arena" : "private", (unsigned long long)conformance.cases);
+        }
+    }
+}
+
+/* Processes: their world, and a device of `devices` where that is not 0. */
+static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_world_options options = {.knobs = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_world *world = NULL;
+
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
+        (devices && pl_device_open(bootstrap->rank % devices, &options.device, &error) != PL_OK) ||
+        pl_world_new(bootstrap, &options, &world, &error) != PL_OK) {
+        fprintf(stderr, "no world: %s\n", error.cause);
+        return 1;
+    }
+    if (devices) {
+        run_on_device(world, failure);
+    } else {
+        run(world, NULL, failure);
+    }
+    pl_world_free(world);
+    pl_device_close(options.device);
+    pl_bootstrap_free(bootstrap);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     char failure[RANKS_TEXT_BYTES] = "";
+    int devices = argc == 3 && strcmp(argv[1], "devices") == 0 ? atoi(argv[2]) : 0;
 
-    if (argc >= 3) {
+    if (argc >= 3 && !devices) {
         ranks_run(atoi(argv[2]), &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
-    } else {
-        struct pl_error error = PL_ERROR_NONE;
-        struct pl_bootstrap *bootstrap = NULL;
-        struct pl_world *world = NULL;
-
-        if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK || pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
-            fprintf(stderr, "no world: %s\n", error.cause);
-            return 1;
-        }
-        run(world, NULL, failure);
-        pl_world_free(world);
-        pl_bootstrap_free(bootstrap);
+    } else if (run_processes(devices, failure) != 0) {
+        return 1;
     }
     if (failure[0]) {
         fprintf(stderr, "%s\n", failure);

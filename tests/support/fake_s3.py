@@ -4,7 +4,7 @@
 and on request a region, a clock and a token that the client has to find out about. It checks no signatures: the tests
 against a real server do.
 
-  fake_s3.py DIRECTORY      serves the files below DIRECTORY as bucket "bkt", prints "port N"
+  fake_s3.py [--keep] DIRECTORY      serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes a file there
 """
 import asyncio
 import base64
@@ -23,16 +23,16 @@ MAX_HEAD = 1 << 20
 PAGE_KEYS = 1000
 
 
-def crc32c_table():
+def crc_table(polynomial):
     table = []
     for value in range(256):
         for _ in range(8):
-            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+            value = (value >> 1) ^ (polynomial if value & 1 else 0)
         table.append(value)
     return table
 
 
-TABLE = crc32c_table()
+TABLE, TABLE_64 = crc_table(0x82F63B78), crc_table(0x9A6C9329AC4BC9B5)
 
 
 def crc32c(data):
@@ -46,6 +46,14 @@ def crc_text(data):
     return base64.b64encode(crc32c(data).to_bytes(4, "big")).decode()
 
 
+def crc64_text(data):
+    """CRC-64/NVME, which S3 computes by itself."""
+    crc = (1 << 64) - 1
+    for byte in data:
+        crc = TABLE_64[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return base64.b64encode((crc ^ (1 << 64) - 1).to_bytes(8, "big")).decode()
+
+
 class Failure(Exception):
     def __init__(self, status, code, headers=None):
         super().__init__(code)
@@ -53,7 +61,7 @@ class Failure(Exception):
 
 
 class FakeS3:
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=()):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_64=(), needs_if_match=False, keep=None):
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
         self.malformed = malformed          # with 400 instead of 301
@@ -64,8 +72,11 @@ class FakeS3:
         self.life_s = 3600
         self.page_keys = page_keys
         self.checksums = {key: crc_text(self.objects[key]) for key in checksums}
+        self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
         self.uploads = {}
         self.parts = {}  # key -> number of parts, of objects that were uploaded so
+        self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
+        self.keep_below = keep  # a directory
         self.server = None
         self.tasks = set()
 
@@ -153,6 +164,7 @@ class FakeS3:
         if method == "PUT":
             self.check_sum(fields, body)
             self.objects[key] = body
+            self.keep(key)
             self.parts.pop(key, None)
             self.checksums[key] = crc_text(body) if len(body) < 1 << 20 else None
             return 200, {"ETag": self.etag(key)}, b""
@@ -160,6 +172,14 @@ class FakeS3:
             self.objects.pop(key, None)
             return 204, {}, b""
         return self.get(method, key, fields)
+
+    def keep(self, key):
+        if self.keep_below:
+            path = os.path.join(self.keep_below, key)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path + "~", "wb") as file:
+                file.write(self.objects[key])
+            os.replace(path + "~", path)
 
     def check_sum(self, fields, body):
         if hashlib.sha256(body).hexdigest() != fields.get("x-amz-content-sha256"):
@@ -181,11 +201,15 @@ class FakeS3:
         headers = {"ETag": etag, "Last-Modified": "Fri, 24 May 2013 00:00:00 GMT"}
         if self.checksums.get(key):
             headers["x-amz-checksum-crc32c"] = self.checksums[key]
+        if key in self.checksums_64:
+            headers["x-amz-checksum-crc64nvme"] = self.checksums_64[key]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", fields.get("range", ""))
         if not wanted:
             headers["Content-Length"] = str(len(data))
             return 200, headers, data
         first = int(wanted.group(1))
+        if self.needs_if_match and first > 0 and "if-match" not in fields:
+            raise Failure(400, "InvalidRequest")
         last = min(int(wanted.group(2) or len(data) - 1), len(data) - 1)
         if first >= len(data):
             raise Failure(416, "InvalidRange", {"Content-Range": f"bytes */{len(data)}"})
@@ -216,6 +240,7 @@ class FakeS3:
         if numbers != sorted(upload):
             raise Failure(400, "InvalidPart")
         self.objects[key] = b"".join(upload[number] for number in numbers)
+        self.keep(key)
         del self.uploads[items["uploadId"]]
         self.parts[key] = len(numbers)
         self.checksums.pop(key, None)
@@ -224,12 +249,13 @@ class FakeS3:
 
 async def main():
     objects = {}
-    for directory, _, names in os.walk(sys.argv[1]):
+    below = sys.argv[-1]
+    for directory, _, names in os.walk(below, followlinks=True):
         for name in names:
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
-                objects[os.path.relpath(path, sys.argv[1])] = file.read()
-    fake = FakeS3(objects)
+                objects[os.path.relpath(path, below)] = file.read()
+    fake = FakeS3(objects, keep=below if sys.argv[1] == "--keep" else None)
     print("port", await fake.start(), flush=True)
     await fake.server.serve_forever()
 

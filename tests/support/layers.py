@@ -17,12 +17,13 @@ import sys
 # folder -> folders whose headers it may include; any_of_runtime is what a training program gets to see.
 ARROWS = {
     "base": {"base"},
-    "collectives": {"collectives", "base"},
+    "device": {"device", "base"},
+    "collectives": {"collectives", "device", "base"},
     "s3io": {"s3io", "base"},
-    "runtime": {"runtime", "collectives", "s3io", "base"},
+    "runtime": {"runtime", "collectives", "device", "s3io", "base"},
     "entrypoint": {"entrypoint", "s3io", "base"},
-    "examples": {"examples", "runtime", "collectives", "s3io", "base"},
-    "tests": {"tests", "examples", "entrypoint", "runtime", "collectives", "s3io", "base"},
+    "examples": {"examples", "runtime", "collectives", "device", "s3io", "base"},
+    "tests": {"tests", "examples", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
 }
 
 # header (as a pattern) -> where it may be included (a pattern of paths), besides tests
@@ -40,7 +41,7 @@ GUARDED_WORDS = {
     r"(?<![A-Za-z0-9_>.])(?:quick_)?exit\s*\(": r"(^|/)(main|tool_[a-z0-9_]+)\.c$",
 }
 
-TOP_LEVEL = {"base", "collectives", "s3io", "runtime", "entrypoint", "examples", "tests", "docs", "Dockerfile", "meson.build",
+TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}

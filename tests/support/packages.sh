@@ -6,8 +6,9 @@
 #   packages.sh missing ROLE...    print those that are not installed
 #   packages.sh install ROLE...    install what is missing; asks apt only then, as root or through sudo
 #
-# Roles: build (compile), test (tests/run.sh), python (tests of Python programs, which skip without them), image (what the
-# final container image carries), containers and s3-server (an engine and a real server for tests that say when they ask for them).
+# Roles: build (compile), test (tests/run.sh), python (tests of Python programs, which skip without them), peers (libraries that
+# tests/bench/peers.py measures beside ours), image (what the final container image carries), cuda (nvcc's host
+# compiler), containers and s3-server (an engine and a real server for tests that say when they ask for them).
 # Run on Debian 12. Ubuntu 22.04 and 24.04 have the same packages under these names; that was not run.
 set -euo pipefail
 
@@ -17,11 +18,13 @@ packages_of() {
       libarchive-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev zlib1g-dev" ;;
     test) echo "check spin clang-format-14 python3 git openssh-server openssh-client iproute2 procps util-linux openssl curl libfaketime" ;;
     python) echo "python3-numpy python3-mpi4py python3-torch" ;;
+    peers) echo "mpich libmpich-dev python3-torch" ;;
     image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcurl4 libarchive13 libexpat1 \
       libzstd1 libisal2 libopenblas0-pthread libssl3 zlib1g" ;;
+    cuda) echo "g++" ;;
     containers) echo "podman buildah runc debootstrap netavark aardvark-dns iptables nftables iproute2" ;;
     s3-server) echo "radosgw ceph-mon ceph-osd ceph-common uuid-runtime openssl curl python3" ;;
-    *) echo "packages.sh: unknown role '$1': build, test, python, image, containers or s3-server" >&2; return 2 ;;
+    *) echo "packages.sh: unknown role '$1': build, test, python, peers, image, cuda, containers or s3-server" >&2; return 2 ;;
   esac
 }
 
@@ -64,5 +67,5 @@ verb=${1:-help}
 shift || true
 case $verb in
   list | missing | install) "$verb" "$@" ;;
-  *) sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '3,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -5,6 +5,7 @@
 
 #include "collectives/collective.h"
 #include "collectives/world.h"
+#include "device/device.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ typedef void ranks_function(struct pl_world *world, void *argument, char failure
 struct ranks_seat {
     struct pl_bootstrap *bootstrap;
     const struct pl_world_options *options;
+    int ordinal; /* of the rank's device; -1: none */
     ranks_function *function;
     void *argument;
     pthread_t thread;
@@ -27,22 +29,32 @@ struct ranks_seat {
 static inline void *ranks_main(void *argument)
 {
     struct ranks_seat *seat = argument;
+    struct pl_world_options options = seat->options ? *seat->options : (struct pl_world_options){.knobs = NULL};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_world *world = NULL;
 
-    if (pl_world_new(seat->bootstrap, seat->options, &world, &error) != PL_OK) {
+    if (seat->ordinal >= 0 && pl_device_open(seat->ordinal, &options.device, &error) != PL_OK) {
+        snprintf(seat->failure, sizeof(seat->failure), "pl_device_open: %s (%s)", error.cause, error.context);
+    } else if (pl_world_new(seat->bootstrap, &options, &world, &error) != PL_OK) {
         snprintf(seat->failure, sizeof(seat->failure), "pl_world_new: %s (%s)", error.cause, error.context);
     } else {
         seat->function(world, seat->argument, seat->failure);
+        if (seat->failure[0]) {
+            fprintf(stderr, "a rank's test has failed: %s\n", seat->failure); /* should its cleaning up end the process */
+        }
         pl_world_free(world);
     }
+    pl_device_close(options.device);
     pl_bootstrap_free(seat->bootstrap);
     return NULL;
 }
 
-/** Run `function` on `size` ranks; the first failure's text, "" when all went well, in `failure`. */
-static inline void ranks_run(int size, const struct pl_world_options *options, ranks_function *function, void *argument,
-                             char failure[RANKS_TEXT_BYTES])
+/**
+ * Run `function` on `size` ranks; the first failure's text, "" when all went well, in `failure`. Rank r gets device r mod `devices`, none where that
+ * is 0.
+ */
+static inline void ranks_run_on(int size, int devices, const struct pl_world_options *options, ranks_function *function, void *argument,
+                                char failure[RANKS_TEXT_BYTES])
 {
     struct ranks_seat seats[RANKS_MOST];
     struct pl_bootstrap *bootstraps[RANKS_MOST];
@@ -57,6 +69,7 @@ static inline void ranks_run(int size, const struct pl_world_options *options, r
     for (int r = 0; r < size; r++) {
         seats[r].bootstrap = bootstraps[r];
         seats[r].options = options;
+        seats[r].ordinal = devices > 0 ? r % devices : -1;
         seats[r].function = function;
         seats[r].argument = argument;
         pthread_create(&seats[r].thread, NULL, ranks_main, &seats[r]);
@@ -71,12 +84,20 @@ static inline void ranks_run(int size, const struct pl_world_options *options, r
     }
 }
 
+static inline void ranks_run(int size, const struct pl_world_options *options, ranks_function *function, void *argument,
+                             char failure[RANKS_TEXT_BYTES])
+{
+    ranks_run_on(size, 0, options, function, argument, failure);
+}
+
 /** Run and fail the Check test with the text. */
-#define ck_assert_ranks(size, options, function, argument)                                                                                           \
+#define ck_assert_ranks(size, options, function, argument) ck_assert_ranks_on(size, 0, options, function, argument)
+
+#define ck_assert_ranks_on(size, devices, options, function, argument)                                                                               \
     do {                                                                                                                                             \
         char ranks_failure_[RANKS_TEXT_BYTES];                                                                                                       \
                                                                                                                                                      \
-        ranks_run((size), (options), (function), (argument), ranks_failure_);                                                                        \
+        ranks_run_on((size), (devices), (options), (function), (argument), ranks_failure_);                                                          \
         ck_assert_msg(!ranks_failure_[0], "%s", ranks_failure_);                                                                                     \
     } while (0)
 

@@ -7,14 +7,22 @@
 #include <stdlib.h>
 
 /** UNIT_MAIN("base/text", test_a, test_b): run the named START_TEST functions. */
-#define UNIT_MAIN(suite_name, ...)                                                                                                                   \
+#define UNIT_MAIN(suite_name, ...) UNIT_MAIN_AFTER(suite_name, 0, __VA_ARGS__)
+
+/** As UNIT_MAIN() when `prepared` is 0; otherwise that is the exit code: 77 when the tests cannot run here and it was said why. */
+#define UNIT_MAIN_AFTER(suite_name, prepared, ...)                                                                                                   \
     int main(void)                                                                                                                                   \
     {                                                                                                                                                \
         const TTest *tests[] = {__VA_ARGS__};                                                                                                        \
-        Suite *suite = suite_create(suite_name);                                                                                                     \
-        SRunner *runner = srunner_create(suite);                                                                                                     \
-        int failed;                                                                                                                                  \
+        int code = (prepared);                                                                                                                       \
+        Suite *suite;                                                                                                                                \
+        SRunner *runner;                                                                                                                             \
                                                                                                                                                      \
+        if (code != 0) {                                                                                                                             \
+            return code;                                                                                                                             \
+        }                                                                                                                                            \
+        suite = suite_create(suite_name);                                                                                                            \
+        runner = srunner_create(suite);                                                                                                              \
         for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {                                                                              \
             TCase *test_case = tcase_create(tests[i]->name);                                                                                         \
                                                                                                                                                      \
@@ -22,9 +30,9 @@
             suite_add_tcase(suite, test_case);                                                                                                       \
         }                                                                                                                                            \
         srunner_run_all(runner, CK_NORMAL);                                                                                                          \
-        failed = srunner_ntests_failed(runner);                                                                                                      \
+        code = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;                                                                          \
         srunner_free(runner);                                                                                                                        \
-        return failed ? EXIT_FAILURE : EXIT_SUCCESS;                                                                                                 \
+        return code;                                                                                                                                 \
     }
 
 /** Assert PL_OK and print the report otherwise. */

@@ -13,7 +13,33 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* In place of libc's, to see their order: f a file synced, r a rename, d a directory synced. */
+static char disk_calls[64];
+static bool notes_disk_calls;
+
+static void note_call(char call)
+{
+    if (notes_disk_calls) {
+        disk_calls[strnlen(disk_calls, sizeof(disk_calls) - 2)] = call;
+    }
+}
+
+int fsync(int fd)
+{
+    struct stat info;
+
+    note_call(fstat(fd, &info) == 0 && S_ISDIR(info.st_mode) ? 'd' : 'f');
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
+{
+    note_call('r');
+    return (int)syscall(SYS_renameat2, old_fd, old_name, new_fd, new_name, 0);
+}
 
 /* A fresh directory that is the working directory of the test, which Check runs in a process of its own. */
 static void enter_scratch(void)
@@ -414,10 +440,20 @@ START_TEST(closing_keeps_errno)
 }
 END_TEST
 
+START_TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
+{
+    enter_scratch();
+    notes_disk_calls = true;
+    put("file", "content");
+    ck_assert_str_eq(disk_calls, "frd");
+    leave_scratch();
+}
+END_TEST
+
 UNIT_MAIN("base/file", reading_is_bounded_exactly, files_without_a_size_are_read_whole, absence_is_told_apart_from_trouble,
           reading_below_a_directory_refuses_links_and_does_not_hang, atomic_writing_replaces_and_leaves_no_temporary,
           a_link_at_the_target_is_replaced_not_followed, names_that_are_not_one_component_are_refused,
           the_longest_name_is_written_and_a_longer_one_is_an_error, a_write_that_fails_keeps_the_old_content,
           readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,
           a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named, nonblock_is_set_and_cleared, directories_are_made_with_their_parents,
-          a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno)
+          a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno, an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)

@@ -97,5 +97,21 @@ START_TEST(a_bad_value_is_refused_with_its_name_and_what_was_expected)
 }
 END_TEST
 
+START_TEST(horovods_variable_counts_where_ours_is_not_set)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("HOROVOD_STALL_CHECK_TIME_SECONDS", "7");
+    struct pl_knobs knobs;
+
+    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_STALL_S), 7.0);
+    ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_HOROVOD);
+    ck_assert_int_eq(pl_environment_set(environment, "PACELINE_STALL_S", "5", NULL), PL_OK);
+    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_STALL_S), 5.0);
+    ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_PACELINE);
+}
+END_TEST
+
 UNIT_MAIN("base/knob", defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
-          words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected)
+          words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected,
+          horovods_variable_counts_where_ours_is_not_set)

@@ -174,6 +174,7 @@ START_TEST(half_precision_averages_do_not_overflow)
 {
     on_layouts(average_halves, &(uint64_t){9});
     on_layouts(average_halves, &(uint64_t){40000});
+    ck_assert_ranks(18, &layouts[1], average_halves, &(uint64_t){1000}); /* too many to add up each block at once */
 }
 END_TEST
 
@@ -283,6 +284,42 @@ static void feed_back(struct pl_world *world, void *argument, char failure[RANKS
     free(total);
 }
 
+/* What narrowing lost of one name is not added to another. */
+static void keep_apart(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { STEPS = 20, LONG = 20000 };
+    static const char *const names[2] = {"rounds", "exact"};
+    float *values = calloc(LONG, sizeof(*values));
+    struct pl_error error = PL_ERROR_NONE;
+
+    (void)argument;
+    for (int step = 0; step < 2 * STEPS && !failure[0]; step++) {
+        for (int i = 0; i < LONG; i++) {
+            values[i] = step % 2 ? 1.0F : 1.0001F;
+        }
+        if (pl_collective_run(
+                world,
+                &(struct pl_collective){
+                    .kind = PL_ALLREDUCE, .flags = PL_WIRE_FLOAT16, .count = LONG, .send = values, .recv = values, .name = names[step % 2]},
+                &error) != PL_OK) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+        }
+        for (int i = 0; i < LONG && step % 2 && !failure[0]; i++) {
+            if (values[i] != (float)pl_world_size(world)) {
+                snprintf(failure, RANKS_TEXT_BYTES, "step %d: element %d is %.6f", step, i, (double)values[i]);
+            }
+        }
+    }
+    free(values);
+}
+
+START_TEST(rounding_errors_of_two_names_stay_apart)
+{
+    ck_assert_ranks(2, &layouts[1], keep_apart, NULL);
+    ck_assert_ranks(4, &layouts[2], keep_apart, NULL);
+}
+END_TEST
+
 START_TEST(a_narrow_wire_loses_nothing_for_good)
 {
     static const unsigned flags[] = {PL_WIRE_FLOAT16, PL_WIRE_BFLOAT16};
@@ -297,4 +334,4 @@ END_TEST
 
 UNIT_MAIN("collectives/promises", all_ranks_get_equal_bits_and_runs_repeat_them, reproducible_gives_the_same_bits_on_every_layout,
           integer_averages_are_exact_and_cut_toward_zero, half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
-          scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good)
+          scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good, rounding_errors_of_two_names_stay_apart)

@@ -335,6 +335,39 @@ START_TEST(some_ranks_in_the_arena_and_some_not_is_fine)
 }
 END_TEST
 
+/* Rank 1's block is small enough to travel with the head and lies on the heap; twice, as heads alternate between two slots. */
+static void small_among_large(struct rank *self)
+{
+    const uint64_t counts[3] = {5000, 500, 5000};
+    struct pl_error error = PL_ERROR_NONE;
+    struct buffers in_arena;
+    struct buffers on_heap;
+
+    buffers_init(self, &in_arena, true, 20000, 20000);
+    buffers_init(self, &on_heap, false, 20000, 20000);
+    for (int turn = 0; turn < 2; turn++) {
+        struct buffers *buffers = self->rank == 1 ? &on_heap : &in_arena;
+        struct pl_collective collective = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .counts = counts, .send = buffers->send, .recv = buffers->recv};
+
+        check_allreduce(self, &in_arena, 20000, false);
+        check_allreduce(self, &in_arena, 20000, false);
+        check_allreduce(self, &in_arena, 20000, turn == 0);
+        fill(buffers->send, self->rank, 1, counts[self->rank]);
+        MUST_BE_OK(pl_collective_run(self->world, &collective, &error), &error);
+        CHECK_ELEMS("allgather", counts[0], buffers->recv[i], value_of(0, 1 + i));
+        CHECK_ELEMS("allgather", counts[1], buffers->recv[5000 + i], value_of(1, 1 + i));
+        CHECK_ELEMS("allgather", counts[2], buffers->recv[5500 + i], value_of(2, 1 + i));
+    }
+    buffers_done(self, &in_arena);
+    buffers_done(self, &on_heap);
+}
+
+START_TEST(a_small_block_among_large_ones_is_found_where_it_lies)
+{
+    run_ranks(3, "", small_among_large);
+}
+END_TEST
+
 static void many_in_flight(struct rank *self)
 {
     enum { COUNT = 40 };
@@ -546,6 +579,6 @@ START_TEST(waiting_costs_little_cpu_time)
 END_TEST
 
 UNIT_MAIN("collectives/shm", every_kind_is_right_in_and_out_of_place_in_arena_and_heap, every_kind_is_right_with_each_kind_of_store,
-          some_ranks_in_the_arena_and_some_not_is_fine, many_requests_may_be_outstanding, sub_worlds_work_beside_their_parent,
-          a_disagreement_is_reported_on_all_ranks_by_name, splits_that_do_not_fit_are_reported_on_all_ranks,
+          some_ranks_in_the_arena_and_some_not_is_fine, a_small_block_among_large_ones_is_found_where_it_lies, many_requests_may_be_outstanding,
+          sub_worlds_work_beside_their_parent, a_disagreement_is_reported_on_all_ranks_by_name, splits_that_do_not_fit_are_reported_on_all_ranks,
           a_late_rank_is_named_within_the_deadline_and_hears_of_it, a_rank_that_left_is_named_long_before_the_deadline, waiting_costs_little_cpu_time)

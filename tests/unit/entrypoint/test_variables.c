@@ -98,10 +98,11 @@ START_TEST(devices_are_counted_from_the_kernels_files)
     tree_setup(&tree);
     ck_assert_int_eq(pl_devices_gpus(tree.base), 0);
     tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
+    ck_assert_int_eq(pl_devices_gpus(tree.base), 0); /* the host's, and this container was given none */
+    tree_write(&tree, "dev/nvidiactl", "");
     ck_assert_int_eq(pl_devices_gpus(tree.base), 1);
     tree_write(&tree, "dev/nvidia0", "");
     tree_write(&tree, "dev/nvidia1", "");
-    tree_write(&tree, "dev/nvidiactl", "");
     tree_write(&tree, "dev/nvidia-uvm", "");
     ck_assert_int_eq(pl_devices_gpus(tree.base), 2);
     ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 0);

@@ -18,16 +18,22 @@ struct fixture {
     struct pl_error error;
 };
 
-static void setup(struct fixture *f, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples, uint64_t seed)
+static void setup_on(struct fixture *f, const struct nn_backend *backend, const struct nn_layer_spec *layers, struct nn_shape input,
+                     size_t max_samples, uint64_t seed)
 {
     memset(f, 0, sizeof(*f));
-    ck_assert_ok(nn_model_new(&nn_backend_blas, layers, input, max_samples, &f->model, &f->error), &f->error);
+    ck_assert_ok(nn_model_new(backend, NULL, layers, input, max_samples, &f->model, &f->error), &f->error);
     for (size_t i = 0; i < nn_model_parameter_count(f->model); i++) {
         f->values[i] = pl_memory_new(nn_model_parameter(f->model, i)->count_elems, sizeof(float), NULL);
         f->gradients[i] = pl_memory_new(nn_model_parameter(f->model, i)->count_elems, sizeof(float), NULL);
-        nn_model_bind(f->model, i, f->values[i], f->gradients[i]);
+        ck_assert_ok(nn_model_bind(f->model, i, f->values[i], f->gradients[i], &f->error), &f->error);
     }
-    nn_model_initialize(f->model, seed);
+    ck_assert_ok(nn_model_initialize(f->model, seed, &f->error), &f->error);
+}
+
+static void setup(struct fixture *f, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples, uint64_t seed)
+{
+    setup_on(f, &nn_backend_blas, layers, input, max_samples, seed);
 }
 
 static void teardown(struct fixture *f)
@@ -46,10 +52,12 @@ static double unit_random(uint64_t key, uint64_t counter)
 
 static double mean_loss(struct fixture *f, const float *input, const uint8_t *labels, size_t samples, const struct nn_pass *pass)
 {
-    struct nn_score score = {0};
+    struct nn_score score;
 
+    ck_assert_ok(nn_model_set_score(f->model, NULL, &f->error), &f->error);
     ck_assert_ok(nn_model_forward(f->model, input, samples, pass, &f->error), &f->error);
-    ck_assert_ok(nn_model_loss(f->model, labels, &score, &f->error), &f->error);
+    ck_assert_ok(nn_model_loss(f->model, labels, &f->error), &f->error);
+    ck_assert_ok(nn_model_score(f->model, &score, &f->error), &f->error);
     return score.loss_sum / (double)samples;
 }
 
@@ -72,7 +80,7 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
     size_t elems = shape.height * shape.width * shape.channels;
     float *input = pl_memory_new(SAMPLES * elems, sizeof(float), NULL);
     uint8_t labels[SAMPLES] = {0, 2, 1, 2, 0};
-    struct nn_score score = {0};
+    struct nn_score score;
     size_t ready;
     size_t checked = 0;
     size_t kinks = 0; /* where the largest of four changes between the two values, there is no slope to compare */
@@ -88,7 +96,8 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
     }
     ready = nn_model_parameter_count(f.model);
     ck_assert_ok(nn_model_forward(f.model, input, SAMPLES, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_backward(f.model, labels, &pass, &score, count_ready, &ready, &f.error), &f.error);
+    ck_assert_ok(nn_model_backward(f.model, labels, &pass, count_ready, &ready, &f.error), &f.error);
+    ck_assert_ok(nn_model_score(f.model, &score, &f.error), &f.error);
     ck_assert_uint_eq(ready, 0);
     ck_assert_uint_eq(score.samples, SAMPLES);
     for (size_t p = 0; p < nn_model_parameter_count(f.model); p++) {
@@ -171,6 +180,7 @@ START_TEST(convolution_equals_its_definition)
     struct nn_pass pass = {0};
     struct fixture f;
     float input[2 * 3 * 4 * 2];
+    float output[2 * 2 * 3 * 3];
 
     setup(&f, layers, (struct nn_shape){.height = 3, .width = 4, .channels = 2}, 2, 3);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(input); i++) {
@@ -178,7 +188,8 @@ START_TEST(convolution_equals_its_definition)
     }
     f.values[1][0] = 0.5F;
     ck_assert_ok(nn_model_forward(f.model, input, 2, &pass, &f.error), &f.error);
-    for (size_t at = 0; at < (size_t)2 * 2 * 3 * 3; at++) {
+    ck_assert_ok(nn_model_output(f.model, output, &f.error), &f.error);
+    for (size_t at = 0; at < PL_ARRAY_ITEMS(output); at++) {
         size_t o = at % 3;
         size_t x = at / 3 % 3;
         size_t y = at / 9 % 2;
@@ -192,7 +203,7 @@ START_TEST(convolution_equals_its_definition)
                 }
             }
         }
-        ck_assert_double_eq_tol((double)nn_model_output(f.model)[at], fmax(sum, 0.0), 1e-5);
+        ck_assert_double_eq_tol((double)output[at], fmax(sum, 0.0), 1e-5);
     }
     teardown(&f);
 }
@@ -207,6 +218,7 @@ START_TEST(dropout_of_four_ranks_together_is_that_of_one)
     struct fixture f;
     float *input = pl_memory_new((size_t)SAMPLES * ELEMS, sizeof(float), NULL);
     float *whole = pl_memory_new((size_t)SAMPLES * ELEMS, sizeof(float), NULL);
+    float *part = pl_memory_new((size_t)SAMPLES * ELEMS, sizeof(float), NULL);
     size_t dropped = 0;
 
     setup(&f, layers, (struct nn_shape){.height = 1, .width = ELEMS, .channels = 1}, SAMPLES, 3);
@@ -215,7 +227,7 @@ START_TEST(dropout_of_four_ranks_together_is_that_of_one)
         input[i] = 1.0F;
     }
     ck_assert_ok(nn_model_forward(f.model, input, SAMPLES, &pass, &f.error), &f.error);
-    memcpy(whole, nn_model_output(f.model), (size_t)SAMPLES * ELEMS * sizeof(float));
+    ck_assert_ok(nn_model_output(f.model, whole, &f.error), &f.error);
     for (size_t i = 0; i < (size_t)SAMPLES * ELEMS; i++) {
         ck_assert(whole[i] == 0.0F || whole[i] == 2.0F);
         dropped += whole[i] == 0.0F;
@@ -225,14 +237,17 @@ START_TEST(dropout_of_four_ranks_together_is_that_of_one)
     for (size_t rank = 0; rank < RANKS; rank++) {
         pass.first_sample = rank;
         ck_assert_ok(nn_model_forward(f.model, input, SAMPLES / RANKS, &pass, &f.error), &f.error);
+        ck_assert_ok(nn_model_output(f.model, part, &f.error), &f.error);
         for (size_t s = 0; s < SAMPLES / RANKS; s++) {
-            ck_assert_mem_eq(nn_model_output(f.model) + s * ELEMS, whole + (s * RANKS + rank) * ELEMS, ELEMS * sizeof(float));
+            ck_assert_mem_eq(part + s * ELEMS, whole + (s * RANKS + rank) * ELEMS, ELEMS * sizeof(float));
         }
     }
     pass.training = false;
     ck_assert_ok(nn_model_forward(f.model, input, 1, &pass, &f.error), &f.error);
-    ck_assert_mem_eq(nn_model_output(f.model), input, ELEMS * sizeof(float));
+    ck_assert_ok(nn_model_output(f.model, part, &f.error), &f.error);
+    ck_assert_mem_eq(part, input, ELEMS * sizeof(float));
     free(input);
+    free(part);
     free(whole);
     teardown(&f);
 }
@@ -243,7 +258,6 @@ START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
     const struct nn_layer_spec layers[] = {
         {.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true}, {.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
     struct nn_pass pass = {.training = true};
-    struct nn_score score = {0};
     struct fixture f;
     float input[4 * 9];
     uint8_t labels[4] = {0, 1, 2, 1};
@@ -254,16 +268,113 @@ START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
         input[i] = (float)unit_random(1, i);
     }
     ck_assert_ok(nn_model_forward(f.model, input, 4, &pass, &f.error), &f.error);
-    ck_assert_ok(nn_model_backward(f.model, labels, &pass, &score, NULL, NULL, &f.error), &f.error);
+    ck_assert_ok(nn_model_backward(f.model, labels, &pass, NULL, NULL, &f.error), &f.error);
     memcpy(whole, f.gradients[1], sizeof(whole));
     for (size_t half = 0; half < 2; half++) {
         pass.accumulate = half > 0;
         ck_assert_ok(nn_model_forward(f.model, input + half * 18, 2, &pass, &f.error), &f.error);
-        ck_assert_ok(nn_model_backward(f.model, labels + half * 2, &pass, &score, NULL, NULL, &f.error), &f.error);
+        ck_assert_ok(nn_model_backward(f.model, labels + half * 2, &pass, NULL, NULL, &f.error), &f.error);
     }
     for (size_t e = 0; e < 3; e++) {
         ck_assert_double_eq_tol((double)f.gradients[1][e] / 2.0, (double)whole[e], 1e-6);
     }
+    teardown(&f);
+}
+END_TEST
+
+/* A processor that cannot work in the program's memory, as a GPU: what it allocated itself is all it takes. */
+static void *own_memory[64];
+static size_t own_count;
+
+static void *own_allocate(void *state, size_t count, size_t item_bytes, struct pl_error *reterr)
+{
+    ck_assert_uint_lt(own_count, PL_ARRAY_ITEMS(own_memory));
+    own_memory[own_count] = nn_backend_blas.allocate(state, count, item_bytes, reterr);
+    return own_memory[own_count++];
+}
+
+static bool own_owns(void *state, const void *memory)
+{
+    (void)state;
+    for (size_t i = 0; i < own_count; i++) {
+        if (own_memory[i] == memory) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum pl_status own_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input, const struct nn_pass *pass,
+                                  struct pl_error *reterr)
+{
+    ck_assert(!layer->weight || (own_owns(state, layer->weight) && own_owns(state, layer->bias)));
+    ck_assert(!layer->weight_gradient || (own_owns(state, layer->weight_gradient) && own_owns(state, layer->bias_gradient)));
+    return nn_backend_blas.forward(state, layer, samples, input, pass, reterr);
+}
+
+START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_brought_there_and_back)
+{
+    const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
+                                           {.kind = NN_MAX_POOL, .name = "p"},
+                                           {.kind = NN_DENSE, .name = "d", .outputs = 3},
+                                           {.kind = NN_END}};
+    struct nn_backend elsewhere = nn_backend_blas;
+    const struct nn_backend *backends[] = {&nn_backend_blas, &elsewhere};
+    struct nn_shape shape = {.height = 5, .width = 5, .channels = 1};
+    struct nn_pass pass = {.training = true};
+    uint8_t labels[2] = {2, 1};
+    struct fixture f[2];
+    float input[50];
+
+    elsewhere.allocate = own_allocate;
+    elsewhere.owns = own_owns;
+    elsewhere.forward = own_forward;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(input); i++) {
+        input[i] = (float)unit_random(1, i);
+    }
+    for (size_t which = 0; which < 2; which++) {
+        setup_on(&f[which], backends[which], layers, shape, 2, 3);
+        for (int step = 0; step < 2; step++) { /* the second sees values that the program has changed */
+            ck_assert_ok(nn_model_forward(f[which].model, input, 2, &pass, NULL), &f[which].error);
+            ck_assert_ok(nn_model_backward(f[which].model, labels, &pass, NULL, NULL, NULL), &f[which].error);
+            for (size_t p = 0; p < nn_model_parameter_count(f[which].model); p++) {
+                for (size_t e = 0; e < nn_model_parameter(f[which].model, p)->count_elems; e++) {
+                    f[which].values[p][e] -= f[which].gradients[p][e];
+                }
+            }
+        }
+    }
+    for (size_t p = 0; p < nn_model_parameter_count(f[0].model); p++) {
+        ck_assert_mem_eq(f[0].values[p], f[1].values[p], nn_model_parameter(f[0].model, p)->count_elems * sizeof(float));
+    }
+    teardown(&f[0]);
+    teardown(&f[1]);
+}
+END_TEST
+
+START_TEST(a_score_goes_on_from_where_it_is_set)
+{
+    const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
+    struct nn_score from = {.loss_sum = 100.0, .correct = 7, .samples = 20};
+    struct nn_score once, score;
+    struct nn_pass pass = {0};
+    struct fixture f;
+    float input[2] = {0.5F, -1.0F};
+    uint8_t label = 1;
+
+    setup(&f, layers, (struct nn_shape){.height = 1, .width = 1, .channels = 2}, 1, 1);
+    ck_assert_ok(nn_model_forward(f.model, input, 1, &pass, &f.error), &f.error);
+    ck_assert_ok(nn_model_loss(f.model, &label, &f.error), &f.error);
+    ck_assert_ok(nn_model_score(f.model, &once, &f.error), &f.error);
+    ck_assert_uint_eq(once.samples, 1);
+    ck_assert_ok(nn_model_set_score(f.model, &from, &f.error), &f.error);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_ok(nn_model_loss(f.model, &label, &f.error), &f.error);
+    }
+    ck_assert_ok(nn_model_score(f.model, &score, &f.error), &f.error);
+    ck_assert_double_eq_tol(score.loss_sum, 100.0 + 2.0 * once.loss_sum, 1e-9);
+    ck_assert_uint_eq(score.samples, 22);
+    ck_assert_uint_eq(score.correct, 7 + 2 * once.correct);
     teardown(&f);
 }
 END_TEST
@@ -275,19 +386,20 @@ START_TEST(what_does_not_fit_is_refused)
         {.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_DROPOUT, .name = "o", .rate = 1.0}, {.kind = NN_END}};
     const struct nn_layer_spec fine[] = {{.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
     struct nn_shape shape = {.height = 4, .width = 4, .channels = 1};
+    struct nn_backend_options tf32 = {.precision = NN_TF32};
     struct nn_model *model = NULL;
-    struct nn_score score = {0};
     struct nn_pass pass = {0};
     struct fixture f;
     float input[16] = {0};
     uint8_t label = 3;
 
-    ck_assert_int_eq(nn_model_new(&nn_backend_blas, too_large, shape, 1, &model, NULL), PL_INVALID);
-    ck_assert_int_eq(nn_model_new(&nn_backend_blas, bad_rate, shape, 1, &model, NULL), PL_INVALID);
-    ck_assert_int_eq(nn_model_new(&nn_backend_blas, fine, shape, 0, &model, NULL), PL_INVALID);
+    ck_assert_int_eq(nn_model_new(&nn_backend_blas, NULL, too_large, shape, 1, &model, NULL), PL_INVALID);
+    ck_assert_int_eq(nn_model_new(&nn_backend_blas, NULL, bad_rate, shape, 1, &model, NULL), PL_INVALID);
+    ck_assert_int_eq(nn_model_new(&nn_backend_blas, NULL, fine, shape, 0, &model, NULL), PL_INVALID);
+    ck_assert_int_eq(nn_model_new(&nn_backend_blas, &tf32, fine, shape, 1, &model, NULL), PL_UNSUPPORTED);
     setup(&f, fine, shape, 1, 1);
     ck_assert_ok(nn_model_forward(f.model, input, 1, &pass, &f.error), &f.error);
-    ck_assert_int_eq(nn_model_loss(f.model, &label, &score, &f.error), PL_INVALID);
+    ck_assert_int_eq(nn_model_loss(f.model, &label, &f.error), PL_INVALID);
     teardown(&f);
 }
 END_TEST
@@ -295,4 +407,5 @@ END_TEST
 UNIT_MAIN("examples/nn", gradients_of_a_dense_layer_are_the_slopes_of_the_loss, gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss,
           gradients_of_convolutions_are_the_slopes_of_the_loss, gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss,
           convolution_equals_its_definition, dropout_of_four_ranks_together_is_that_of_one, accumulating_two_halves_gives_the_gradient_of_the_whole,
+          parameters_in_memory_that_a_processor_cannot_use_are_brought_there_and_back, a_score_goes_on_from_where_it_is_set,
           what_does_not_fit_is_refused)

@@ -21,7 +21,7 @@ for line in (root / "tests/conformance.md").read_text().splitlines():
     if first == "none" and not second or second == "none":
         findings.append(f"{numbers}: neither a test nor a reason")
     # Words in backquotes, and words of four parts or more, are names of tests.
-    mentioned = re.findall(r"`([\w/.]+)`", first + second) + re.findall(r"\b(?!pl_)[a-z0-9]+(?:_[a-z0-9]+){3,}\b", first + second)
+    mentioned = re.findall(r"`([\w/.]+)`", f"{first} {second}") + re.findall(r"\b(?!pl_)[a-z0-9]+(?:_[a-z0-9]+){3,}\b", f"{first} {second}")
     findings += [f"{numbers}: there is no test {name}" for name in sorted(set(mentioned)) if name not in names]
 expected = {f"{group}{i}" for group, count in COUNTS.items() for i in range(1, count + 1)}
 findings += [f"{number} is missing" for number in sorted(expected - set(seen))]

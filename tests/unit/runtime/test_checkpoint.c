@@ -6,6 +6,17 @@
 #include "tests/unit/runtime/ranks.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* In place of libc's, to see which file gets its name first. */
+static char renamed[1000];
+
+int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
+{
+    strncat(renamed, new_name, sizeof(renamed) - strlen(renamed) - 1);
+    return (int)syscall(SYS_renameat2, old_fd, old_name, new_fd, new_name, 0);
+}
 
 struct fixture {
     struct scratch scratch;
@@ -199,6 +210,43 @@ START_TEST(a_cut_or_changed_one_is_passed_over_with_a_note)
 }
 END_TEST
 
+/* Whoever finds the record finds the data it speaks of, and a record that speaks of something else is none. */
+static void keeps_order(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = job_start(world, f, 500);
+    struct pl_checkpoint_state state;
+    char path[PATH_MAX];
+    char *data = NULL;
+    char *position;
+    size_t bytes = 0;
+    bool found = true;
+
+    renamed[0] = '\0';
+    save(&job, 1);
+    ck_assert_str_eq(renamed, "checkpoint-000000000001.safetensorscheckpoint-000000000001.json");
+    ck_assert_ok(pl_file_read(scratch_path(&f->scratch, "checkpoint-000000000001.json", path), 1 << 20, &data, &bytes, &error), &error);
+    position = strstr(data, "\"sampler_position\":40");
+    ck_assert_ptr_nonnull(position);
+    position[strlen("\"sampler_position\":40") - 1] = '1';
+    scratch_write(&f->scratch, "checkpoint-000000000001.json", data, bytes);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    ck_assert_ptr_nonnull(strstr(f->notes, "is not as it was written"));
+    free(data);
+    job_end(&job);
+}
+
+START_TEST(a_record_comes_after_its_data_and_counts_only_as_it_was_written)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, keeps_order, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
 static void other_model(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -248,4 +296,5 @@ START_TEST(a_failed_write_is_said_at_the_next_save)
 END_TEST
 
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
-          a_cut_or_changed_one_is_passed_over_with_a_note, a_checkpoint_of_another_model_is_passed_over, a_failed_write_is_said_at_the_next_save)
+          a_cut_or_changed_one_is_passed_over_with_a_note, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
+          a_checkpoint_of_another_model_is_passed_over, a_failed_write_is_said_at_the_next_save)

@@ -178,7 +178,7 @@ START_TEST(a_group_fails_as_a_whole)
 }
 END_TEST
 
-/* K1, K2, C10, F10, F12, G9, D12, E8, N5: what one rank can see alone is refused at the submit, and nothing is queued. */
+/* K1, K2, C10, D12, E8, F9, F10, G9, N5: what one rank can see alone is refused at the submit, and nothing is queued. */
 static void local_body(struct rank *self)
 {
     float data[4] = {1, 1, 1, 1}, out[4];
@@ -211,6 +211,14 @@ static void local_body(struct rank *self)
     bad = sum_of("bad", data, 4);
     bad.op = PL_ADASUM;
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    bad.dims = 1;
+    bad.shape[0] = (uint64_t)self->size + 1;
+    expect(self->size == 1 || (pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")), "%s",
+           error.cause);
     expect(pl_named_poll(named, 12345, &done, &error) == PL_INVALID, "an unknown handle");
     expect(pl_named_wait(named, 0, NULL, &error) == PL_INVALID, "no handle");
     expect_alive(self, named);
@@ -221,6 +229,45 @@ START_TEST(what_one_rank_can_see_is_refused_at_the_submit)
 {
     for (int size = 1; size <= 3; size++) {
         ck_assert_bodies(size, local_body, NULL);
+    }
+}
+END_TEST
+
+/* D11, E9, G13, K1: whatever the kind, a name under way is refused, and the first operation goes on. */
+static void under_way_body(struct rank *self)
+{
+    ENGINE();
+    for (int kind = 0; kind < PL_KIND_COUNT; kind++) {
+        float send[RANKS_MOST] = {1}, recv[RANKS_MOST];
+        struct pl_named_result result = {0};
+        struct pl_named_op op = {.name = "twice",
+                                 .kind = (enum pl_kind)kind,
+                                 .dtype = PL_FLOAT32,
+                                 .op = PL_SUM,
+                                 .dims = 1,
+                                 .shape = {(uint64_t)self->size},
+                                 .send = send,
+                                 .recv = kind == PL_BROADCAST ? send : recv};
+        pl_named_handle handle, second = 0;
+
+        if (kind == PL_REDUCE) {
+            continue; /* not a named operation */
+        }
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+        expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "kind %d: %s", kind,
+               error.cause);
+        expect_ok(pl_named_wait(named, handle, &result, &error));
+        expect(kind != PL_ALLREDUCE || (int)recv[0] == self->size, "%g", (double)recv[0]);
+        pl_named_result_done(&result);
+    }
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(a_name_under_way_is_refused_for_every_kind)
+{
+    for (int size = 1; size <= 3; size++) {
+        ck_assert_bodies(size, under_way_body, NULL);
     }
 }
 END_TEST
@@ -285,5 +332,5 @@ START_TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
 END_TEST
 
 UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
-          a_group_fails_as_a_whole, what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
-          kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+          a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit,
+          one_rank_leaving_ends_all, kinds_without_a_neutral_part_fail_while_ranks_have_joined)

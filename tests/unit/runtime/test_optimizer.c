@@ -150,6 +150,38 @@ START_TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
 }
 END_TEST
 
+/* The loss scale is taken back before gradients are clipped, and an overflow begins the count of good steps again. */
+static void scaled_and_clipped(struct pl_world *world, void *context)
+{
+    struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 2, .clip_norm = 0.5};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = make_plan(world);
+    struct pl_optimizer *optimizer = NULL;
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+    const double scales[] = {1024.0, 1024.0, 512.0, 512.0, 1024.0};
+
+    (void)context;
+    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
+    for (int step = 0; step < 5; step++) {
+        ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), scales[step]);
+        memset(tensor->gradient, 0, ELEMS * sizeof(float));
+        tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* of norm 2 */
+        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+        ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
+    }
+    ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
+    ck_assert_double_eq_tol((double)tensor->value[0], -4 * 0.5, 1e-6);
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
+{
+    ranks_run(1, scaled_and_clipped, NULL);
+    ranks_run(2, scaled_and_clipped, NULL);
+}
+END_TEST
+
 static void broadcast(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_ADAM};
@@ -178,4 +210,4 @@ START_TEST(broadcast_gives_all_ranks_the_roots_state)
 END_TEST
 
 UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
-          broadcast_gives_all_ranks_the_roots_state)
+          a_scaled_loss_is_undone_before_gradients_are_clipped, broadcast_gives_all_ranks_the_roots_state)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan.h"
 
+#include "base/clock.h"
 #include "tests/unit/runtime/ranks.h"
 
+#include <sched.h>
 #include <string.h>
 
 enum { TENSORS = 5 };
@@ -135,6 +137,42 @@ START_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split)
 }
 END_TEST
 
+/* R1, R2. In the order of the plan: e 17, d 5000, c 1, b 1000, a 3 elements; each begins at a multiple of 16. */
+static void merged(struct pl_world *world, void *context)
+{
+    static const struct {
+        unsigned merge;
+        uint64_t bucket_bytes;
+        size_t buckets;
+        uint64_t elems[8];
+    } cases[] = {
+        {1, 1 << 20, 5, {32, 5008, 16, 1008, 16}},
+        {2, 1 << 20, 3, {5040, 1024, 16}},
+        {32, 1 << 20, 1, {6080}},
+        {2, 8192, 4, {2048, 2992, 1024, 16}}, /* a rest below half a bucket stays with the piece before it */
+    };
+
+    (void)context;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.merge_tensors = cases[i].merge, .bucket_bytes = cases[i].bucket_bytes});
+
+        ck_assert_uint_eq(pl_plan_bucket_count(plan), cases[i].buckets);
+        for (size_t b = 0; b < cases[i].buckets; b++) {
+            uint64_t first, count;
+
+            pl_plan_bucket(plan, b, &first, &count);
+            ck_assert_uint_eq(count, cases[i].elems[b]);
+        }
+        pl_plan_free(plan);
+    }
+}
+
+START_TEST(merged_neighbours_are_one_bucket_and_long_ones_are_split)
+{
+    ranks_run(1, merged, NULL);
+}
+END_TEST
+
 static void average(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.predivide = *(double *)context};
@@ -166,7 +204,7 @@ END_TEST
 static void passes(struct pl_world *world, void *context)
 {
     bool average_passes = *(bool *)context;
-    struct pl_plan_options options = {.sum = true, .passes_per_step = 4, .average_passes = average_passes};
+    struct pl_plan_options options = {.sum = true, .passes_per_step = 4, .average_passes = average_passes, .predivide = average_passes ? 2.0 : 0.0};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = sealed_plan(world, &options);
     int rank = pl_world_rank(world);
@@ -198,6 +236,43 @@ START_TEST(several_passes_a_step_add_up_and_one_too_many_is_refused_by_name)
 }
 END_TEST
 
+static void count_ended(void *count_at, const struct pl_event *event)
+{
+    (void)event;
+    ++*(size_t *)count_at;
+}
+
+static void only_progress(struct pl_world *world, void *context)
+{
+    struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = 4096});
+    size_t ended = 0;
+    struct pl_observer observer = {.context = &ended, .ended = count_ended};
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t deadline_ns = pl_deadline_after_ns(10 * PL_NS_PER_S);
+
+    (void)context;
+    pl_world_observe(world, &observer);
+    for (size_t t = TENSORS; t-- > 0;) {
+        write_gradient(plan, t, pl_world_rank(world), 0, false);
+        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+    }
+    while (ended < pl_plan_bucket_count(plan) && !pl_deadline_passed(deadline_ns)) {
+        ck_assert_ok(pl_plan_progress(plan, &error), &error);
+        sched_yield();
+    }
+    ck_assert_uint_ge(pl_plan_bucket_count(plan), 3);
+    ck_assert_uint_eq(ended, pl_plan_bucket_count(plan));
+    ck_assert_ok(pl_plan_wait(plan, &error), &error);
+    pl_world_observe(world, NULL);
+    pl_plan_free(plan);
+}
+
+START_TEST(progress_alone_brings_all_buckets_to_their_end)
+{
+    ranks_run(2, only_progress, NULL);
+}
+END_TEST
+
 static void missing(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.sum = true, .bucket_bytes = 4096};
@@ -206,16 +281,16 @@ static void missing(struct pl_world *world, void *context)
     int rank = pl_world_rank(world);
 
     (void)context;
-    for (int step = 0; step < 2; step++) {
+    for (int step = 0; step < 4; step++) {
         for (size_t t = 0; t < TENSORS; t++) {
             write_gradient(plan, t, rank, step, false);
-            if (!(rank == 1 && t == 3)) { /* rank 1 never uses tensor d */
+            if (!(rank == 1 && t == 3 && step % 2 == 0)) { /* rank 1 uses tensor d in every second step */
                 ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
             }
         }
         ck_assert_ok(pl_plan_wait(plan, &error), &error);
         for (size_t t = 0; t < TENSORS; t++) {
-            check_gradient(plan, t, t == 3 ? 1.0 + 3.0 : 6.0, step);
+            check_gradient(plan, t, t == 3 && step % 2 == 0 ? 1.0 + 3.0 : 6.0, step);
         }
     }
     ck_assert_uint_eq(pl_plan_counts(plan).zeroed, rank == 1 ? 2 : 0);
@@ -329,9 +404,47 @@ START_TEST(names_twice_empty_tensors_and_late_ones_are_refused)
 }
 END_TEST
 
+static void stays_local(struct pl_world *world, void *context)
+{
+    struct pl_plan_options options = {.bucket_bytes = 4096, .local = true};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, &options);
+    int rank = pl_world_rank(world);
+
+    (void)context;
+    for (int step = 0; step < 3; step++) {
+        for (size_t t = 0; t + 1 < TENSORS; t++) {
+            write_gradient(plan, t, rank, step, false);
+        }
+        for (size_t t = 0; t + 1 < TENSORS; t++) {
+            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        }
+        ck_assert_ok(pl_plan_progress(plan, &error), &error);
+        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+        for (size_t t = 0; t + 1 < TENSORS; t++) {
+            check_gradient(plan, t, rank + 1, step);
+        }
+        ck_assert(pl_plan_tensor(plan, TENSORS - 1)->gradient[0] == 0.0F); /* as in every plan, what was not ready is zero */
+    }
+    ck_assert_ok(pl_plan_ready(plan, TENSORS - 1, &error), &error);
+    pl_plan_free(plan); /* in the middle of a step */
+}
+
+START_TEST(a_local_plan_exchanges_nothing)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+
+    ranks_run(1, stays_local, NULL);
+    ranks_run(3, stays_local, NULL);
+    ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.local = true, .sum = true}, &plan, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "reduces nothing"));
+}
+END_TEST
+
 UNIT_MAIN("runtime/plan", gradients_are_summed_whatever_the_bucket_size_and_order,
-          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,
+          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split, merged_neighbours_are_one_bucket_and_long_ones_are_split,
           the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide, several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
-          a_gradient_that_one_rank_lacks_counts_as_zero_there, broadcast_gives_all_ranks_the_roots_values,
-          ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
-          names_twice_empty_tensors_and_late_ones_are_refused)
+          progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
+          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
+          names_twice_empty_tensors_and_late_ones_are_refused, a_local_plan_exchanges_nothing)

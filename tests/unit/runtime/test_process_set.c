@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* H1-H5, H7-H12 of the inventory: sets of ranks added, used side by side, and removed. */
+/* Group H of the inventory: sets of ranks added, used side by side, and removed. */
+#include "base/clock.h"
+#include "runtime/optimizer.h"
+#include "runtime/plan.h"
 #include "runtime/process_set.h"
 #include "tests/support/expect.h"
 #include "tests/support/unit.h"
 
+#include <sched.h>
 #include <string.h>
 
 static struct pl_named_op sum_of(const char *name, float *data)
@@ -24,6 +28,7 @@ static void sets_body(struct rank *self)
     expect_ok(pl_process_sets_add(sets, low, 2, &low_set, &error));
     expect(even_set == 1 && low_set == 2, "%d %d", even_set, low_set);
     expect(pl_process_sets_add(sets, even, 2, &size, &error) == PL_INVALID && strstr(error.cause, "process set 1 already"), "%s", error.cause);
+    expect(pl_process_sets_add(sets, (int[]){1, 1}, 2, &size, &error) == PL_INVALID && strstr(error.cause, "twice"), "rank 1 twice: %s", error.cause);
     expect(pl_process_sets_list(sets, numbers, 8) == 3 && numbers[2] == 2, "the list");
     expect_ok(pl_process_set_size(sets, even_set, &size, &error));
     expect(size == 2 && pl_process_set_included(sets, even_set) == (self->rank == 0 || self->rank == 2), "size %d", size);
@@ -80,4 +85,201 @@ START_TEST(sets_live_side_by_side)
 }
 END_TEST
 
-UNIT_MAIN("runtime/process_set", sets_live_side_by_side)
+/* H1: every kind inside a set whose ranks are two of the world's, in another order. */
+static void kinds_body(struct rank *self)
+{
+    int members[] = {2, 0}, set = -1;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_process_sets *sets = NULL;
+
+    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    expect_ok(pl_process_sets_add(sets, members, 2, &set, &error));
+    if (pl_process_set_included(sets, set)) {
+        enum { SUM, GATHER, SCATTER, EXCHANGE, SPREAD, BARRIER, KINDS };
+        int place = self->rank == 2 ? 0 : 1;
+        int32_t sum = self->rank + 1, row = self->rank, pair[2] = {10 * place, 10 * place + 1}, spread = self->rank;
+        struct pl_named_op ops[KINDS] = {
+            [SUM] = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &sum, .recv = &sum},
+            [GATHER] = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 1, .shape = {1}, .send = &row},
+            [SCATTER] = {.kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .dims = 1, .shape = {2}, .send = pair},
+            [EXCHANGE] = {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {2}, .send = pair},
+            [SPREAD] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 1, .recv = &spread}, /* the set's rank 1 is the world's rank 0 */
+            [BARRIER] = {.kind = PL_BARRIER},
+        };
+        struct pl_named *named = NULL;
+
+        expect_ok(pl_process_set_named(sets, set, &named, &error));
+        for (int kind = 0; kind < KINDS; kind++) {
+            struct pl_named_result result = {0};
+            const int32_t *data;
+
+            expect_ok(pl_named_run(named, &ops[kind], &result, &error));
+            data = result.data;
+            expect(kind != SUM || sum == 1 + 3, "sum %d", sum);
+            expect(kind != GATHER || (result.rows == 2 && data[0] == 2 && data[1] == 0), "gathered");
+            expect(kind != SCATTER || (result.rows == 1 && data[0] == 10 + 2 * place), "scattered");
+            expect(kind != EXCHANGE || (result.rows == 2 && data[0] == place && data[1] == 10 + place), "exchanged");
+            expect(kind != SPREAD || spread == 0, "spread %d", spread);
+            pl_named_result_done(&result);
+        }
+    }
+    pl_process_sets_free(sets);
+}
+
+START_TEST(every_kind_works_inside_a_set)
+{
+    ck_assert_bodies(3, kinds_body, NULL);
+    ck_assert_bodies(4, kinds_body, NULL);
+}
+END_TEST
+
+/* H12, J2: one set's barrier is held by a rank that comes only when the other set's barrier is over. */
+static void held_body(struct rank *self)
+{
+    int *over = self->data; /* how many barriers of the set {0, 1} have ended */
+    int first = -1, second = -1;
+    struct pl_named_op barrier = {.name = "barrier", .kind = PL_BARRIER};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_process_sets *sets = NULL;
+    struct pl_named *engine = NULL, *held = NULL;
+    pl_named_handle handle = 0;
+    bool done = true;
+
+    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    expect_ok(pl_process_sets_add(sets, (int[]){0, 1}, 2, &first, &error));
+    expect_ok(pl_process_sets_add(sets, (int[]){0, 2}, 2, &second, &error));
+    if (self->rank == 0) {
+        expect_ok(pl_process_set_named(sets, second, &held, &error));
+        expect_ok(pl_named_submit(held, &barrier, &handle, &error));
+        expect_ok(pl_named_flush(held, &error));
+    }
+    if (self->rank < 2) {
+        expect_ok(pl_process_set_named(sets, first, &engine, &error));
+        expect_ok(pl_named_run(engine, &barrier, NULL, &error));
+    }
+    if (self->rank == 0) {
+        expect_ok(pl_named_poll(held, handle, &done, &error));
+        expect(!done, "rank 2 has not come yet");
+        __atomic_store_n(over, 1, __ATOMIC_RELEASE);
+        expect_ok(pl_named_wait(held, handle, NULL, &error));
+    }
+    if (self->rank == 2) {
+        int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+
+        while (!__atomic_load_n(over, __ATOMIC_ACQUIRE) && !pl_deadline_passed(deadline_ns)) {
+            sched_yield();
+        }
+        expect(__atomic_load_n(over, __ATOMIC_ACQUIRE), "the other set's barrier was held, too");
+        expect_ok(pl_process_set_named(sets, second, &held, &error));
+        expect_ok(pl_named_run(held, &barrier, NULL, &error));
+    }
+    pl_process_sets_free(sets);
+}
+
+START_TEST(a_held_set_does_not_hold_another)
+{
+    int over = 0;
+
+    ck_assert_bodies(3, held_body, &over);
+}
+END_TEST
+
+/* H11: two ranks share two sets and wait for them in opposite orders. */
+static void crossed_body(struct rank *self)
+{
+    int numbers[2];
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_process_sets *sets = NULL;
+
+    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    expect_ok(pl_process_sets_add(sets, (int[]){0, 1}, 2, &numbers[0], &error));
+    expect_ok(pl_process_sets_add(sets, (int[]){1, 0}, 2, &numbers[1], &error));
+    for (int step = 0; self->rank < 2 && step < 20; step++) {
+        float values[2] = {1, 2};
+        pl_named_handle handles[2] = {0};
+        struct pl_named *engines[2] = {NULL};
+
+        for (int i = 0; i < 2; i++) {
+            struct pl_named_op op = sum_of("same name in both sets", &values[i]);
+
+            expect_ok(pl_process_set_named(sets, numbers[i], &engines[i], &error));
+            expect_ok(pl_named_submit(engines[i], &op, &handles[i], &error));
+        }
+        for (int k = 0; k < 2; k++) {
+            int i = self->rank == 0 ? k : 1 - k;
+
+            expect_ok(pl_named_wait(engines[i], handles[i], NULL, &error));
+            expect(values[i] == (float)(2 * (i + 1)), "step %d, set %d: %g", step, numbers[i], (double)values[i]);
+        }
+    }
+    pl_process_sets_free(sets);
+}
+
+START_TEST(two_sets_are_waited_for_in_any_order)
+{
+    ck_assert_bodies(3, crossed_body, NULL);
+    ck_assert_bodies(4, crossed_body, NULL);
+}
+END_TEST
+
+static struct pl_plan *plan_of(struct rank *self, struct pl_world *world, const char *name)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    expect_ok(pl_plan_new(world, NULL, &plan, &error));
+    expect_ok(pl_plan_add(plan, name, 1, (uint64_t[]){100}, &index, &error));
+    expect_ok(pl_plan_seal(plan, &error));
+    return plan;
+}
+
+/* H13, L11: a model in two parts. Ranks 0 and 1 share one part's gradients, 0 and 2 the other's; rank 3, where there is one, has none. */
+static void optimizer_body(struct rank *self)
+{
+    int numbers[2];
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_process_sets *sets = NULL;
+
+    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    for (int part = 0; part < 2; part++) {
+        expect_ok(pl_process_sets_add(sets, (int[]){0, part + 1}, 2, &numbers[part], &error));
+    }
+    for (int part = 0; part < 2; part++) {
+        struct pl_optimizer_options sgd = {.kind = PL_SGD};
+        struct pl_optimizer *optimizer = NULL;
+        struct pl_world *world = NULL;
+        struct pl_plan *plan;
+
+        if (!pl_process_set_included(sets, numbers[part])) {
+            continue;
+        }
+        expect_ok(pl_process_set_world(sets, numbers[part], &world, &error));
+        plan = plan_of(self, world, part ? "second" : "first");
+        expect_ok(pl_optimizer_new(plan, &sgd, &optimizer, &error));
+        for (int step = 0; step < 3; step++) {
+            for (int e = 0; e < 100; e++) {
+                pl_plan_tensor(plan, 0)->gradient[e] = (float)(2 * self->rank + e);
+            }
+            expect_ok(pl_plan_ready(plan, 0, &error));
+            expect_ok(pl_optimizer_step(optimizer, 1.0, &error));
+        }
+        for (int e = 0; e < 100; e++) { /* the average over rank 0 and rank part + 1, three times */
+            expect(pl_plan_tensor(plan, 0)->value[e] == -3.0F * (float)(part + 1 + e), "part %d: %g", part,
+                   (double)pl_plan_tensor(plan, 0)->value[e]);
+        }
+        pl_optimizer_free(optimizer);
+        pl_plan_free(plan);
+    }
+    pl_process_sets_free(sets);
+}
+
+START_TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
+{
+    ck_assert_bodies(3, optimizer_body, NULL);
+    ck_assert_bodies(4, optimizer_body, NULL);
+}
+END_TEST
+
+UNIT_MAIN("runtime/process_set", sets_live_side_by_side, every_kind_works_inside_a_set, a_held_set_does_not_hold_another,
+          two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set)

@@ -59,6 +59,29 @@ START_TEST(rows_add_up_like_a_dense_table)
 }
 END_TEST
 
+/* Rows of one index are added in rank order: (1 + 1e8) - 1e8 is 0, in any other order it is 1. */
+static void order_body(struct rank *self)
+{
+    const float given[] = {1.0F, 1e8F, -1e8F};
+    struct pl_sparse input = {.rows = 1, .row_elems = 1, .indices = &(int64_t){3}, .values = (float[]){given[self->rank]}}, sum = {0};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    pl_named_handle handle;
+
+    expect_ok(pl_named_new(self->world, NULL, &named, &error));
+    expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
+    expect_ok(pl_sparse_wait(named, handle, 1, false, &sum, &error));
+    expect(sum.rows == 1 && sum.values[0] == 0.0F, "%g", (double)sum.values[0]);
+    pl_sparse_done(&sum);
+    pl_named_free(named);
+}
+
+START_TEST(rows_are_added_in_rank_order)
+{
+    ck_assert_bodies(3, order_body, NULL);
+}
+END_TEST
+
 START_TEST(dense_is_preferred_when_it_moves_less)
 {
     ck_assert(pl_sparse_prefers_dense(2500, 64, 1000));
@@ -66,4 +89,4 @@ START_TEST(dense_is_preferred_when_it_moves_less)
 }
 END_TEST
 
-UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, dense_is_preferred_when_it_moves_less)
+UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, rows_are_added_in_rank_order, dense_is_preferred_when_it_moves_less)

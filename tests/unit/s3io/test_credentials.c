@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/credentials.h"
+#include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
@@ -86,6 +87,30 @@ START_TEST(no_keys_names_the_places)
 }
 END_TEST
 
+START_TEST(what_is_not_supported_is_named_and_no_other_role_is_taken)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.allow_metadata = true};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    const char config[] = "[default]\nregion = eu-west-1\nsso_session = mine\n";
+    char path[PATH_MAX];
+
+    scratch_write(&scratch, "config", config, sizeof(config) - 1);
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", "/nonexistent", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "'sso_session'"));
+    ck_assert_ok(pl_environment_set(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", "/token", &error), &error);
+    error = PL_ERROR_NONE;
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "'AWS_WEB_IDENTITY_TOKEN_FILE'"));
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(keys_of_the_environment_are_used)
 {
     struct pl_credentials *credentials = NULL;
@@ -107,4 +132,4 @@ START_TEST(keys_of_the_environment_are_used)
 END_TEST
 
 UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted, keys_that_could_break_a_header_are_refused,
-          no_keys_names_the_places, keys_of_the_environment_are_used)
+          no_keys_names_the_places, what_is_not_supported_is_named_and_no_other_role_is_taken, keys_of_the_environment_are_used)

@@ -41,8 +41,8 @@ START_TEST(fields_are_read)
     ck_assert_str_eq(head.region, "eu-west-1");
     ck_assert_int_eq(head.date_s, 1369353600);
     ck_assert_int_eq(head.retry_after_s, 3);
-    ck_assert(head.has_crc32c);
-    ck_assert_uint_eq(head.crc32c, 0xe3069283); /* of "123456789" */
+    ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
+    ck_assert_uint_eq(head.checksum.value, 0xe3069283); /* of "123456789" */
 }
 END_TEST
 
@@ -71,7 +71,7 @@ START_TEST(composite_checksum_is_not_taken_for_a_whole_one)
 {
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==-3\r\n");
 
-    ck_assert(!head.has_crc32c);
+    ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_NONE);
 }
 END_TEST
 
@@ -88,7 +88,9 @@ START_TEST(malformed_lines_are_refused)
                                       "Content-Range: bytes 9-5/10\r\n",
                                       "Content-Range: bytes 0-10/10\r\n",
                                       "Content-Range: lines 0-9/10\r\n",
-                                      "x-amz-checksum-crc32c: ????\r\n"};
+                                      "x-amz-checksum-crc32c: ????\r\n",
+                                      "x-amz-checksum-crc64nvme: rosUhgp5mI==\r\n",
+                                      "x-amz-checksum-crc64nvme: 4waSgw==\r\n"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_msg(line_status(bad[i]) == PL_CORRUPT, "%s", bad[i]);
@@ -119,16 +121,28 @@ START_TEST(endless_head_is_refused)
 }
 END_TEST
 
+START_TEST(either_checksum_is_taken_the_cheaper_first)
+{
+    struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n");
+
+    ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC64NVME);
+    ck_assert_uint_eq(head.checksum.value, UINT64_C(0xae8b14860a799888)); /* of "123456789" */
+    head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n", "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n");
+    ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
+    ck_assert_uint_eq(head.checksum.value, 0xe3069283);
+}
+END_TEST
+
 START_TEST(words_survive_base64)
 {
     static const uint32_t words[] = {0, 1, 0x80000000, 0xffffffff, 0xe3069283, 0x12345678};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         char text[9];
-        uint32_t word = 7;
+        uint64_t word = 7;
 
         pl_http_word_base64(words[i], text);
-        ck_assert(pl_http_base64_word(text, &word));
+        ck_assert(pl_http_base64_number(text, 4, &word));
         ck_assert_uint_eq(word, words[i]);
     }
 }
@@ -149,4 +163,4 @@ END_TEST
 
 UNIT_MAIN("s3io/http_head", fields_are_read, only_the_last_head_counts, unsatisfied_and_unknown_ranges,
           composite_checksum_is_not_taken_for_a_whole_one, malformed_lines_are_refused, two_lengths_are_refused, endless_head_is_refused,
-          words_survive_base64, iso_times)
+          either_checksum_is_taken_the_cheaper_first, words_survive_base64, iso_times)

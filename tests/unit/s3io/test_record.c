@@ -341,6 +341,27 @@ START_TEST(parts_are_joined_by_either_rule)
 }
 END_TEST
 
+START_TEST(parts_out_of_their_order_are_corrupt)
+{
+    static const unsigned orders[][3] = {{2, 3, 0}, {3, 0, 0}, {1, 0, 0}, {1, 1, 3}, {1, 2, 0}, {4, 0, 0}};
+
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
+        struct build stream = {.data = NULL};
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record_reader *reader;
+
+        for (size_t part = 0; part < 3; part++) {
+            build_recordio_part(&stream, orders[i][part], "abcd", 4);
+        }
+        reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+        ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+        pl_record_reader_close(reader);
+        build_done(&stream);
+    }
+}
+END_TEST
+
 static void check_text(enum pl_record_format format, bool keep_empty, const char *text, const char *const *expected)
 {
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
@@ -417,6 +438,6 @@ END_TEST
 UNIT_MAIN("s3io/record", crc32c_is_the_published_one, binary_records_come_back_whatever_the_read_sizes, skipped_records_keep_their_numbers,
           stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch, tfrecord_with_any_flipped_bit_is_found,
           skipping_leaves_out_what_is_damaged_counts_it_and_goes_on, cut_end_is_counted_when_skipping,
-          length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule,
+          length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
           lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
           whole_source_is_one_record_even_when_empty, cancelled_reader_says_so)

@@ -14,7 +14,9 @@ START_TEST(answers_are_judged)
                 {500, "InternalError", PL_S3_RETRY},
                 {200, "InternalError", PL_S3_RETRY},
                 {400, "RequestTimeout", PL_S3_RETRY},
+                {408, "", PL_S3_RETRY},
                 {502, "", PL_S3_RETRY},
+                {504, "", PL_S3_RETRY},
                 {429, "", PL_S3_SLOWER},
                 {400, "ExpiredToken", PL_S3_NEW_KEYS},
                 {301, "PermanentRedirect", PL_S3_REGION},
@@ -30,6 +32,17 @@ START_TEST(answers_are_judged)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ck_assert_msg(pl_s3_retry_judge(rows[i].status, rows[i].code) == rows[i].verdict, "%d %s", rows[i].status, rows[i].code);
     }
+}
+END_TEST
+
+START_TEST(final_answers_have_their_status)
+{
+    ck_assert_int_eq(pl_s3_retry_status(404, ""), PL_NOT_FOUND);
+    ck_assert_int_eq(pl_s3_retry_status(200, "NoSuchUpload"), PL_NOT_FOUND);
+    ck_assert_int_eq(pl_s3_retry_status(400, "InvalidRequest"), PL_INVALID);
+    ck_assert_int_eq(pl_s3_retry_status(416, "InvalidRange"), PL_INVALID);
+    ck_assert_int_eq(pl_s3_retry_status(501, "NotImplemented"), PL_UNSUPPORTED);
+    ck_assert_int_eq(pl_s3_retry_status(403, "AccessDenied"), PL_FAILED);
 }
 END_TEST
 
@@ -56,4 +69,4 @@ START_TEST(the_server_is_believed_a_minute)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_retry", answers_are_judged, waits_grow_and_stay_within_bounds, the_server_is_believed_a_minute)
+UNIT_MAIN("s3io/s3_retry", answers_are_judged, final_answers_have_their_status, waits_grow_and_stay_within_bounds, the_server_is_believed_a_minute)

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/library_nccl.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with communicators that do not block */
+
+static const int64_t NAP_NS = 200 * PL_NS_PER_US;
+static const int64_t GOODBYE_NS = 2 * PL_NS_PER_S;
+
+bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
+{
+    static const char *const names[] = {
+#define PL_NCCL_NAME(name) "nccl" #name,
+        PL_NCCL_FUNCTIONS(PL_NCCL_NAME)
+#undef PL_NCCL_NAME
+    };
+    /* NODELETE: it may have threads of its own, whose code must stay. */
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    size_t at = 0;
+
+    if (!library) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "NCCL cannot be loaded: %s", dlerror());
+        return false;
+    }
+    *nccl = (struct pl_nccl){.version = 0};
+#define PL_NCCL_FIND(name)                                                                                                                           \
+    {                                                                                                                                                \
+        void *address = dlsym(library, names[at++]);                                                                                                 \
+                                                                                                                                                     \
+        if (!address) {                                                                                                                              \
+            (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is too old: it has no %s", names[at - 1]);                                 \
+            dlclose(library);                                                                                                                        \
+            return false;                                                                                                                            \
+        }                                                                                                                                            \
+        memcpy(&nccl->name, &address, sizeof(address));                                                                                              \
+    }
+    PL_NCCL_FUNCTIONS(PL_NCCL_FIND)
+#undef PL_NCCL_FIND
+    dlclose(library);
+    if (nccl->GetVersion(&nccl->version) != ncclSuccess || nccl->version < OLDEST_VERSION) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed", nccl->version, (int)OLDEST_VERSION);
+        return false;
+    }
+    return true;
+}
+
+enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what, struct pl_error *reterr)
+{
+    const char *last;
+
+    if (result == ncclSuccess || result == ncclInProgress) {
+        return PL_OK;
+    }
+    last = nccl->GetLastError(nccl->comm);
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_NCCL, result, "NCCL, %s: %s%s%s", what, nccl->GetErrorString(result),
+                          last && *last ? ": " : "", last ? last : "");
+}
+
+enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr)
+{
+    ncclResult_t state = ncclSuccess;
+
+    PL_TRY(pl_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "asking for errors", reterr));
+    *ret_ready = state == ncclSuccess;
+    return pl_nccl_check(nccl, state, "between ranks", reterr);
+}
+
+/* What the first place tells the others. */
+struct invitation {
+    ncclUniqueId id;
+    int32_t status; /* enum pl_status */
+    char text[PL_BACKEND_REASON_BYTES];
+};
+
+/* Everybody gets the id of the rank that has place 0; where that or any rank has failed, everybody fails. */
+static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, ncclUniqueId *ret_id,
+                               struct pl_error *reterr)
+{
+    const struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
+    PL_AUTO_FREE struct invitation *all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
+    struct pl_error own = PL_ERROR_NONE;
+    struct invitation mine;
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    memset(&mine, 0, sizeof(mine));
+    if (place == 0) {
+        mine.status = (int32_t)pl_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
+        pl_error_text(&own, mine.text, sizeof(mine.text));
+    }
+    PL_TRY(bootstrap->allgather(bootstrap->context, &mine, all, sizeof(mine), deadline_ns, reterr));
+    mine = all[pl_world_ring_order(world)[0]];
+    if (mine.status != PL_OK) {
+        return pl_error_set(reterr, (enum pl_status)mine.status, "%s", mine.text);
+    }
+    *ret_id = mine.id;
+    return PL_OK;
+}
+
+enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, struct pl_error *reterr)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    bool ready = false;
+    enum pl_status status;
+
+    PL_TRY(share_id(nccl, world, place, deadline_ns, &id, reterr));
+    config.blocking = 0;
+    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, place, &config), "joining", reterr);
+    while (status == PL_OK) {
+        status = pl_nccl_poll(nccl, &ready, reterr);
+        if (status != PL_OK || ready) {
+            break;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            status = pl_error_set(reterr, PL_TIMEOUT, "NCCL, joining: not all ranks have come");
+        }
+        pl_clock_nap(NAP_NS, deadline_ns);
+    }
+    if (status != PL_OK) {
+        pl_nccl_abort(nccl);
+    }
+    return status;
+}
+
+void pl_nccl_leave(struct pl_nccl *nccl)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(GOODBYE_NS);
+    bool ready = false;
+    enum pl_status status;
+
+    if (!nccl->comm) {
+        return;
+    }
+    status = pl_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
+    while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
+        status = pl_nccl_poll(nccl, &ready, NULL);
+        if (!ready) {
+            pl_clock_nap(NAP_NS, deadline_ns);
+        }
+    }
+    if (status != PL_OK || !ready) {
+        pl_nccl_abort(nccl);
+        return;
+    }
+    (void)nccl->CommDestroy(nccl->comm); /* local by now; there is nobody to tell */
+    nccl->comm = NULL;
+}
+
+void pl_nccl_abort(struct pl_nccl *nccl)
+{
+    if (nccl->comm) {
+        (void)nccl->CommAbort(nccl->comm); /* the reason for it is being reported */
+        nccl->comm = NULL;
+    }
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of one rank, device memory: every collective is a copy on the device, scaled where asked, in order with the caller's stream. */
+#include "base/memory.h"
+#include "collectives/backend.h"
+#include "collectives/stream.h"
+#include "device/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_EVENT };
+
+static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    strcpy(reason, "there is more than one rank");
+    return pl_world_size(world) == 1;
+}
+
+static void free_solo(void *state)
+{
+    pl_stream_done(state);
+    free(state);
+}
+
+static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+{
+    struct pl_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    enum pl_status status;
+
+    if (!stream) {
+        return PL_MEMORY;
+    }
+    status = pl_stream_init(stream, pl_world_device(world), reterr);
+    if (status != PL_OK) {
+        free(stream);
+        return status;
+    }
+    *ret_state = stream;
+    return PL_OK;
+}
+
+static bool serves(void *state, const struct pl_collective *collective)
+{
+    (void)state;
+    return collective->memory == PL_MEMORY_DEVICE;
+}
+
+static enum pl_status launch(struct pl_stream *stream, const struct pl_collective *c, struct pl_error *reterr)
+{
+    uint64_t count = c->counts ? c->counts[0] : c->count;
+    bool reduces = c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER;
+
+    if (!count || !c->send) {
+        return PL_OK;
+    }
+    if (reduces && (c->prescale != 1.0 || c->postscale != 1.0 || c->dtype == PL_BOOL)) {
+        return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->prescale, c->postscale, stream->stream, reterr);
+    }
+    if (c->send != c->recv) {
+        return pl_device_copy(stream->device, c->recv, c->send, count * pl_dtype_bytes(c->dtype), stream->stream, reterr);
+    }
+    return PL_OK;
+}
+
+static void **event_of(struct pl_request *request)
+{
+    return (void **)(void *)&request->words[WORD_EVENT];
+}
+
+static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_stream *stream = state;
+
+    (void)ret_done;
+    PL_TRY(pl_stream_follow(stream, request->collective.stream, reterr));
+    PL_TRY(launch(stream, &request->collective, reterr));
+    PL_TRY(pl_stream_mark(stream, stream->stream, event_of(request), reterr));
+    request->launched = true;
+    return PL_OK;
+}
+
+static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    return pl_stream_reached(state, event_of(request), ret_done, reterr);
+}
+
+static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    const struct pl_stream *own = state;
+
+    return pl_device_stream_wait(own->device, stream, *event_of(request), reterr);
+}
+
+static void cancel(void *state, struct pl_request *request)
+{
+    pl_stream_give_back(state, *event_of(request));
+    *event_of(request) = NULL;
+}
+
+const struct pl_backend pl_backend_solo = {.name = "solo",
+                                           .on_device = true,
+                                           .streamed = true,
+                                           .probe = probe,
+                                           .init = init,
+                                           .serves = serves,
+                                           .post = post,
+                                           .progress = progress,
+                                           .order = order,
+                                           .cancel = cancel,
+                                           .free = free_solo};

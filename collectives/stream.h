@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A stream of a backend's own, and how it keeps order with the callers' streams: by events, without the host. Internal to collectives/.
+ *
+ * Threads  one at a time. Errors are device.h's.
+ */
+#ifndef PL_COLLECTIVES_STREAM_H
+#define PL_COLLECTIVES_STREAM_H
+
+#include "base/status.h"
+#include "device/device.h"
+
+struct pl_stream {
+    struct pl_device *device;
+    void *stream;
+    void *turn;   /* an event, used from one call to the next only */
+    void **spare; /* events */
+    size_t spare_count;
+    size_t spare_capacity;
+    size_t events; /* that there are, spare or not */
+};
+
+enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_stream_done(struct pl_stream *stream);
+
+/** Work given to this stream from now on waits for what `other` was given so far. */
+enum pl_status pl_stream_follow(struct pl_stream *stream, void *other, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** An event behind everything that `on` (the stream itself or another one) was given so far; to be given back. Allocates when more are out than ever
+ * before. */
+enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether the event has been reached; if so it is given back and `*event` is NULL. NULL counts as reached. */
+enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *ret_reached, struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_stream_give_back(struct pl_stream *stream, void *event);
+
+#endif

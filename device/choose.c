@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/choose.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Ranks and devices as two sides of a graph; each device takes `capacity` ranks. */
+struct match {
+    const struct pl_device_sight *sights;
+    int ranks;
+    int devices;  /* different ones, over all ranks */
+    int capacity; /* ranks a device */
+    int *number;  /* [ranks][PL_DEVICE_SIGHT_MAX]: which of `devices` an ordinal is */
+    int *taken;   /* [ranks]: ordinal, -1: none yet */
+    int *load;    /* [devices]: ranks that take it */
+    bool *tried;  /* [devices]: in this search */
+};
+
+enum pl_status pl_device_wish_parse(const char *text, enum pl_device_wish *ret_wish, struct pl_error *reterr)
+{
+    static const char *const names[] = {[PL_DEVICE_AUTO] = "auto", [PL_DEVICE_OFF] = "off", [PL_DEVICE_ON] = "on"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *ret_wish = (enum pl_device_wish)i;
+            return PL_OK;
+        }
+    }
+    return pl_error_set(reterr, PL_INVALID, "the setting device is '%s': expected auto, on or off", text);
+}
+
+static int number_of(const struct match *match, int rank, int ordinal)
+{
+    return match->number[rank * PL_DEVICE_SIGHT_MAX + ordinal];
+}
+
+/* Number the devices by their first appearance. */
+static void number_devices(struct match *match)
+{
+    for (int r = 0; r < match->ranks; r++) {
+        for (int o = 0; o < match->sights[r].count; o++) {
+            int known = -1;
+
+            for (int q = 0; q <= r && known < 0; q++) {
+                for (int p = 0; p < (q < r ? match->sights[q].count : o) && known < 0; p++) {
+                    known = strcmp(match->sights[q].uuid[p], match->sights[r].uuid[o]) == 0 ? number_of(match, q, p) : -1;
+                }
+            }
+            match->number[r * PL_DEVICE_SIGHT_MAX + o] = known < 0 ? match->devices++ : known;
+        }
+    }
+}
+
+/* Find a device for `rank`: a free one, or one whose rank can go elsewhere. */
+static bool place(struct match *match, int rank)
+{
+    for (int o = 0; o < match->sights[rank].count; o++) {
+        int device = number_of(match, rank, o);
+
+        if (match->load[device] < match->capacity) {
+            match->load[device]++;
+            match->taken[rank] = o;
+            return true;
+        }
+    }
+    for (int o = 0; o < match->sights[rank].count; o++) {
+        int device = number_of(match, rank, o);
+
+        if (match->tried[device]) {
+            continue;
+        }
+        match->tried[device] = true;
+        for (int other = 0; other < match->ranks; other++) {
+            if (match->taken[other] >= 0 && other != rank && number_of(match, other, match->taken[other]) == device && place(match, other)) {
+                match->taken[rank] = o; /* the other one left; the device's load stays */
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool place_all(struct match *match)
+{
+    memset(match->load, 0, (size_t)match->devices * sizeof(*match->load));
+    for (int r = 0; r < match->ranks; r++) {
+        match->taken[r] = -1;
+    }
+    for (int r = 0; r < match->ranks; r++) {
+        memset(match->tried, 0, (size_t)match->devices * sizeof(*match->tried));
+        if (!place(match, r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum pl_status match_all(const struct pl_device_sight *sights, int ranks, int rank, bool share, int *ret_ordinal, struct pl_error *reterr)
+{
+    size_t seen = (size_t)ranks * PL_DEVICE_SIGHT_MAX;
+    PL_AUTO_FREE int *number = pl_memory_new(seen, sizeof(*number), reterr);
+    PL_AUTO_FREE int *taken = pl_memory_new((size_t)ranks, sizeof(*taken), reterr);
+    PL_AUTO_FREE int *load = pl_memory_new(seen, sizeof(*load), reterr);
+    PL_AUTO_FREE bool *tried = pl_memory_new(seen, sizeof(*tried), reterr);
+    struct match match = {.sights = sights, .ranks = ranks, .number = number, .taken = taken, .load = load, .tried = tried};
+
+    if (!number || !taken || !load || !tried) {
+        return PL_MEMORY;
+    }
+    number_devices(&match);
+    do {
+        match.capacity++;
+    } while (!place_all(&match)); /* ends: each rank sees a device, and `ranks` of them fit on one */
+    if (match.capacity > 1 && !share) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "%d ranks of this host would share %d GPU%s: start %d of them, or let ranks share GPUs with PACELINE_SHARE_DEVICE=1",
+                            ranks, match.devices, match.devices == 1 ? "" : "s", match.devices);
+    }
+    *ret_ordinal = taken[rank];
+    return PL_OK;
+}
+
+enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, enum pl_device_wish wish, bool share, int *ret_ordinal,
+                                struct pl_error *reterr)
+{
+    int with = -1;
+    int without = -1;
+
+    PL_BUG_IF(rank < 0 || rank >= ranks);
+    if (wish == PL_DEVICE_OFF) {
+        *ret_ordinal = -1;
+        return PL_OK;
+    }
+    for (int r = ranks - 1; r >= 0; r--) {
+        if (sights[r].status != PL_OK && sights[r].status != PL_UNSUPPORTED) {
+            return pl_error_set(reterr, (enum pl_status)sights[r].status, "local rank %d: %s", r, sights[r].reason);
+        }
+        *(sights[r].count > 0 ? &with : &without) = r;
+    }
+    if (with >= 0 && without >= 0) {
+        return pl_error_set(reterr, PL_MISMATCH, "local rank %d sees %d GPU%s, and local rank %d none (%s): all ranks of a host, or none", with,
+                            sights[with].count, sights[with].count == 1 ? "" : "s", without, sights[without].reason);
+    }
+    if (with < 0 && wish == PL_DEVICE_ON) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "the setting device asks for GPUs: %s", sights[rank].reason);
+    }
+    if (with < 0) {
+        *ret_ordinal = -1;
+        return PL_OK;
+    }
+    return match_all(sights, ranks, rank, share, ret_ordinal, reterr);
+}

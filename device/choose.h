@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Which of a host's devices each of its ranks uses, decided by every rank alike from what all of them see.
+ *
+ *   1. each rank looks:            pl_device_look()
+ *   2. the ranks of a host gather their sights (the caller's exchange)
+ *   3. each rank chooses:          pl_device_choose()
+ *
+ * Devices are told apart by UUID, so that it does not matter whether the launcher gave every rank its own CUDA_VISIBLE_DEVICES, all of them
+ * the same, or none; a MIG instance is a device like others.
+ *
+ * Test  tests/unit/device/test_choose.c
+ */
+#ifndef PL_DEVICE_CHOOSE_H
+#define PL_DEVICE_CHOOSE_H
+
+#include "base/status.h"
+
+enum { PL_DEVICE_SIGHT_MAX = 32, PL_DEVICE_UUID_BYTES = 48 };
+
+/** The devices that one process sees. Without pointers: can be sent byte by byte. */
+struct pl_device_sight {
+    int32_t status; /* enum pl_status: PL_OK, PL_UNSUPPORTED (there are none) or what went wrong */
+    int32_t count;
+    char uuid[PL_DEVICE_SIGHT_MAX][PL_DEVICE_UUID_BYTES];
+    char reason[256]; /* in words, when there are none */
+};
+
+/** Look without using a device: no context is made. */
+void pl_device_look(struct pl_device_sight *ret_sight);
+
+/** The knob `device`. */
+enum pl_device_wish {
+    PL_DEVICE_AUTO, /* devices where there are any */
+    PL_DEVICE_OFF,
+    PL_DEVICE_ON, /* without devices: an error */
+};
+
+/** "auto", "off" or "on"; PL_INVALID otherwise. */
+enum pl_status pl_device_wish_parse(const char *text, enum pl_device_wish *ret_wish, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The ordinal, in rank `rank`'s own numbering, of the device that it is to use, -1: none is used (wanted off, or no rank of the host has
+ * one). As few ranks a device as possible; among equals, ranks take devices in their order and neighbours share.
+ *
+ * Shapes  sights: [ranks], of the ranks of one host in the order of their local ranks; the same on all of them.
+ * Errors  PL_INVALID: fewer devices than ranks, and `share` is off. PL_MISMATCH: some ranks see devices and others do not. PL_UNSUPPORTED: wanted
+ *         on, and there are none. A driver that fails is passed on, also with PL_DEVICE_AUTO: it is no reason to train on the CPU in silence.
+ */
+enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, enum pl_device_wish wish, bool share, int *ret_ordinal,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/load_cuda.h"
+
+#include "base/environment.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char driver_library[] = "libcuda.so.1";
+
+static enum pl_status find_functions(struct pl_cuda *cuda, struct pl_error *reterr)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } functions[] = {
+#define PL_CUDA_ENTRY(name) {#name, offsetof(struct pl_cuda, name)},
+        PL_CUDA_LIST(PL_CUDA_ENTRY)
+#undef PL_CUDA_ENTRY
+    };
+
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        void *function = dlsym(cuda->library, functions[i].name);
+
+        if (!function) {
+            return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: the driver's %s has no %s; a driver for CUDA %d or later is needed",
+                                driver_library, functions[i].name, PL_CUDA_NEEDED_VERSION / 1000);
+        }
+        memcpy((char *)cuda + functions[i].offset, &function, sizeof(function));
+    }
+    return PL_OK;
+}
+
+static enum pl_status raise_no_device(int version, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *visible;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    visible = pl_environment_get(environment, "CUDA_VISIBLE_DEVICES");
+    return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, CUDA_ERROR_NO_DEVICE,
+                          "no GPU is used: the driver is there (CUDA %d.%d) and finds no device for this process%s%s%s", version / 1000,
+                          version % 1000 / 10, visible ? "; CUDA_VISIBLE_DEVICES is '" : "", visible ? visible : "", visible ? "'" : "");
+}
+
+/* The version is asked first: a driver that is too old says so better than by whatever its start fails with. */
+static enum pl_status start(const struct pl_cuda *cuda, struct pl_error *reterr)
+{
+    int version = 0;
+    int count = 0;
+    CUresult result = cuda->cuDriverGetVersion(&version);
+
+    if (result == CUDA_SUCCESS && version < PL_CUDA_NEEDED_VERSION) {
+        return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
+                              "no GPU is used: the driver supports CUDA %d.%d, and this program's kernels, built with CUDA %d.%d, need %d.0 or later",
+                              version / 1000, version % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, PL_CUDA_NEEDED_VERSION / 1000);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cuda->cuInit(0);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cuda->cuDeviceGetCount(&count);
+    }
+    if (result == CUDA_ERROR_NO_DEVICE || (result == CUDA_SUCCESS && count == 0)) {
+        return raise_no_device(version, reterr);
+    }
+    if (result == CUDA_ERROR_STUB_LIBRARY) {
+        return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, result, "no GPU is used: %s is the toolkit's stub for linking, not a driver",
+                              driver_library);
+    }
+    return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(cuda, NULL, result, reterr, "the CUDA driver does not start");
+}
+
+enum pl_status pl_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr)
+{
+    struct pl_cuda cuda = {0};
+    enum pl_status status;
+
+    /* Never unmapped: the driver has threads and exit handlers of its own. */
+    cuda.library = dlopen(driver_library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!cuda.library) {
+        const char *why = dlerror();
+
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: no NVIDIA driver (%s)", why ? why : driver_library);
+    }
+    status = find_functions(&cuda, reterr);
+    if (status == PL_OK) {
+        status = start(&cuda, reterr);
+    }
+    if (status != PL_OK) {
+        pl_cuda_unload(&cuda);
+        return status;
+    }
+    *ret_cuda = cuda;
+    return PL_OK;
+}
+
+void pl_cuda_unload(struct pl_cuda *cuda)
+{
+    if (cuda->library) {
+        (void)dlclose(cuda->library);
+        cuda->library = NULL;
+    }
+}
+
+/* After these a context does no more work ("sticky" errors), and every later call returns them again. */
+static bool ends_context(CUresult result)
+{
+    switch ((unsigned)result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_UNKNOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result, struct pl_error *reterr, const char *format, ...)
+{
+    char what[PL_ERROR_CAUSE_BYTES / 2];
+    char where[160] = "";
+    char text[PL_ERROR_CAUSE_BYTES];
+    const char *name = NULL;
+    const char *words = NULL;
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    if (cuda->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) {
+        name = "unknown CUDA error";
+    }
+    if (cuda->cuGetErrorString(result, &words) != CUDA_SUCCESS || !words) {
+        words = "the driver has no words for it";
+    }
+    if (device) {
+        (void)snprintf(where, sizeof(where), " (device %d, %s, %s)", device->info.ordinal, device->info.name, device->info.pci);
+    }
+    (void)snprintf(text, sizeof(text), "%s: %s (%d): %s%s", what, name, (int)result, words, where);
+    if (device && ends_context(result)) {
+        pthread_mutex_lock(&device->lock);
+        if (device->synced.failure == CUDA_SUCCESS) {
+            device->synced.failure = result;
+            memcpy(device->synced.text, text, sizeof(text));
+        }
+        pthread_mutex_unlock(&device->lock);
+    }
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_CUDA, result, "%s", text);
+}
+
+enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error *reterr)
+{
+    struct pl_device *locked = (struct pl_device *)(uintptr_t)device; /* the lock alone changes */
+    enum pl_status status = PL_OK;
+
+    pthread_mutex_lock(&locked->lock);
+    if (device->synced.failure != CUDA_SUCCESS) {
+        status = pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_CUDA, device->synced.failure, "%s", device->synced.text);
+    }
+    pthread_mutex_unlock(&locked->lock);
+    return status;
+}
+
+enum pl_status pl_cuda_enter(struct pl_device *device, struct pl_error *reterr)
+{
+    PL_TRY(pl_device_failure(device, reterr));
+    PL_CUDA_TRY(device, cuCtxSetCurrent(device->context), reterr, "cannot use the device in this thread");
+    return PL_OK;
+}

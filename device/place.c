@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/place.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One line of a file of the device at `pci`, without its end; empty when it is not there. */
+static void read_line(const char *root, const char *pci, const char *name, char *line, size_t line_bytes)
+{
+    PL_AUTO_FREE char *text = NULL;
+    char path[PATH_MAX];
+
+    line[0] = '\0';
+    (void)snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, pci, name);
+    if (pl_file_read(path, 4096, &text, NULL, NULL) == PL_OK) {
+        text[strcspn(text, "\n")] = '\0';
+        if (strlen(text) < line_bytes) {
+            memcpy(line, text, strlen(text) + 1);
+        }
+    }
+}
+
+bool pl_device_place_parse_cpus(const char *list, cpu_set_t *ret_cpus)
+{
+    CPU_ZERO(ret_cpus);
+    while (isdigit((unsigned char)*list)) {
+        char *end;
+        unsigned long first = strtoul(list, &end, 10);
+        unsigned long last = first;
+
+        if (*end == '-' && isdigit((unsigned char)end[1])) {
+            last = strtoul(end + 1, &end, 10);
+        }
+        if (last < first || last >= CPU_SETSIZE) {
+            return false;
+        }
+        for (unsigned long cpu = first; cpu <= last; cpu++) {
+            CPU_SET(cpu, ret_cpus);
+        }
+        if (*end == '\0') {
+            return true;
+        }
+        list = *end == ',' ? end + 1 : end;
+    }
+    return false;
+}
+
+/* How many bridges two devices share on their way from the CPU: of /sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0 the directories behind
+ * /sys/devices that are equal. */
+static int shared_way(const char *one, const char *other)
+{
+    int shared = 0;
+
+    for (size_t i = 0; one[i] && one[i] == other[i]; i++) {
+        shared += one[i + 1] == '/' && (other[i + 1] == '/' || other[i + 1] == '\0');
+    }
+    return shared;
+}
+
+/* The kernel's own names of physical interfaces lead to their PCI devices; the first by name of the nearest ones. */
+static void find_nic(const char *root, const char *pci, struct pl_device_place *place)
+{
+    char path[PATH_MAX];
+    char way[PATH_MAX];
+    char base[PATH_MAX];
+    int best = 0;
+    DIR *dir;
+    const struct dirent *entry;
+
+    (void)snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s", root, pci);
+    if (!realpath(path, way)) {
+        return;
+    }
+    (void)snprintf(path, sizeof(path), "%s/sys/devices", root);
+    best = realpath(path, base) ? shared_way(way, base) : 0;
+    (void)snprintf(path, sizeof(path), "%s/sys/class/net", root);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        char nic_way[PATH_MAX];
+        const char *nic_pci;
+        char node[16];
+        int shared;
+
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof(place->nic)) {
+            continue;
+        }
+        (void)snprintf(path, sizeof(path), "%s/sys/class/net/%s/device", root, entry->d_name);
+        if (!realpath(path, nic_way)) {
+            continue;
+        }
+        nic_pci = strrchr(nic_way, '/') + 1;
+        read_line(root, nic_pci, "numa_node", node, sizeof(node));
+        shared = shared_way(way, nic_way);
+        if (shared > best || (shared == best && place->nic[0] && !place->nic_by_node && strcmp(entry->d_name, place->nic) < 0)) {
+            best = shared;
+            place->nic_by_node = false;
+        } else if (place->numa_node >= 0 && node[0] && atoi(node) == place->numa_node &&
+                   (!place->nic[0] || (place->nic_by_node && strcmp(entry->d_name, place->nic) < 0))) {
+            place->nic_by_node = true;
+        } else {
+            continue;
+        }
+        memcpy(place->nic, entry->d_name, strlen(entry->d_name) + 1);
+    }
+    if (dir) {
+        (void)closedir(dir);
+    }
+}
+
+void pl_device_place_read(const char *root, const char *pci, struct pl_device_place *ret_place)
+{
+    char line[256];
+
+    memset(ret_place, 0, sizeof(*ret_place));
+    read_line(root, pci, "numa_node", line, sizeof(line));
+    ret_place->numa_node = isdigit((unsigned char)line[0]) ? atoi(line) : -1;
+    read_line(root, pci, "local_cpulist", line, sizeof(line));
+    if (pl_device_place_parse_cpus(line, &ret_place->cpus)) {
+        memcpy(ret_place->cpu_list, line, sizeof(line));
+    } else {
+        CPU_ZERO(&ret_place->cpus);
+    }
+    find_nic(root, pci, ret_place);
+}
+
+enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding, struct pl_error *reterr)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t now;
+    cpu_set_t both;
+
+    if (sched_getaffinity(0, sizeof(now), &now) != 0) {
+        return pl_error_errno(reterr, "sched_getaffinity");
+    }
+    CPU_AND(&both, &now, &place->cpus);
+    if (CPU_COUNT(&place->cpus) == 0) {
+        *ret_binding = PL_DEVICE_UNBOUND;
+    } else if (CPU_EQUAL(&both, &now)) {
+        *ret_binding = PL_DEVICE_BOUND_LOCAL;
+    } else if (CPU_COUNT(&now) < online || CPU_COUNT(&both) == 0) {
+        *ret_binding = PL_DEVICE_BOUND_OTHER;
+    } else if (sched_setaffinity(0, sizeof(both), &both) != 0) {
+        return pl_error_errno(reterr, "binding to the CPUs %s beside the device", place->cpu_list);
+    } else {
+        *ret_binding = PL_DEVICE_BOUND;
+    }
+    return PL_OK;
+}
+
+const char *pl_device_binding_text(enum pl_device_binding binding)
+{
+    switch (binding) {
+    case PL_DEVICE_BOUND:
+        return "bound to the CPUs beside the device";
+    case PL_DEVICE_BOUND_LOCAL:
+        return "all usable CPUs are beside the device";
+    case PL_DEVICE_BOUND_OTHER:
+        return "the CPUs were chosen before: left as they are";
+    case PL_DEVICE_UNBOUND:
+        return "the system does not tell which CPUs are beside the device";
+    }
+    return "";
+}

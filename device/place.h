@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Where a device sits in its host: NUMA node, the CPUs beside it, the nearest network interface, from the kernel's /sys.
+ *
+ * Test  tests/unit/device/test_place.c
+ */
+#ifndef PL_DEVICE_PLACE_H
+#define PL_DEVICE_PLACE_H
+
+#include "base/status.h"
+
+#include <sched.h>
+
+struct pl_device_place {
+    int numa_node;      /* -1: the system does not tell */
+    char cpu_list[256]; /* "0-23,48-71"; empty: the system does not tell */
+    cpu_set_t cpus;
+    char nic[32];     /* "eth0": the interface with which the device shares most of its way to the CPU; empty: none found */
+    bool nic_by_node; /* only the NUMA node is shared */
+};
+
+/** Of the device at PCI address `pci` ("0000:3b:00.0"), below `root` ("" for this machine). What cannot be read is left unknown. */
+void pl_device_place_read(const char *root, const char *pci, struct pl_device_place *ret_place);
+
+/** "0-3,8" as a set; false when it is none, or names no CPU. */
+bool pl_device_place_parse_cpus(const char *list, cpu_set_t *ret_cpus);
+
+enum pl_device_binding {
+    PL_DEVICE_BOUND,       /* by this call */
+    PL_DEVICE_BOUND_LOCAL, /* ran beside the device already */
+    PL_DEVICE_BOUND_OTHER, /* somebody chose the CPUs already: left as they are */
+    PL_DEVICE_UNBOUND,     /* the system does not tell which CPUs are beside the device */
+};
+
+/**
+ * Let this thread, and those that it starts from now on, run on the CPUs beside the device, unless the launcher or the container chose CPUs.
+ * Errors  PL_SYSTEM
+ */
+enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** "bound to the CPUs beside the device" and so on. */
+const char *pl_device_binding_text(enum pl_device_binding binding);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, events, and waiting with a deadline. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "device/load_cuda.h"
+
+#include <sched.h>
+
+enum { SPIN_NS = 50 * 1000, NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000 };
+
+enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
+{
+    CUstream stream = NULL;
+
+    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_CUDA_TRY(device, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), reterr, "cannot make a stream");
+    *ret_stream = stream;
+    return PL_OK;
+}
+
+void pl_device_stream_free(struct pl_device *device, void *stream)
+{
+    if (stream) {
+        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing a stream");
+        PL_CUDA_LET(device, cuStreamDestroy_v2(stream), "releasing a stream");
+    }
+}
+
+enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **ret_event, struct pl_error *reterr)
+{
+    CUevent event = NULL;
+
+    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_CUDA_TRY(device, cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), reterr, "cannot make an event");
+    *ret_event = event;
+    return PL_OK;
+}
+
+void pl_device_event_free(struct pl_device *device, void *event)
+{
+    if (event) {
+        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing an event");
+        PL_CUDA_LET(device, cuEventDestroy_v2(event), "releasing an event");
+    }
+}
+
+enum pl_status pl_device_event_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
+{
+    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_CUDA_TRY(device, cuEventRecord(event, stream), reterr, "cannot record an event");
+    return PL_OK;
+}
+
+enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, void *event, struct pl_error *reterr)
+{
+    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_CUDA_TRY(device, cuStreamWaitEvent(stream, event, 0), reterr, "cannot let a stream wait for an event");
+    return PL_OK;
+}
+
+enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool *ret_done, struct pl_error *reterr)
+{
+    CUresult result;
+
+    PL_TRY(pl_cuda_enter(device, reterr));
+    result = device->cuda.cuEventQuery(event);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        return pl_cuda_raise(&device->cuda, device, result, reterr, "work before an event failed");
+    }
+    *ret_done = result == CUDA_SUCCESS;
+    return PL_OK;
+}
+
+enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms, struct pl_error *reterr)
+{
+    float ms = 0.0F;
+
+    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_CUDA_TRY(device, cuEventElapsedTime(&ms, from, to), reterr, "cannot tell the time between two events");
+    *ret_ms = (double)ms;
+    return PL_OK;
+}
+
+/* Asking, because the driver's own waits have no end; short waits spin, long ones leave the CPU to the training program's other threads. */
+enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    int64_t begin_ns = pl_clock_now_ns();
+    int64_t nap_ns = NAP_NS;
+
+    PL_TRY(pl_cuda_enter(device, reterr));
+    for (;;) {
+        CUresult result = device->cuda.cuStreamQuery(stream);
+        int64_t waited_ns;
+
+        if (result == CUDA_SUCCESS) {
+            return PL_OK;
+        }
+        if (result != CUDA_ERROR_NOT_READY) {
+            return pl_cuda_raise(&device->cuda, device, result, reterr, "work on a stream failed");
+        }
+        waited_ns = pl_clock_now_ns() - begin_ns;
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "work on a stream has not ended after %.1f s (device %d, %s, %s)", (double)waited_ns / 1e9,
+                                device->info.ordinal, device->info.name, device->info.pci);
+        }
+        if (waited_ns < SPIN_NS) {
+            sched_yield();
+        } else {
+            pl_clock_nap(nap_ns, deadline_ns);
+            nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
+        }
+    }
+}

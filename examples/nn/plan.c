@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "examples/nn/plan.h"
+
+#include "base/text.h"
+
+/* Behind the registration: agree with the other ranks, then let the model work in the plan's memory. */
+static enum pl_status bind(struct pl_plan *plan, struct nn_model *model, uint64_t seed, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_seal(plan, reterr));
+    for (size_t i = 0; i < pl_plan_tensor_count(plan); i++) {
+        PL_TRY(nn_model_bind(model, i, pl_plan_tensor(plan, i)->value, pl_plan_tensor(plan, i)->gradient, reterr));
+    }
+    if (pl_world_rank(pl_plan_world(plan)) == 0) {
+        PL_TRY(nn_model_initialize(model, seed, reterr));
+    }
+    return pl_plan_broadcast(plan, 0, reterr);
+}
+
+enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct nn_model *model, uint64_t seed,
+                           struct pl_plan **ret_plan, struct pl_error *reterr)
+{
+    struct pl_plan *plan = NULL;
+    enum pl_status status = pl_plan_new(world, options, &plan, reterr);
+
+    for (size_t i = 0; status == PL_OK && i < nn_model_parameter_count(model); i++) {
+        const struct nn_parameter *parameter = nn_model_parameter(model, i);
+        uint64_t shape[NN_PARAMETER_MAX_DIMS];
+        size_t index;
+
+        for (unsigned d = 0; d < parameter->dims; d++) {
+            shape[d] = parameter->shape[d];
+        }
+        status = pl_plan_add(plan, parameter->name, parameter->dims, shape, &index, reterr);
+    }
+    if (status == PL_OK) {
+        status = bind(plan, model, seed, reterr);
+    }
+    if (status != PL_OK) {
+        pl_plan_free(plan);
+        return status;
+    }
+    *ret_plan = plan;
+    return PL_OK;
+}
+
+enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr)
+{
+    return pl_plan_ready(plan, index, reterr);
+}
+
+enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory, double accuracy, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char accuracy_text[32];
+    struct pl_metadata metadata[] = {
+        {"format", "paceline"}, {"layout", "conv: out,height,width,in; dense: out,in"}, {"test_accuracy", accuracy_text}};
+
+    if (pl_world_rank(pl_runtime_world(runtime)) != 0) {
+        return PL_OK;
+    }
+    if (!*directory) {
+        directory = pl_environment_get_or(pl_runtime_environment(runtime), "SM_MODEL_DIR", NULL);
+    }
+    if (!directory) {
+        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
+        return PL_OK;
+    }
+    snprintf(accuracy_text, sizeof(accuracy_text), "%.4f", accuracy);
+    pl_text_printf(&path, "%s/model.safetensors", directory);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_plan_file_write(plan, pl_text_string(&path), metadata, PL_ARRAY_ITEMS(metadata), reterr);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A model whose parameters live in a gradient plan: what every training program here does with the two.
+ *
+ * Test  tests/integration/mnist.py, cifar10.py
+ */
+#ifndef EXAMPLES_NN_PLAN_H
+#define EXAMPLES_NN_PLAN_H
+
+#include "examples/nn/nn.h"
+#include "runtime/paceline.h"
+
+/**
+ * Register the model's parameters, seal, let their values and gradients live in the plan, and start on every rank from the
+ * initial values that rank 0 draws with `seed`. `options` may be NULL.
+ *
+ * Collective  yes.
+ */
+enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct nn_model *model, uint64_t seed,
+                           struct pl_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_plan_ready() in the form that nn_model_backward() calls; `plan` is the struct pl_plan. */
+enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Rank 0 writes DIRECTORY/model.safetensors, with the accuracy and the layouts beside the values. `directory` "" stands for
+ * SM_MODEL_DIR; where that is not set either, a warning says that nothing was saved.
+ */
+enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory, double accuracy,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

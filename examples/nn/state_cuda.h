@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the layers for GPUs share. */
+#ifndef EXAMPLES_NN_STATE_CUDA_H
+#define EXAMPLES_NN_STATE_CUDA_H
+
+#include "examples/nn/launch_cuda.h"
+#include "examples/nn/nn.h"
+
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+/* A convolution's descriptors and the algorithms for `samples` at a time. */
+struct convolution {
+    cudnnTensorDescriptor_t input, output;
+    cudnnFilterDescriptor_t weight;
+    cudnnConvolutionDescriptor_t shape;
+    size_t samples; /* 0: not chosen yet */
+    cudnnConvolutionFwdAlgo_t forward;
+    cudnnConvolutionBwdDataAlgo_t backward_data;
+    cudnnConvolutionBwdFilterAlgo_t backward_filter;
+};
+
+enum { STAGES = 2 };
+
+/* Batches come through pinned memory, so that the host fills one while the device still reads the other. */
+struct staging {
+    void *pinned[STAGES];
+    cudaEvent_t copied[STAGES];
+    unsigned next;
+    void *memory; /* the device's */
+    size_t bytes;
+};
+
+struct cuda_state {
+    int device;
+    enum nn_precision precision;
+    cudaStream_t stream;
+    cudnnHandle_t dnn;
+    cublasHandle_t blas;
+    struct convolution *convolutions; /* [layer_count]; others stay zero */
+    size_t layer_count;
+    void *workspace;
+    size_t workspace_bytes;
+    double *sums;           /* for bias gradients */
+    uint16_t *half_input;   /* bfloat16 copies for convolutions: of input or its gradient, */
+    uint16_t *half_output;  /* of output or its gradient, */
+    uint16_t *half_weight;  /* of weights, */
+    uint16_t *half_weights; /* and their gradient */
+    struct staging parts[NN_PARTS];
+    struct nn_device_score *score;
+};
+
+/* Each writes what failed, with the device, and returns the status that it means. */
+enum pl_status nn_cuda_failed(int device, cudaError_t code, const char *call, struct pl_error *reterr);
+enum pl_status nn_dnn_failed(int device, cudnnStatus_t code, const char *call, struct pl_error *reterr);
+enum pl_status nn_blas_failed(int device, cublasStatus_t code, const char *call, struct pl_error *reterr);
+
+#define CUDA_TRY(state, call)                                                                                                                        \
+    do {                                                                                                                                             \
+        cudaError_t cuda_code_ = (call);                                                                                                             \
+        if (cuda_code_ != cudaSuccess) {                                                                                                             \
+            return nn_cuda_failed((state)->device, cuda_code_, #call, reterr);                                                                       \
+        }                                                                                                                                            \
+    } while (0)
+
+#define DNN_TRY(state, call)                                                                                                                         \
+    do {                                                                                                                                             \
+        cudnnStatus_t dnn_code_ = (call);                                                                                                            \
+        if (dnn_code_ != CUDNN_STATUS_SUCCESS) {                                                                                                     \
+            return nn_dnn_failed((state)->device, dnn_code_, #call, reterr);                                                                         \
+        }                                                                                                                                            \
+    } while (0)
+
+#define BLAS_TRY(state, call)                                                                                                                        \
+    do {                                                                                                                                             \
+        cublasStatus_t blas_code_ = (call);                                                                                                          \
+        if (blas_code_ != CUBLAS_STATUS_SUCCESS) {                                                                                                   \
+            return nn_blas_failed((state)->device, blas_code_, #call, reterr);                                                                       \
+        }                                                                                                                                            \
+    } while (0)
+
+static inline size_t nn_rows(const struct nn_layer *layer, size_t samples)
+{
+    return samples * layer->out.height * layer->out.width;
+}
+
+static inline size_t nn_weight_elems(const struct nn_layer *layer)
+{
+    return layer->spec.kernel * layer->spec.kernel * layer->in.channels * layer->out.channels;
+}
+
+/* Mask `output_gradient` by max(0, x) and sum its columns. */
+enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows, float *output_gradient, bool accumulate,
+                                struct pl_error *reterr);
+
+/* Convolutions, conv_cuda.c. */
+enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution, struct pl_error *reterr);
+void nn_conv_close(struct convolution *convolution);
+enum pl_status nn_conv_forward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const float *input, struct pl_error *reterr);
+enum pl_status nn_conv_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
+                                float *input_gradient, bool accumulate, struct pl_error *reterr);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A training step without a model: the gradients of a list, a backward pass that only takes time, and real communication. It tells what a
+ * machine's network makes of a model before the model is there, and how much of it the backward pass hides.
+ */
+#include "examples/nn/options.h"
+#include "examples/synthetic/gradient_list.h"
+#include "runtime/paceline.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STEPS = 100000 };
+
+static const int64_t SLICE_NS = PL_NS_PER_MS / 2;
+
+struct options {
+    const char *gradients, *work;
+    double backward_ms;
+    uint64_t poll, steps, warmup, json;
+};
+
+static const struct nn_option option_table[] = {
+    NN_TEXT(struct options, gradients, "", "JSON file with the gradients; without one, those of examples/mnist"),
+    NN_NUMBER(struct options, backward_ms, "0", 0, 1e6, "of the backward pass, shared out over tensors by size; 0: as long as the communication"),
+    NN_TEXT(struct options, work, "busy", "busy: the backward pass keeps the CPU busy; timer: it leaves the CPU alone, as on a device"),
+    NN_NUMBER(struct options, poll, "0", 0, 1, "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only say what is ready"),
+    NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "that are timed, of each kind"),
+    NN_NUMBER(struct options, warmup, "3", 0, MOST_STEPS, "before them"),
+    NN_NUMBER(struct options, json, "0", 0, 1, "1: print one JSON object"),
+    NN_OPTIONS_END,
+};
+
+struct synthetic {
+    struct options options;
+    struct pl_runtime *runtime;
+    struct pl_world *world;
+    struct gradient_list list;
+    struct pl_plan *plan;
+    bool busy;
+    uint64_t step;
+    double *ms; /* [steps] */
+};
+
+/* What the three kinds of step took, the slowest rank's time, medians. */
+struct result {
+    double communication_ms;
+    double backward_ms;
+    double step_ms;
+};
+
+/* What a rank writes into tensor i: whole numbers, so that their average can be checked. */
+static float value_of(const struct synthetic *s, size_t i, int rank)
+{
+    return (float)((i + s->step) % 8) + (float)rank;
+}
+
+/* Only the ends of a tensor: writing all of it is the backward pass' work, whose time is given. */
+static void mark(const struct synthetic *s, size_t i)
+{
+    float *gradient = pl_plan_tensor(s->plan, i)->gradient;
+
+    gradient[0] = gradient[s->list.counts[i] - 1] = value_of(s, i, pl_world_rank(s->world));
+}
+
+static enum pl_status check(const struct synthetic *s, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < s->list.count; i++) {
+        const float *gradient = pl_plan_tensor(s->plan, i)->gradient;
+        float want = value_of(s, i, 0) + (float)(pl_world_size(s->world) - 1) / 2.0F;
+
+        for (int end = 0; end < 2; end++) {
+            float got = gradient[end ? s->list.counts[i] - 1 : 0];
+
+            if (fabsf(got - want) > 1e-3F) {
+                return pl_error_set(reterr, PL_CORRUPT, "the average of tensor '%s' is %g, not %g", s->list.names[i], (double)got, (double)want);
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* Work until `end_ns`, if wanted with calls to the runtime meanwhile as a program can make them between layers. */
+static enum pl_status work_until(const struct synthetic *s, int64_t end_ns, bool poll, struct pl_error *reterr)
+{
+    int64_t now_ns;
+
+    while ((now_ns = pl_clock_now_ns()) < end_ns) {
+        int64_t slice_ns = poll && now_ns + SLICE_NS < end_ns ? now_ns + SLICE_NS : end_ns;
+
+        if (s->busy) {
+            while (pl_clock_now_ns() < slice_ns) {
+            }
+        } else {
+            pl_clock_nap(slice_ns - now_ns, slice_ns);
+        }
+        if (poll) {
+            PL_TRY(pl_plan_progress(s->plan, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* One step: tensors become ready from the last to the first, each when its share of the time is over. */
+static enum pl_status run_step(struct synthetic *s, double backward_ms, bool communicate, struct pl_error *reterr)
+{
+    int64_t start_ns = pl_clock_now_ns();
+    uint64_t done_elems = 0;
+
+    for (size_t i = s->list.count; i-- > 0;) {
+        done_elems += s->list.counts[i];
+        PL_TRY(work_until(s, start_ns + (int64_t)(backward_ms * (double)PL_NS_PER_MS * (double)done_elems / (double)s->list.elems),
+                          communicate && s->options.poll, reterr));
+        if (communicate) {
+            mark(s, i);
+            PL_TRY(pl_plan_ready(s->plan, i, reterr));
+        }
+    }
+    return communicate ? pl_plan_wait(s->plan, reterr) : PL_OK;
+}
+
+static int compare_doubles(const void *left_at, const void *right_at)
+{
+    double left = *(const double *)left_at, right = *(const double *)right_at;
+
+    return (left > right) - (left < right);
+}
+
+static enum pl_status time_steps(struct synthetic *s, double backward_ms, bool communicate, double *ret_median_ms, struct pl_error *reterr)
+{
+    for (uint64_t n = 0; n < s->options.warmup + s->options.steps; n++) {
+        int64_t start_ns;
+        double ms;
+
+        PL_TRY(pl_barrier(s->world, reterr));
+        start_ns = pl_clock_now_ns();
+        PL_TRY(run_step(s, backward_ms, communicate, reterr));
+        ms = (double)(pl_clock_now_ns() - start_ns) / (double)PL_NS_PER_MS;
+        if (communicate) {
+            PL_TRY(check(s, reterr));
+        }
+        PL_TRY(pl_allreduce(s->world, &ms, &ms, 1, PL_FLOAT64, PL_MAX, reterr));
+        if (n >= s->options.warmup) {
+            s->ms[n - s->options.warmup] = ms;
+        }
+        s->step++;
+    }
+    qsort(s->ms, s->options.steps, sizeof(double), compare_doubles);
+    *ret_median_ms = s->ms[s->options.steps / 2];
+    return PL_OK;
+}
+
+/* Of what could be hidden, how much was. */
+static double overlap_of(const struct result *result)
+{
+    double shorter_ms = fmin(result->communication_ms, result->backward_ms);
+    double saved_ms = result->communication_ms + result->backward_ms - result->step_ms;
+
+    return shorter_ms > 0.0 ? fmin(fmax(saved_ms / shorter_ms, 0.0), 1.0) : 0.0;
+}
+
+/* What each rank's link carries in one direction while a ring of them reduces: the figure that can be compared between numbers of ranks. */
+static double busbw_gb_s(const struct synthetic *s, const struct result *result)
+{
+    double ranks = pl_world_size(s->world);
+    double bytes = (double)s->list.elems * sizeof(float);
+
+    return result->communication_ms > 0.0 ? 2.0 * (ranks - 1.0) / ranks * bytes / result->communication_ms / 1e6 : 0.0;
+}
+
+static enum pl_status report(const struct synthetic *s, const struct result *result, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    int ranks = pl_world_size(s->world), hosts = pl_world_cross_size(s->world);
+    unsigned long long bytes = s->list.elems * sizeof(float);
+    size_t buckets = pl_plan_bucket_count(s->plan);
+
+    if (s->options.json) {
+        pl_text_printf(&text, "{\"model\": ");
+        pl_json_print_string(s->list.name, &text);
+        pl_text_printf(&text,
+                       ", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, \"buckets\": %zu, \"work\": \"%s\", "
+                       "\"communication_ms\": %.3f, \"backward_ms\": %.3f, \"step_ms\": %.3f, \"overlap\": %.3f, \"busbw_gb_s\": %.3f}",
+                       ranks, hosts, s->list.count, bytes, buckets, s->options.work, result->communication_ms, result->backward_ms, result->step_ms,
+                       overlap_of(result), busbw_gb_s(s, result));
+    } else {
+        pl_text_printf(&text, "%s: %d rank(s) on %d host(s), %zu tensors, %.1f MB, %zu bucket(s), work: %s\n", s->list.name, ranks, hosts,
+                       s->list.count, (double)bytes / 1e6, buckets, s->options.work);
+        pl_text_printf(&text, "  communication alone %10.3f ms\n  backward pass alone %10.3f ms\n  step of both        %10.3f ms\n",
+                       result->communication_ms, result->backward_ms, result->step_ms);
+        pl_text_printf(&text, "  overlap             %10.3f of the shorter of the two\n  bus bandwidth       %10.3f GB/s", overlap_of(result),
+                       busbw_gb_s(s, result));
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    puts(pl_text_string(&text));
+    fflush(stdout);
+    return PL_OK;
+}
+
+static enum pl_status make_plan(struct synthetic *s, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_new(s->world, NULL, &s->plan, reterr));
+    for (size_t i = 0; i < s->list.count; i++) {
+        size_t index;
+
+        PL_TRY(pl_plan_add(s->plan, s->list.names[i], 1, &s->list.counts[i], &index, reterr));
+    }
+    return pl_plan_seal(s->plan, reterr);
+}
+
+static enum pl_status run(struct synthetic *s, struct pl_error *reterr)
+{
+    struct result result;
+    double backward_ms;
+
+    s->busy = strcmp(s->options.work, "busy") == 0;
+    if (!s->busy && strcmp(s->options.work, "timer") != 0) {
+        return pl_error_set(reterr, PL_INVALID, "--work is '%s', expected busy or timer", s->options.work);
+    }
+    s->ms = pl_memory_new(s->options.steps, sizeof(double), reterr);
+    if (!s->ms) {
+        return PL_MEMORY;
+    }
+    PL_TRY(*s->options.gradients ? gradient_list_read(s->options.gradients, &s->list, reterr) : gradient_list_default(&s->list, reterr));
+    PL_TRY(pl_runtime_start(&s->runtime, reterr));
+    s->world = pl_runtime_world(s->runtime);
+    PL_TRY(make_plan(s, reterr));
+    PL_TRY(time_steps(s, 0.0, true, &result.communication_ms, reterr));
+    backward_ms = s->options.backward_ms > 0.0 ? s->options.backward_ms : result.communication_ms;
+    PL_TRY(time_steps(s, backward_ms, false, &result.backward_ms, reterr));
+    PL_TRY(time_steps(s, backward_ms, true, &result.step_ms, reterr));
+    return pl_world_rank(s->world) == 0 ? report(s, &result, reterr) : PL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct synthetic synthetic = {.step = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    pl_log_set_prefix("synthetic");
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        nn_options_help(option_table, "synthetic", stdout);
+        return EXIT_SUCCESS;
+    }
+    status = nn_options_parse(option_table, argc, argv, &synthetic.options, &error);
+    if (status == PL_OK) {
+        status = run(&synthetic, &error);
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "no result");
+        return EXIT_FAILURE; /* at once: mpirun ends the other ranks */
+    }
+    pl_plan_free(synthetic.plan);
+    gradient_list_done(&synthetic.list);
+    free(synthetic.ms);
+    pl_runtime_stop(synthetic.runtime);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A plan's inside: plan.c is its life, plan_memory.c where values lie; optimizer and checkpoints use the functions below. Internal to runtime/. */
+#ifndef PL_RUNTIME_PLAN_PRIVATE_H
+#define PL_RUNTIME_PLAN_PRIVATE_H
+
+#include "device/device.h"
+#include "runtime/plan.h"
+
+struct plan_tensor {
+    struct pl_plan_tensor facts;
+    char *name;
+    size_t first_bucket;
+    size_t last_bucket;
+    unsigned passes; /* how often it was ready in this step */
+};
+
+struct plan_bucket {
+    uint64_t first_elem;
+    uint64_t count_elems;
+    size_t tensors;             /* that lie in it, whole or in part */
+    size_t pending;             /* of which so many are not ready yet */
+    struct pl_request *request; /* in device memory it is kept until the next step needs its place */
+};
+
+struct pl_plan {
+    struct pl_world *world;
+    struct pl_device *device; /* NULL: host memory */
+    void *reader;             /* an event: values are being copied until then; NULL: they are not */
+    struct pl_plan_options options;
+    char *name;
+
+    struct plan_tensor *tensors;
+    size_t tensor_count;
+    size_t tensor_capacity;
+
+    bool sealed;
+    struct pl_span gradients;
+    float *values;
+    uint64_t elems;
+    struct plan_bucket *buckets;
+    size_t bucket_count;
+    size_t bucket_capacity;
+    size_t *order; /* order[i]: the tensor that lies at place i */
+
+    size_t started; /* buckets of this step */
+    size_t ended;
+    struct pl_plan_counts counts;
+};
+
+/** Give every rank `root`'s `array`, [pl_plan_elems()] in the plan's kind of memory. Collective. */
+enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** A zeroed array like the values: [pl_plan_elems()] in the plan's kind of memory; NULL when there is no room. */
+float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr);
+void pl_plan_free_array(struct pl_plan *plan, float *array);
+
+/** Copy an array like the values to host memory `to`, or back; returns when that has ended. */
+enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Device memory: whoever changes values or optimizer arrays next lets the stream wait for `event` first; NULL: no more. The event
+ * stays the caller's. pl_plan_await_readers() is that wait.
+ */
+void pl_plan_set_reader(struct pl_plan *plan, void *event);
+enum pl_status pl_plan_await_readers(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

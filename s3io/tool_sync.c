@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `paceline sync`: files of a directory to S3 as they are written. SageMaker's toolkit does the same with intermediate output. */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3_put.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2, MOST_DEPTH = 64, EVENT_BYTES = 64 << 10 };
+
+/* A file that was closed is left alone for so long: what writes it may open it again at once. */
+#define SETTLE_NS (300 * PL_NS_PER_MS)
+#define TRY_AGAIN_NS (30 * PL_NS_PER_S)
+#define UPLOAD_NS (1800 * PL_NS_PER_S)
+#define DEFAULT_FINISH_S 60
+
+static const char usage[] = "usage: paceline sync [options] DIRECTORY s3://BUCKET/PREFIX\n"
+                            "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: upload\n"
+                            "what is left, then end. Nothing is deleted on S3.\n"
+                            "\n"
+                            "  --finish SECONDS    how long the last uploads may take (60)\n"
+                            "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
+                            "  --no-checksums      for servers that refuse x-amz-checksum-crc32c\n";
+
+/* What one file looked like. */
+struct version {
+    int64_t modified_ns;
+    int64_t size_bytes;
+    uint64_t inode;
+};
+
+struct entry {
+    char *name; /* below the directory */
+    struct version sent;
+    int64_t due_ns; /* PL_DEADLINE_NEVER: nothing to do */
+    bool complained;
+};
+
+struct watched {
+    int id;     /* inotify's */
+    char *name; /* below the directory; "" for itself */
+};
+
+struct sync {
+    struct pl_s3_client *client;
+    struct pl_s3_upload_options upload;
+    const char *directory;
+    char *bucket, *prefix;
+    int events_fd, signals_fd;
+    int64_t finish_ns;     /* how long */
+    int64_t finish_by_ns;  /* until when, once a signal has come */
+    struct entry *entries; /* by name */
+    size_t entry_count, entry_capacity;
+    struct watched *watched;
+    size_t watched_count, watched_capacity;
+};
+
+static bool is_same(const struct version *left, const struct version *right)
+{
+    return left->modified_ns == right->modified_ns && left->size_bytes == right->size_bytes && left->inode == right->inode;
+}
+
+static struct version version_of(const struct stat *info)
+{
+    return (struct version){.modified_ns = (int64_t)info->st_mtim.tv_sec * PL_NS_PER_S + info->st_mtim.tv_nsec,
+                            .size_bytes = (int64_t)info->st_size,
+                            .inode = (uint64_t)info->st_ino};
+}
+
+/* The place of `name` among the entries, or where it belongs. */
+static size_t find_place(const struct sync *sync, const char *name)
+{
+    size_t low = 0, high = sync->entry_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (strcmp(sync->entries[middle].name, name) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The file has to be looked at. */
+static enum pl_status mark(struct sync *sync, const char *name, struct pl_error *reterr)
+{
+    size_t place = find_place(sync, name);
+
+    if (place == sync->entry_count || strcmp(sync->entries[place].name, name) != 0) {
+        char *copy = pl_memory_string(name, reterr);
+
+        if (!copy || pl_memory_grow(&sync->entries, &sync->entry_capacity, sync->entry_count + 1, sizeof(*sync->entries), reterr) != PL_OK) {
+            free(copy);
+            return PL_MEMORY;
+        }
+        memmove(&sync->entries[place + 1], &sync->entries[place], (sync->entry_count - place) * sizeof(*sync->entries));
+        sync->entries[place] = (struct entry){.name = copy, .sent = {.size_bytes = -1}};
+        sync->entry_count++;
+    }
+    sync->entries[place].due_ns = pl_deadline_after_ns(SETTLE_NS);
+    return PL_OK;
+}
+
+static enum pl_status watch(struct sync *sync, const char *path, const char *name, struct pl_error *reterr)
+{
+    int id = inotify_add_watch(sync->events_fd, path, IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
+    char *copy;
+
+    if (id < 0) {
+        return errno == ENOENT ? PL_OK : pl_error_errno(reterr, "watch '%s'", path);
+    }
+    for (size_t i = 0; i < sync->watched_count; i++) {
+        if (sync->watched[i].id == id) {
+            return PL_OK; /* watched already */
+        }
+    }
+    copy = pl_memory_string(name, reterr);
+    if (!copy || pl_memory_grow(&sync->watched, &sync->watched_capacity, sync->watched_count + 1, sizeof(*sync->watched), reterr) != PL_OK) {
+        free(copy);
+        return PL_MEMORY;
+    }
+    sync->watched[sync->watched_count++] = (struct watched){.id = id, .name = copy};
+    return PL_OK;
+}
+
+static enum pl_status path_below(const struct sync *sync, const char *name, struct pl_text *path, struct pl_error *reterr)
+{
+    pl_text_clear(path);
+    pl_text_printf(path, "%s%s%s", sync->directory, *name ? "/" : "", name);
+    return pl_text_check(path, reterr);
+}
+
+static void close_directory_at(DIR **directory)
+{
+    if (*directory) {
+        (void)closedir(*directory);
+    }
+}
+
+/* Watch the directory `name` and all below it, and mark the files that are there. The watch comes first: nothing falls between. */
+static enum pl_status scan(struct sync *sync, const char *name, unsigned depth, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text below = PL_TEXT_NONE;
+    __attribute__((cleanup(close_directory_at))) DIR *directory = NULL;
+
+    if (depth > MOST_DEPTH) {
+        return pl_error_set(reterr, PL_LIMIT, "'%s': more than %d directories deep", name, (int)MOST_DEPTH);
+    }
+    PL_TRY(path_below(sync, name, &path, reterr));
+    PL_TRY(watch(sync, pl_text_string(&path), name, reterr));
+    directory = opendir(pl_text_string(&path));
+    if (!directory) {
+        return errno == ENOENT && depth > 0 ? PL_OK : pl_error_errno(reterr, "open directory '%s'", pl_text_string(&path));
+    }
+    for (const struct dirent *item = readdir(directory); item; item = readdir(directory)) {
+        struct stat info;
+
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
+            fstatat(dirfd(directory), item->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            continue;
+        }
+        pl_text_clear(&below);
+        pl_text_printf(&below, "%s%s%s", name, *name ? "/" : "", item->d_name);
+        PL_TRY(pl_text_check(&below, reterr));
+        if (S_ISDIR(info.st_mode)) {
+            PL_TRY(scan(sync, pl_text_string(&below), depth + 1, reterr));
+        } else if (S_ISREG(info.st_mode)) {
+            PL_TRY(mark(sync, pl_text_string(&below), reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_event(struct sync *sync, const struct inotify_event *event, struct pl_error *reterr)
+{
+    if (event->mask & IN_Q_OVERFLOW) {
+        return scan(sync, "", 0, reterr);
+    }
+    for (size_t i = 0; i < sync->watched_count; i++) {
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+        if (sync->watched[i].id != event->wd) {
+            continue;
+        }
+        if (event->mask & IN_IGNORED) {
+            free(sync->watched[i].name);
+            sync->watched[i] = sync->watched[--sync->watched_count];
+            return PL_OK;
+        }
+        pl_text_printf(&name, "%s%s%s", sync->watched[i].name, *sync->watched[i].name ? "/" : "", event->len ? event->name : "");
+        PL_TRY(pl_text_check(&name, reterr));
+        if (event->mask & IN_ISDIR) {
+            return scan(sync, pl_text_string(&name), 1, reterr);
+        }
+        return event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO) ? mark(sync, pl_text_string(&name), reterr) : PL_OK;
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
+{
+    _Alignas(struct inotify_event) char buffer[EVENT_BYTES];
+
+    for (;;) {
+        ssize_t bytes = read(sync->events_fd, buffer, sizeof(buffer));
+
+        if (bytes <= 0) {
+            return bytes == 0 || errno == EAGAIN || errno == EINTR ? PL_OK : pl_error_errno(reterr, "read what inotify tells");
+        }
+        for (ssize_t at = 0; at < bytes;) {
+            const struct inotify_event *event = (const struct inotify_event *)(const void *)(buffer + at);
+
+            PL_TRY(take_event(sync, event, reterr));
+            at += (ssize_t)(sizeof(*event) + event->len);
+        }
+    }
+}
+
+/* A wish to stop sets the time at which everything ends. */
+static void look_for_stop(struct sync *sync)
+{
+    struct pollfd wait = {.fd = sync->signals_fd, .events = POLLIN};
+
+    if (sync->finish_by_ns == PL_DEADLINE_NEVER && poll(&wait, 1, 0) > 0) {
+        sync->finish_by_ns = pl_deadline_after_ns(sync->finish_ns);
+    }
+}
+
+/* A file that gives up in the middle when the time is up, so that the upload is aborted and leaves nothing behind. */
+struct bounded_source {
+    struct pl_source head;
+    struct pl_source *file;
+    struct sync *sync;
+};
+
+static enum pl_status bounded_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
+                                   struct pl_error *reterr)
+{
+    struct bounded_source *bounded = (struct bounded_source *)source;
+
+    look_for_stop(bounded->sync);
+    if (pl_deadline_passed(bounded->sync->finish_by_ns)) {
+        return pl_error_set(reterr, PL_CANCELLED, "the time to finish is up");
+    }
+    return pl_source_read(bounded->file, data, bytes, deadline_ns, ret_bytes, reterr);
+}
+
+static void bounded_close(struct pl_source *source)
+{
+    (void)source; /* lies in the caller's frame; pl_source_close() has released its name */
+}
+
+static enum pl_status upload(struct sync *sync, const struct entry *entry, const char *path, uint64_t size_bytes, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = bounded_read, .close = bounded_close};
+    struct bounded_source bounded = {.sync = sync};
+    PL_AUTO_SOURCE struct pl_source *file = NULL;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    int64_t deadline_ns = pl_deadline_after_ns(UPLOAD_NS);
+    enum pl_status status;
+
+    pl_text_printf(&key, "%s%s%s", sync->prefix, *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name);
+    PL_TRY(pl_text_check(&key, reterr));
+    PL_TRY(pl_source_open_file(path, &file, reterr));
+    PL_TRY(pl_source_init(&bounded.head, &ops, path, reterr));
+    bounded.file = file;
+    status = pl_s3_upload(sync->client, sync->bucket, key.data, &bounded.head, size_bytes, &sync->upload,
+                          deadline_ns < sync->finish_by_ns ? deadline_ns : sync->finish_by_ns, NULL, reterr);
+    pl_source_close(&bounded.head);
+    return status;
+}
+
+/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. */
+static enum pl_status send_entry(struct sync *sync, struct entry *entry, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct version before;
+    struct stat info;
+
+    entry->due_ns = PL_DEADLINE_NEVER;
+    PL_TRY(path_below(sync, entry->name, &path, reterr));
+    if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
+        return PL_OK; /* gone again, or replaced by what is no file: what was sent stays */
+    }
+    before = version_of(&info);
+    if (is_same(&before, &entry->sent)) {
+        return PL_OK;
+    }
+    PL_TRY(upload(sync, entry, pl_text_string(&path), (uint64_t)info.st_size, reterr));
+    entry->sent = before;
+    entry->complained = false;
+    return PL_OK;
+}
+
+/* Send what is due; returns when the next entry is. */
+static int64_t send_due(struct sync *sync, bool all)
+{
+    int64_t next_ns = PL_DEADLINE_NEVER;
+
+    for (size_t i = 0; i < sync->entry_count; i++) {
+        struct entry *entry = &sync->entries[i];
+        struct pl_error error = PL_ERROR_NONE;
+
+        look_for_stop(sync);
+        if (!all && sync->finish_by_ns != PL_DEADLINE_NEVER) {
+            return 0; /* the last round sends the rest */
+        }
+        if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) && send_entry(sync, entry, &error) != PL_OK) {
+            if (!entry->complained) {
+                pl_log_error(&error, "'%s' could not be uploaded", entry->name);
+            }
+            entry->complained = true;
+            entry->due_ns = pl_deadline_after_ns(TRY_AGAIN_NS);
+        }
+        next_ns = entry->due_ns < next_ns ? entry->due_ns : next_ns;
+    }
+    return next_ns;
+}
+
+static enum pl_status run(struct sync *sync, struct pl_error *reterr)
+{
+    size_t left = 0;
+
+    PL_TRY(scan(sync, "", 0, reterr));
+    while (sync->finish_by_ns == PL_DEADLINE_NEVER) {
+        struct pollfd waits[2] = {{.fd = sync->events_fd, .events = POLLIN}, {.fd = sync->signals_fd, .events = POLLIN}};
+        int64_t next_ns = send_due(sync, false);
+
+        if (poll(waits, 2, pl_deadline_poll_ms(next_ns)) < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "wait for changes in '%s'", sync->directory);
+        }
+        PL_TRY(take_events(sync, reterr));
+        look_for_stop(sync);
+    }
+    /* Also what was never closed: whoever wrote it has ended. */
+    PL_TRY(scan(sync, "", 0, reterr));
+    (void)send_due(sync, true);
+    for (size_t i = 0; i < sync->entry_count; i++) {
+        left += sync->entries[i].due_ns != PL_DEADLINE_NEVER;
+    }
+    return left ? pl_error_set(reterr, PL_FAILED, "%zu of %zu files are not on S3", left, sync->entry_count) : PL_OK;
+}
+
+static void release(struct sync *sync)
+{
+    for (size_t i = 0; i < sync->entry_count; i++) {
+        free(sync->entries[i].name);
+    }
+    for (size_t i = 0; i < sync->watched_count; i++) {
+        free(sync->watched[i].name);
+    }
+    free(sync->entries);
+    free(sync->watched);
+    free(sync->bucket);
+    free(sync->prefix);
+    pl_file_close_at(&sync->events_fd);
+    pl_file_close_at(&sync->signals_fd);
+    pl_s3_client_free(sync->client);
+}
+
+static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *options, const char *uri, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    sigset_t stop;
+
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTERM);
+    (void)sigaddset(&stop, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &stop, NULL); /* before the client's thread */
+    sync->signals_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    sync->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (sync->signals_fd < 0 || sync->events_fd < 0) {
+        return pl_error_errno(reterr, "set up inotify and signals");
+    }
+    PL_TRY(pl_s3_uri_parse(uri, &sync->bucket, &sync->prefix, reterr));
+    PL_TRY(pl_environment_new(&environment, reterr));
+    return pl_s3_client_new(environment, options, &sync->client, reterr);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option long_options[] = {{"finish", required_argument, NULL, 'f'},
+                                                 {"endpoint-url", required_argument, NULL, 'e'},
+                                                 {"no-checksums", no_argument, NULL, 'n'},
+                                                 {"help", no_argument, NULL, 'h'},
+                                                 {NULL, 0, NULL, 0}};
+    struct sync sync = {.events_fd = -1, .signals_fd = -1, .finish_ns = DEFAULT_FINISH_S * PL_NS_PER_S, .finish_by_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_options options = {.endpoint_url = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    char *end = NULL;
+    int option;
+
+    pl_log_set_prefix("paceline sync");
+    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        if (option == 'f') {
+            sync.finish_ns = (int64_t)(strtod(optarg, &end) * (double)PL_NS_PER_S);
+        } else if (option == 'e') {
+            options.endpoint_url = optarg;
+        } else if (option == 'n') {
+            sync.upload.no_checksums = true;
+        }
+        if (option == 'h' || option == '?' || (option == 'f' && (*end || sync.finish_ns <= 0 || sync.finish_ns > 86400 * PL_NS_PER_S))) {
+            fputs(usage, option == 'h' ? stdout : stderr);
+            return option == 'h' ? EXIT_SUCCESS : EXIT_USAGE;
+        }
+    }
+    if (argc - optind != 2) {
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    sync.directory = argv[optind];
+    status = open_sync(&sync, &options, argv[optind + 1], &error);
+    if (status == PL_OK) {
+        status = run(&sync, &error);
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "'%s' to '%s'", sync.directory, argv[optind + 1]);
+    }
+    release(&sync);
+    return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

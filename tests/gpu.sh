@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Build and test on a machine with an NVIDIA GPU; no network is needed. Exits 77 where there is no GPU, 1 if a step failed.
+#
+#   tests/gpu.sh                  everything
+#   tests/gpu.sh --only STEP      one step and the build (may be given more than once)
+#   tests/gpu.sh --list           name the steps
+#   --build DIR                   build folder (build-gpu)
+#   --packages DIR                Debian packages unpacked below DIR: libraries and tools that the machine lacks, such as Open MPI and Check
+#   --json FILE                   the table and the figures of the benchmarks (BUILD/gpu/results.json)
+#
+#   tests/gpu.sh --pack DIR       on a Debian 12 machine with network: fill such a DIR, to be carried to the other
+#
+# Steps:
+#   unit         device code and the layers with the real driver
+#   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
+#   conformance  the collectives' conformance matrix between processes
+#   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
+#   bench        the kernels against the card's copy bandwidth; a step of ResNet-50's gradients
+#   torch        images a second beside PyTorch
+#
+# What is missing (Open MPI, Check, cuDNN, compute-sanitizer, torch) is named, and what needs it is left out.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+steps=(unit sanitizer conformance examples bench torch)
+build=$root/build-gpu packages= json= only=()
+
+# What apt would install on a machine that has nothing, without what every machine with a compiler has.
+pack() {
+  local folder=$1 list
+  local own='libc6|libc-|linux-libc-dev|gcc|g\+\+|cpp|libgcc|libstdc|binutils|libbinutils|lib.*san[0-9]|perl|libperl|dpkg|debconf|cdebconf|coreutils|tar$'
+  own+='|openssh|gfortran|libgfortran-|auto|m4$|make$|passwd|adduser|debianutils|libctf|libisl|libmpc|libmpfr|libgmp|libgprofng|libcc1|libpam|libaudit'
+  own+='|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx|libX|libjs-'
+  mkdir -p "$folder/debs" || return
+  list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|meson|ninja-build|python3|git|clang-format.*|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
+  list=$(apt-get -s -o Dir::State::status=/dev/null --no-install-recommends install $list | awk '/^Inst /{print $2}' | grep -vE "^($own)")
+  (cd "$folder/debs" && apt-get download -qq $list) || return
+  for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder" || return; done
+  rm -rf "$folder/debs" "$folder"/usr/share/{doc,man,locale,lintian,bug} "$folder"/usr/lib/*/{fortran,openblas-pthread/*.a}
+  ln -sf mpirun.openmpi "$folder/usr/bin/mpirun" # what update-alternatives does
+  du -sh "$folder"
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --only) only+=("${2:?--only STEP}"); shift ;;
+    --build) build=$(realpath -m "${2:?--build DIR}"); shift ;;
+    --packages) packages=$(realpath -e "${2:?--packages DIR}") || exit 2; shift ;;
+    --json) json=$(realpath -m "${2:?--json FILE}"); shift ;;
+    --list) echo "${steps[*]}"; exit 0 ;;
+    --pack) pack "$(realpath -m "${2:?--pack DIR}")"; exit ;;
+    *) sed -n '3,25s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+  esac
+  shift
+done
+for name in "${only[@]+"${only[@]}"}"; do
+  [[ " ${steps[*]} " = *" $name "* ]] || { echo "tests/gpu.sh: no step '$name'; --list names them" >&2; exit 2; }
+done
+[ ${#only[@]} -gt 0 ] || only=("${steps[@]}")
+
+device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)
+if [ -z "$device" ]; then
+  echo "no GPU: nvidia-smi finds none, so nothing was built or run"
+  exit 77
+fi
+command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+command -v nvcc >/dev/null || { echo "no CUDA toolkit: nvcc is neither on the PATH nor in /usr/local/cuda/bin"; exit 1; }
+cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
+work=$build/gpu
+mkdir -p "$work"
+json=${json:-$work/results.json}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_SOURCE=$root PACELINE_BUILD=$build CK_TIMEOUT_MULTIPLIER=10
+left_out=()
+
+# use DIR...: headers, libraries and pkg-config files below DIR are found by the compiler, the linker and the loader.
+use() {
+  local folder
+  for folder in "$1/include" "$1/include/x86_64-linux-gnu"; do
+    export C_INCLUDE_PATH=$folder${C_INCLUDE_PATH:+:$C_INCLUDE_PATH} CPLUS_INCLUDE_PATH=$folder${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
+  done
+  for folder in "$1/lib" "$1/lib64" "$1/lib/x86_64-linux-gnu" "$1/lib/x86_64-linux-gnu/openblas-pthread"; do
+    [ ! -d "$folder" ] || export LIBRARY_PATH=$folder${LIBRARY_PATH:+:$LIBRARY_PATH} LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  done
+}
+if [ -n "$packages" ]; then
+  use "$packages/usr"
+  export PATH=$PATH:$packages/usr/bin OPAL_PREFIX=$packages/usr
+  libraries=$packages/usr/lib/x86_64-linux-gnu
+  export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+  export PKG_CONFIG_SYSROOT_DIR=$packages
+fi
+use "$cuda"
+
+# Python's packages carry cuDNN and NCCL without the names that a linker looks for.
+from_python() {
+  local folder
+  echo "#include <$2>" | cc -E -x c - >/dev/null 2>&1 && return
+  folder=$(python3 -c "import importlib.util as u; print(list(u.find_spec('nvidia.$1').submodule_search_locations)[0])" 2>/dev/null) ||
+    { left_out+=("$1: no $2 in the toolkit or among Python's packages"); return; }
+  mkdir -p "$work/$1/lib"
+  ln -sfn "$folder/include" "$work/$1/include"
+  for library in "$folder"/lib/*.so*; do
+    ln -sf "$library" "$work/$1/lib/"
+    ln -sf "$library" "$work/$1/lib/$(basename "$library" | sed 's/\.so.*/.so/')"
+  done
+  use "$work/$1"
+}
+from_python cudnn cudnn.h
+from_python nccl nccl.h
+
+has() { pkg-config --exists "$1" 2>/dev/null; }
+mpi=enabled check=enabled
+has ompi-c || { mpi=disabled; left_out+=("Open MPI: one process at a time, ranks as threads"); }
+has check || { check=disabled; left_out+=("Check: no unit tests"); }
+
+names=() results=() seconds=() details=()
+# step NAME COMMAND...: run it, keep its output in WORK/NAME.log and its last line in the table.
+step() {
+  local name=$1 began=$SECONDS code=0
+  shift
+  echo "---- $name"
+  "$@" >"$work/$name.log" 2>&1 || code=$?
+  names+=("$name") seconds+=($((SECONDS - began))) details+=("$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1 | cut -c 1-110)")
+  case $code in
+    0) results+=(passed) ;;
+    77) results+=(skipped) ;;
+    *) results+=(FAILED); tail -n 30 "$work/$name.log" ;;
+  esac
+  return $code
+}
+wanted() { [[ " ${only[*]} " = *" $1 "* ]]; }
+
+compile() {
+  if [ ! -e "$build/build.ninja" ]; then
+    meson setup "$build" "$root" --buildtype=release -Dmpi=$mpi -Dtests=$check -Dcuda=enabled -Dnccl=auto || return
+  fi
+  ninja -C "$build"
+}
+
+# Programs of the unit tests, or cases of one, that work with the real driver as with the tests' own; the others order faults from that one.
+real_tests=(device_kernel device_device:new_memory_is_zero_and_copies_go_both_ways device_device:memory_that_exists_is_pinned_once
+  device_device:a_stream_waits_for_another_ones_event device_device:another_process_opens_the_memory_and_writes_to_it examples_cuda
+  runtime_device_named runtime_device_plan)
+unit_tests() {
+  local entry name only program found=0 failed=0 code
+  for entry in "${real_tests[@]}"; do
+    name=${entry%%:*} only=
+    [ "$name" = "$entry" ] || only=${entry#*:}
+    program=$(find "$build/tests/unit" -name "test_$name" -type f | head -n 1)
+    [ -n "$program" ] || { echo "== $entry: not built"; continue; }
+    found=$((found + 1)) code=0
+    echo "== $entry"
+    # CUDA does not survive a fork; the cases named fork by themselves, before they use it.
+    env "$([ -n "$only" ] && echo "CK_RUN_CASE=$only" || echo CK_FORK=no)" "$@" "$program" || code=$?
+    [ $code = 0 ] || [ $code = 77 ] || failed=$((failed + 1))
+  done
+  [ $found -gt 0 ] || { echo "no unit tests were built"; return 77; }
+  echo "$found of ${#real_tests[@]} run, $failed failed"
+  [ $failed = 0 ]
+}
+sanitize() {
+  local tool
+  command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
+  for tool in memcheck racecheck; do
+    CK_FORK=no unit_tests compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 || return
+  done
+}
+conformance() {
+  [ $mpi = enabled ] || { echo "no Open MPI"; return 77; }
+  [ -x "$build/tests/integration/conformance_ranks" ] || { echo "not built"; return 77; }
+  "$root/tests/integration/conformance.sh"
+}
+measure() {
+  "$build/tests/bench/bench_device" --gradients "$root/examples/synthetic/resnet50.json" --json "$work/bench_device.json" || return
+  "$build/examples/synthetic/synthetic" --gradients "$root/examples/synthetic/resnet50.json" --json 1 | tee "$work/synthetic.json"
+}
+
+cd "$work" || exit 1
+if step build compile; then
+  ! wanted unit || step unit unit_tests
+  ! wanted sanitizer || step sanitizer sanitize
+  ! wanted conformance || step conformance conformance
+  ! wanted examples || step examples "$root/tests/integration/gpu_examples.py"
+  ! wanted bench || step bench measure
+  ! wanted torch || step torch "$root/tests/bench/torch_peer.py" --build "$build" --json "$work/torch.json"
+fi
+
+echo
+echo "$device, CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), $(date -u +%F), $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
+failed=0
+for i in "${!names[@]}"; do
+  printf '%-12s %-8s %5d s  %s\n' "${names[i]}" "${results[i]}" "${seconds[i]}" "${details[i]}"
+  [ "${results[i]}" != FAILED ] || failed=$((failed + 1))
+done
+for what in "${left_out[@]+"${left_out[@]}"}"; do echo "left out     $what"; done
+python3 - "$json" "$work" "$device" <<'P' "${#names[@]}" "${names[@]}" "${results[@]}" "${seconds[@]}" "${details[@]}"
+import datetime, json, pathlib, sys
+path, work, device, count, rest = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5:]
+steps = [{"name": row[0], "result": row[1], "seconds": int(row[2]), "detail": row[3]} for row in zip(*(rest[i * count:(i + 1) * count] for i in range(4)))]
+figures = {file.stem: [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")]
+           for file in sorted(work.glob("*.json")) if str(file) != path}
+pathlib.Path(path).write_text(json.dumps({"device": device, "date": str(datetime.date.today()), "steps": steps, "figures": figures}, indent=1) + "\n")
+P
+echo "figures in $json"
+[ $failed = 0 ]

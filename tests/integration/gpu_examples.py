@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The examples on a GPU learn what they learn on the CPU, from the same weights; several ranks share one GPU. Skips without a GPU.
+
+Where an MNIST set lies beside the checkout it is used, made-up digits otherwise; CIFAR-10's pictures are made up.
+"""
+import array
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import cifar10  # noqa: E402  (its pictures)
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
+PROGRAMS = {name: BUILD / "examples" / name / name for name in ("mnist", "cifar10")}
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+LINE = re.compile(r"train_loss=([0-9.]+) test_accuracy=([0-9.]+)")
+
+
+def run(program, ranks, *words, check=True):
+    """(train_loss, test_accuracy) of each epoch."""
+    command = [PROGRAMS[program], *words] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PROGRAMS[program], *words]
+    done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, text=True, timeout=300, stdin=subprocess.DEVNULL, capture_output=True)
+    print("$", *command, done.stdout, done.stderr, sep="\n" if done.returncode else " ")
+    if not check:
+        return done
+    assert done.returncode == 0, f"exit status {done.returncode}"
+    return [tuple(map(float, found)) for found in LINE.findall(done.stdout)]
+
+
+def read_model(folder):
+    data = (folder / "model.safetensors").read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    return {name: array.array("f", data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def apart(one, other):
+    assert one.keys() == other.keys()
+    return max(math.sqrt(sum((a - b) ** 2 for a, b in zip(one[name], other[name])) / max(sum(b * b for b in other[name]), 1e-30)) for name in one)
+
+
+def digits(folder):
+    source = SOURCE.parent / "shared/data/mnist"
+    if source.is_dir():
+        for channel, prefix in (("training", "train"), ("testing", "t10k")):
+            (folder / channel).mkdir(parents=True)
+            for file in source.glob(prefix + "-*"):
+                shutil.copy(file, folder / channel)
+    else:
+        subprocess.run([BUILD / "examples/mnist/make_digits", folder, "4000", "1000", "7"], check=True)
+    return folder
+
+
+def same_weights(program, data, work, words):
+    """A few steps, with dropout: the weights stay together, more loosely where products are rounded."""
+    models = {}
+    for name, more in (("cpu", ["--device", "cpu"]), ("cuda", ["--device", "cuda"]), ("again", ["--device", "cuda"]),
+                       ("tf32", ["--device", "cuda", "--precision", "tf32"]), ("bf16", ["--device", "cuda", "--precision", "bf16"])):
+        folder = work / f"{program}-{name}"
+        run(program, 1, "--data", data, *words, *more, "--model-dir", folder)
+        models[name] = read_model(folder)
+    assert all(bytes(models["cuda"][name]) == bytes(models["again"][name]) for name in models["cuda"]), "two runs on the GPU differ"
+    for name, limit in (("cuda", 1e-3), ("tf32", 2e-2), ("bf16", 1e-1)):
+        distance = apart(models[name], models["cpu"])
+        print(f"{program} {name}: {distance:.2e} from the CPU's weights, at most {limit:g}")
+        assert 0 < distance <= limit, (program, name, distance)
+
+
+def same_accuracy(data):
+    words = ["--data", data, "--epochs", 2, "--batch-size", 32, "--learning-rate", 0.02, "--scale-learning-rate", 0]
+    expected = run("mnist", 1, *words, "--device", "cpu")[-1][1]
+    ways = [(1, []), (1, ["--precision", "bf16"])] + ([(2, []), (4, [])] if shutil.which("mpirun") else [])
+    for ranks, more in ways:
+        # All ranks of a run see together what one rank sees: the batch is divided.
+        found = run("mnist", ranks, *words[:5], 32 // ranks, *words[6:], *more, "--device", "cuda:0")[-1][1]
+        print(f"{ranks} rank(s) on one GPU {more}: accuracy {found}, on the CPU {expected}")
+        assert abs(found - expected) <= 0.02, (ranks, more, found, expected)
+    if not shutil.which("mpirun"):
+        print("no mpirun: several ranks on one GPU were left out")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="paceline-gpu-") as name:
+        work = pathlib.Path(name)
+        data = digits(work / "digits")
+        probe = run("mnist", 1, "--data", data, "--epochs", 0, "--device", "cuda", check=False)
+        if probe.returncode and re.search(r"no GPU is used|not installed beside", probe.stderr):
+            print(probe.stderr.strip().splitlines()[-1])
+            return 77
+        cifar10.make_pictures(work / "pictures")
+        same_weights("mnist", data, work, ["--max-steps", 10, "--warmup-epochs", 0])
+        same_weights("cifar10", work / "pictures", work, ["--max-steps", 6, "--batch-size", 32, "--warmup-steps", 0])
+        same_accuracy(data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

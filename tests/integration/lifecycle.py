@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A program's beginning, waiting and end, as real processes under mpirun.
+
+    lifecycle.py [SECONDS]     a peer is late by SECONDS, 2 unless said otherwise; prints what waiting and stopping cost
+
+Numbers are behaviours of the conformance list (tests/conformance.md).
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+PROBE = BUILD / "tests/integration/lifecycle_probe"
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def run(ranks, *words, code=0, **variables):
+    command = [PROBE, *words] if ranks == 0 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, PROBE, *words]
+    done = subprocess.run([str(word) for word in command], env={**ENVIRONMENT, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == code, f"{words}: exit status {done.returncode}, not {code}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def topology():
+    """A4, A5: ranks are the launcher's; alone there is one."""
+    for ranks in (1, 2, 3, 4):
+        lines = sorted(run(ranks, "topology").stdout.splitlines())
+        assert lines == [f"rank {r} size {ranks} local {r} of {ranks} host 0 of 1" for r in range(ranks)], lines
+    assert run(0, "topology").stdout == "rank 0 size 1 local 0 of 1 host 0 of 1\n"
+
+
+def bad_start():
+    """A10, P3: a start that fails says why and ends every rank."""
+    done = run(2, "topology", code=1, PACELINE_TIMEOUT_S="soon")
+    assert "PACELINE_TIMEOUT_S is 'soon': expected a number" in done.stderr and not done.stdout, done.stderr
+
+
+def again():
+    """A1, A3: a second start gives a second world beside the first, which outlives it."""
+    assert sorted(run(3, "again").stdout.splitlines()) == [f"rank {r} sum 9" for r in range(3)]
+
+
+def waiting(late_s):
+    """A late peer is slept for, not spun for, and named once in a warning (O4)."""
+    for ranks in (2, 3):
+        done = run(ranks, "wait", late_s, PACELINE_STALL_S=str(late_s / 4))
+        costs = {int(m[1]): (float(m[2]), float(m[3])) for m in re.finditer(r"rank (\d+) waited_s (\S+) cpu_s (\S+) sum " + str(ranks), done.stdout)}
+        assert len(costs) == ranks, done.stdout
+        for rank in range(ranks - 1):
+            waited, cpu = costs[rank]
+            print(f"rank {rank} of {ranks} waited {waited:.2f} s for a late peer and used {cpu:.4f} CPU s, {cpu / waited:.4f} of a core")
+            assert waited >= late_s and cpu < 0.05 * waited, "a waiting rank spins"
+            assert re.search(rf"waiting for rank {ranks - 1} since .* s in allreduce 'late'", done.stderr), done.stderr
+
+
+def stopping():
+    """What a stop costs, MPI's own end included."""
+    costs = [float(cost) for _ in range(3) for cost in re.findall(r"stop_s (\S+)", run(2, "stop").stdout)]
+    assert len(costs) == 6
+    print(f"pl_runtime_stop() took {1e3 * sorted(costs)[3]:.1f} ms, at most {1e3 * max(costs):.1f} ms")
+
+
+def alive():
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [path.parent.name] if os.fsencode(str(PROBE)) in path.read_bytes().split(b"\0") else []
+        except OSError:
+            continue
+    return found
+
+
+def leaving():
+    """A9: a program that ends without a stop ends at once, with mpirun's word that MPI was not finalised; nothing of it stays."""
+    before = set(os.listdir("/dev/shm"))
+    assert "without calling" in run(2, "leave", code=1).stderr
+    assert not alive() and not {name for name in set(os.listdir("/dev/shm")) - before if "paceline" in name}
+    run(0, "leave")
+
+
+def vanishing():
+    """Q13: a rank that ends in the middle ends the job with its status, and nobody survives."""
+    began = time.monotonic()
+    run(3, "vanish", code=3)
+    print(f"a rank left with status 3: the job ended after {time.monotonic() - began:.2f} s")
+    assert not alive(), "a rank survived"
+
+
+def tracing(folder):
+    """O1, O8: one JSON file with every rank's operations and the program's own spans; the rings are gone."""
+    run(3, "span", PACELINE_TRACE=str(folder / "trace.json"))
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    names = {(event["pid"], event["name"]) for event in events if event["ph"] == "X"}
+    assert len({pid for pid, name in names if name == "my span"}) == 3, names
+    assert len({pid for pid, name in names if name == "barrier"}) == 3, names
+    assert [path.name for path in folder.iterdir()] == ["trace.json"]
+
+
+def main():
+    late_s = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
+    topology()
+    bad_start()
+    again()
+    waiting(late_s)
+    stopping()
+    leaving()
+    vanishing()
+    with tempfile.TemporaryDirectory(prefix="paceline-lifecycle-") as scratch:
+        tracing(pathlib.Path(scratch))
+
+
+main()

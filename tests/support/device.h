@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The device that tests run on: a GPU, or the driver of tests/support that stands in for one. */
+#ifndef PL_TESTS_SUPPORT_DEVICE_H
+#define PL_TESTS_SUPPORT_DEVICE_H
+
+#include "device/device.h"
+
+#include <stdio.h>
+
+enum { DEVICE_SKIPPED = 77 };
+
+/** For UNIT_MAIN_AFTER(): 0 when there is a device, otherwise it is said why there is none. */
+static inline int device_prepare(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int count;
+
+    if (pl_device_count(&count, &error) == PL_OK) {
+        return 0;
+    }
+    printf("skipped: %s\n", error.cause);
+    return error.status == PL_UNSUPPORTED ? DEVICE_SKIPPED : 1;
+}
+
+/** How many devices `ranks` ranks may use, one after the other: 1, which they share, and `ranks` where there are so many; 0 ends the list. */
+static inline int device_next(int devices, int ranks)
+{
+    int count = 0;
+
+    return devices < ranks && pl_device_count(&count, NULL) == PL_OK && count >= ranks ? ranks : 0;
+}
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fake driver's memory: shared files in one range of addresses that is closed to the host while the device does nothing. */
+#include "tests/support/fake_cuda_private.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum kind { DEVICE, IMPORTED, PINNED, REGISTERED };
+
+struct piece {
+    struct piece *next;
+    struct CUctx_st *context;
+    char *at;
+    size_t bytes;
+    enum kind kind;
+    int fd;
+};
+
+/* What stands in a handle of 64 bytes. */
+struct ticket {
+    uint64_t magic;
+    pid_t pid;
+    int fd;
+    uint64_t bytes;
+};
+
+static const uint64_t ticket_magic = 0x66616b6563756461;
+static const size_t range_bytes = (size_t)16 << 30;
+static struct piece *pieces;
+static char *range;
+static size_t range_used;
+static int opened;
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+static int protection(void)
+{
+    return fake.unguarded || opened ? PROT_READ | PROT_WRITE : PROT_NONE;
+}
+
+void fake_memory_open(void)
+{
+    if (opened++ == 0 && !fake.unguarded && range_used) {
+        (void)mprotect(range, range_used, PROT_READ | PROT_WRITE);
+    }
+}
+
+void fake_memory_close(void)
+{
+    if (--opened == 0 && !fake.unguarded && range_used) {
+        (void)mprotect(range, range_used, PROT_NONE);
+    }
+}
+
+static struct piece *find(const void *at)
+{
+    struct piece *piece = pieces;
+
+    while (piece && ((const char *)at < piece->at || (const char *)at >= piece->at + piece->bytes)) {
+        piece = piece->next;
+    }
+    return piece;
+}
+
+static void remember(struct CUctx_st *context, void *at, size_t bytes, enum kind kind, int fd)
+{
+    struct piece *piece = malloc(sizeof(*piece));
+
+    *piece = (struct piece){.next = pieces, .context = context, .at = at, .bytes = bytes, .kind = kind, .fd = fd};
+    pieces = piece;
+    context->allocations++;
+}
+
+static void forget(struct piece *gone)
+{
+    struct piece **at = &pieces;
+
+    while (*at != gone) {
+        at = &(*at)->next;
+    }
+    *at = gone->next;
+    gone->context->allocations--;
+    free(gone);
+}
+
+/* Addresses are not used twice, so that a stale pointer is found. */
+static void *map(int fd, size_t bytes)
+{
+    char *at;
+
+    if (!range) {
+        range = mmap(NULL, range_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (range == MAP_FAILED) {
+            range = NULL;
+            return NULL;
+        }
+    }
+    if (range_used + bytes > range_bytes) {
+        return NULL;
+    }
+    at = mmap(range + range_used, bytes, protection(), MAP_SHARED | MAP_FIXED, fd, 0);
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+    range_used += bytes;
+    return at;
+}
+
+static void unmap(char *at, size_t bytes)
+{
+    (void)mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+CUresult CUDAAPI cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    ENTER(__func__)
+    *free_bytes = fake.memory_bytes - context->used_bytes;
+    *total_bytes = fake.memory_bytes;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr *memory, size_t bytes)
+{
+    size_t whole = whole_pages(bytes);
+    void *at;
+    int fd;
+
+    ENTER(__func__)
+    if (bytes == 0) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (whole > fake.memory_bytes - context->used_bytes) {
+        LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    fd = memfd_create("fake_cuda", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)whole) != 0 || !(at = map(fd, whole))) {
+        LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    fake_memory_open();
+    memset(at, 0xA5, whole); /* new memory holds anything */
+    fake_memory_close();
+    context->used_bytes += whole;
+    remember(context, at, whole, DEVICE, fd);
+    *memory = (CUdeviceptr)at;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
+{
+    struct piece *piece;
+
+    ENTER(__func__)
+    fake_wait_all(context);
+    piece = find((void *)memory);
+    if (!piece || piece->kind != DEVICE || piece->at != (char *)memory) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    piece->context->used_bytes -= piece->bytes;
+    unmap(piece->at, piece->bytes);
+    (void)close(piece->fd);
+    forget(piece);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    ENTER(__func__)
+    (void)flags;
+    *memory = aligned_alloc(4096, whole_pages(bytes));
+    if (!*memory) {
+        LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    memset(*memory, 0xA5, bytes);
+    remember(context, *memory, bytes, PINNED, -1);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemFreeHost(void *memory)
+{
+    struct piece *piece;
+
+    ENTER(__func__)
+    fake_wait_all(context);
+    piece = find(memory);
+    if (!piece || piece->kind != PINNED || piece->at != memory) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    forget(piece);
+    free(memory);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    ENTER(__func__)
+    (void)flags;
+    if (find(memory)) {
+        LEAVE(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    }
+    remember(context, memory, bytes, REGISTERED, -1);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void *memory)
+{
+    struct piece *piece;
+
+    ENTER(__func__)
+    fake_wait_all(context);
+    piece = find(memory);
+    if (!piece || piece->kind != REGISTERED) {
+        LEAVE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    }
+    forget(piece);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr memory)
+{
+    const struct piece *piece;
+
+    ENTER(__func__)
+    piece = find((void *)memory);
+    if (!piece || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    *(unsigned *)data = piece->kind == DEVICE || piece->kind == IMPORTED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    LEAVE(CUDA_SUCCESS);
+}
+
+/* ---- copies ---- */
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+    unsigned char byte;
+    char staged[];
+};
+
+static void run_copy(void *argument)
+{
+    struct copy *copy = argument;
+
+    memmove(copy->to, copy->from ? copy->from : copy->staged, copy->bytes);
+}
+
+static void run_fill(void *argument)
+{
+    struct copy *copy = argument;
+
+    memset(copy->to, copy->byte, copy->bytes);
+}
+
+static bool inside(const void *at, size_t bytes)
+{
+    const struct piece *piece = find(at);
+
+    return !piece || (const char *)at + bytes <= piece->at + piece->bytes;
+}
+
+/* Ordinary memory is read before the call returns, and written before it returns; the rest in the stream's time. */
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    struct copy *copy;
+    bool staged;
+    CUresult result;
+
+    ENTER(__func__)
+    if (!inside((void *)to, bytes) || !inside((void *)from, bytes)) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    staged = !find((void *)from);
+    copy = malloc(sizeof(*copy) + (staged ? bytes : 0));
+    *copy = (struct copy){.to = (void *)to, .from = staged ? NULL : (void *)from, .bytes = bytes};
+    if (staged) {
+        memcpy(copy->staged, (void *)from, bytes);
+    }
+    result = fake_add(context, stream, &(struct work){.run = run_copy, .argument = copy, .owned = true});
+    if (!find((void *)to)) {
+        fake_wait_stream(stream ? stream : &context->standard);
+    }
+    LEAVE(result);
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr memory, unsigned char byte, size_t bytes, CUstream stream)
+{
+    struct copy *copy;
+
+    ENTER(__func__)
+    if (!find((void *)memory) || !inside((void *)memory, bytes)) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    copy = malloc(sizeof(*copy));
+    *copy = (struct copy){.to = (void *)memory, .bytes = bytes, .byte = byte};
+    LEAVE(fake_add(context, stream, &(struct work){.run = run_fill, .argument = copy, .owned = true}));
+}
+
+/* ---- between processes ---- */
+
+CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr memory)
+{
+    struct ticket ticket = {.magic = ticket_magic, .pid = getpid()};
+    const struct piece *piece;
+
+    ENTER(__func__)
+    piece = find((void *)memory);
+    if (!piece || piece->kind != DEVICE || piece->at != (char *)memory) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    ticket.fd = piece->fd;
+    ticket.bytes = piece->bytes;
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, &ticket, sizeof(ticket));
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *memory, CUipcMemHandle handle, unsigned flags)
+{
+    struct ticket ticket;
+    struct stat status;
+    char path[64];
+    void *at;
+    int fd;
+
+    ENTER(__func__)
+    (void)flags;
+    memcpy(&ticket, &handle, sizeof(ticket));
+    if (ticket.magic != ticket_magic) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (ticket.pid == getpid()) {
+        LEAVE(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)ticket.pid, ticket.fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0 || (uint64_t)status.st_size != ticket.bytes) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    }
+    at = map(fd, ticket.bytes);
+    (void)close(fd);
+    if (!at) {
+        LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    remember(context, at, ticket.bytes, IMPORTED, -1);
+    *memory = (CUdeviceptr)at;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
+{
+    struct piece *piece;
+
+    ENTER(__func__)
+    fake_wait_all(context);
+    piece = find((void *)memory);
+    if (!piece || piece->kind != IMPORTED) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    unmap(piece->at, piece->bytes);
+    forget(piece);
+    LEAVE(CUDA_SUCCESS);
+}

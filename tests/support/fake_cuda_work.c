@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fake driver's streams, events and kernels. */
+#include "tests/support/fake_cuda_private.h"
+
+#include "device/kernel_list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- streams: done at once, or by a thread each ---- */
+
+static void release_record(struct record *record)
+{
+    if (record && --record->users == 0) {
+        free(record);
+    }
+}
+
+/* What never happens, or has happened, holds nothing any more. */
+static void discard(const struct work *work)
+{
+    if (work->owned) {
+        free(work->argument);
+    }
+    release_record(work->waits_for);
+    if (work->records) {
+        work->records->never = !work->records->done;
+        release_record(work->records);
+    }
+    pthread_cond_broadcast(&fake.changed);
+}
+
+/* Do one piece of work, which has left the queue. The lock is held, except while `run` runs. False: it never ends. */
+static bool perform(struct CUstream_st *stream, const struct work *work)
+{
+    bool ends = true;
+
+    if (work->waits_for) {
+        while (!work->waits_for->done && !work->waits_for->never && !stream->closed) {
+            pthread_cond_wait(&fake.changed, &fake.lock);
+        }
+        ends = work->waits_for->done;
+    } else if (work->records) {
+        work->records->done = true;
+        work->records->done_ns = fake_now_ns();
+    } else if (!work->run) {
+        ends = false; /* a kernel that hangs */
+    } else if (stream->context->failure == CUDA_SUCCESS) {
+        fake_memory_open();
+        pthread_mutex_unlock(&fake.lock);
+        work->run(work->argument);
+        pthread_mutex_lock(&fake.lock);
+        fake_memory_close();
+    }
+    discard(work);
+    return ends;
+}
+
+static void drop(struct CUstream_st *stream)
+{
+    while (stream->first) {
+        struct work *work = stream->first;
+
+        stream->first = work->next;
+        discard(work);
+        free(work);
+    }
+    stream->last = &stream->first;
+}
+
+static void *serve(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    unsigned seed = (unsigned)(uintptr_t)stream ^ (unsigned)fake_now_ns();
+
+    pthread_mutex_lock(&fake.lock);
+    while (stream->first || !stream->closed) {
+        struct work *work = stream->first;
+
+        if (!work) {
+            pthread_cond_wait(&fake.changed, &fake.lock);
+            continue;
+        }
+        stream->busy = true;
+        pthread_mutex_unlock(&fake.lock);
+        (void)usleep((unsigned)(rand_r(&seed) % (int)(fake.delay_us + 1)));
+        pthread_mutex_lock(&fake.lock);
+        stream->first = work->next;
+        if (!stream->first) {
+            stream->last = &stream->first;
+        }
+        if (!perform(stream, work)) {
+            stream->stuck = true;
+        }
+        free(work);
+        stream->busy = false;
+        pthread_cond_broadcast(&fake.changed);
+        while (stream->stuck && !stream->closed) {
+            pthread_cond_wait(&fake.changed, &fake.lock);
+        }
+        if (stream->stuck) {
+            drop(stream);
+        }
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return NULL;
+}
+
+CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work)
+{
+    struct work *added;
+
+    stream = stream ? stream : &context->standard;
+    if (work->records || work->waits_for) {
+        (work->records ? work->records : work->waits_for)->users++;
+    }
+    if (!stream->last) {
+        stream->last = &stream->first;
+    }
+    if (fake.delay_us == 0) {
+        /* In order, also when several threads use the stream. */
+        while (stream->busy) {
+            pthread_cond_wait(&fake.changed, &fake.lock);
+        }
+        stream->busy = true;
+        if (stream->stuck) {
+            discard(work);
+        } else {
+            stream->stuck = !perform(stream, work);
+        }
+        stream->busy = false;
+        pthread_cond_broadcast(&fake.changed);
+        return context->failure;
+    }
+    if (!stream->threaded) {
+        stream->threaded = true;
+        if (pthread_create(&stream->thread, NULL, serve, stream) != 0) {
+            abort();
+        }
+    }
+    added = malloc(sizeof(*added));
+    *added = *work;
+    added->next = NULL;
+    *stream->last = added;
+    stream->last = &added->next;
+    pthread_cond_broadcast(&fake.changed);
+    return CUDA_SUCCESS;
+}
+
+static bool is_working(const struct CUstream_st *stream)
+{
+    return (stream->first || stream->busy) && !stream->stuck;
+}
+
+void fake_wait_stream(struct CUstream_st *stream)
+{
+    while (is_working(stream)) {
+        pthread_cond_wait(&fake.changed, &fake.lock);
+    }
+}
+
+void fake_wait_all(struct CUctx_st *context)
+{
+    for (;;) {
+        const struct CUstream_st *stream = context->streams; /* from the start each time: streams come and go during a wait */
+
+        while (stream && !is_working(stream)) {
+            stream = stream->next;
+        }
+        if (!stream && !is_working(&context->standard)) {
+            return;
+        }
+        pthread_cond_wait(&fake.changed, &fake.lock);
+    }
+}
+
+static void close_stream(struct CUstream_st *stream)
+{
+    stream->closed = true;
+    pthread_cond_broadcast(&fake.changed);
+    if (stream->threaded) {
+        pthread_mutex_unlock(&fake.lock);
+        (void)pthread_join(stream->thread, NULL);
+        pthread_mutex_lock(&fake.lock);
+    }
+}
+
+void fake_close_streams(struct CUctx_st *context)
+{
+    close_stream(&context->standard);
+    context->standard = (struct CUstream_st){.context = context};
+    while (context->streams) {
+        struct CUstream_st *stream = context->streams;
+
+        context->streams = stream->next;
+        close_stream(stream);
+        free(stream);
+    }
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    ENTER(__func__)
+    (void)flags;
+    *stream = calloc(1, sizeof(**stream));
+    (*stream)->context = context;
+    (*stream)->next = context->streams;
+    context->streams = *stream;
+    LEAVE(CUDA_SUCCESS);
+}
+
+/* Work that was given goes on, and the call does not wait for it; here it does. */
+CUresult CUDAAPI cuStreamDestroy(CUstream stream)
+{
+    struct CUstream_st **at;
+
+    ENTER(__func__)
+    for (at = &context->streams; *at && *at != stream; at = &(*at)->next) {
+    }
+    if (!*at) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    }
+    *at = stream->next;
+    close_stream(stream);
+    free(stream);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream stream)
+{
+    ENTER(__func__)
+    stream = stream ? stream : &context->standard;
+    LEAVE(stream->first || stream->busy || stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    ENTER(__func__)
+    (void)flags;
+    LEAVE(event->latest ? fake_add(context, stream, &(struct work){.waits_for = event->latest}) : CUDA_SUCCESS);
+}
+
+int fake_cuda_run(void *stream, void (*work)(void *argument), void *argument)
+{
+    ENTER(__func__)
+    LEAVE(fake_add(context, stream, &(struct work){.run = work, .argument = argument}));
+}
+
+/* ---- events ---- */
+
+CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags)
+{
+    ENTER(__func__)
+    *event = calloc(1, sizeof(**event));
+    (*event)->context = context;
+    (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
+    context->events++;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent event)
+{
+    ENTER(__func__)
+    event->context->events--;
+    release_record(event->latest);
+    free(event);
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
+{
+    ENTER(__func__)
+    release_record(event->latest);
+    event->latest = calloc(1, sizeof(*event->latest));
+    event->latest->users = 1;
+    LEAVE(fake_add(context, stream, &(struct work){.records = event->latest}));
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent event)
+{
+    ENTER(__func__)
+    LEAVE(event->latest && !event->latest->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+
+/* Drivers have it under this name and, since CUDA 12.8, as _v2. */
+#undef cuEventElapsedTime
+CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to);
+CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    ENTER(__func__)
+    if (!from->timed || !to->timed || !from->latest || !to->latest) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    }
+    if (!from->latest->done || !to->latest->done) {
+        LEAVE(CUDA_ERROR_NOT_READY);
+    }
+    *ms = (float)(to->latest->done_ns - from->latest->done_ns) / 1e6F;
+    LEAVE(CUDA_SUCCESS);
+}
+
+/* ---- kernels ---- */
+
+struct CUfunc_st {
+    const char *name;
+    size_t args_bytes;
+    void (*block)(const void *arguments, uint32_t block, uint32_t blocks);
+};
+
+struct launch {
+    const struct CUfunc_st *function;
+    uint32_t blocks;
+    _Alignas(16) char args[];
+};
+
+#define DEFINE_BLOCK(name, args, call)                                                                                                               \
+    static void block_##name(const void *arguments, uint32_t block, uint32_t blocks)                                                                 \
+    {                                                                                                                                                \
+        const struct args *a = arguments;                                                                                                            \
+                                                                                                                                                     \
+        call;                                                                                                                                        \
+    }
+PL_DEVICE_KERNEL_LIST(DEFINE_BLOCK)
+
+static struct CUfunc_st functions[] = {
+#define DEFINE_FUNCTION(name, args, call) {"pl_" #name, sizeof(struct args), block_##name},
+    PL_DEVICE_KERNEL_LIST(DEFINE_FUNCTION)
+#undef DEFINE_FUNCTION
+};
+
+static void run_launch(void *argument)
+{
+    const struct launch *launch = argument;
+
+    for (uint32_t block = 0; block < launch->blocks; block++) {
+        launch->function->block(launch->args, block, launch->blocks);
+    }
+}
+
+/* The image is nvcc's, and so it begins with the magic number of a fat binary. */
+CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
+{
+    uint32_t magic;
+
+    ENTER(__func__)
+    memcpy(&magic, image, sizeof(magic));
+    *module = (CUmodule)(uintptr_t)image;
+    LEAVE(magic == 0xba55ed50 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE);
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule module)
+{
+    ENTER(__func__)
+    (void)module;
+    LEAVE(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    ENTER(__func__)
+    (void)module;
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        if (strcmp(functions[i].name, name) == 0) {
+            *function = &functions[i];
+            LEAVE(CUDA_SUCCESS);
+        }
+    }
+    LEAVE(CUDA_ERROR_NOT_FOUND);
+}
+
+static void fail_context(void *argument)
+{
+    struct CUctx_st *context = argument;
+
+    pthread_mutex_lock(&fake.lock);
+    context->failure = CUDA_ERROR_ILLEGAL_ADDRESS;
+    pthread_cond_broadcast(&fake.changed);
+    pthread_mutex_unlock(&fake.lock);
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                                unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra)
+{
+    struct launch *launch;
+
+    ENTER(__func__)
+    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != PL_THREADS || block_y != 1 || block_z != 1 || shared_bytes || extra) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    fake.launches++;
+    if (fake.launches == fake.launch_error) {
+        (void)fake_add(context, stream, &(struct work){.run = fail_context, .argument = context});
+        LEAVE(CUDA_SUCCESS); /* whoever asks next is told */
+    }
+    if (fake.launches == fake.hang) {
+        LEAVE(fake_add(context, stream, &(struct work){.run = NULL}));
+    }
+    launch = aligned_alloc(16, (sizeof(*launch) + function->args_bytes + 15) / 16 * 16);
+    launch->function = function;
+    launch->blocks = grid_x;
+    memcpy(launch->args, params[0], function->args_bytes);
+    LEAVE(fake_add(context, stream, &(struct work){.run = run_launch, .argument = launch, .owned = true}));
+}

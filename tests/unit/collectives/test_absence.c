@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that do not come, or fall silent: noticed at the deadline, by name, by those who wait and by those who only look. */
+#include "base/clock.h"
+#include "collectives/agree.h"
+#include "collectives/bootstrap.h"
+
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+static char room[2][RANKS_MOST][1 << 20];
+
+static void wait_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct pl_collective *shape = argument;
+    struct pl_collective c = *shape;
+    int rank = pl_world_rank(world);
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t begin_ns = pl_clock_now_ns();
+    enum pl_status status;
+
+    c.send = room[0][rank];
+    c.recv = room[1][rank];
+    c.deadline_ns = begin_ns + 30 * PL_NS_PER_MS;
+    if (rank == 1) {
+        /* Stays away until the others have given up; then finds that out by its own deadline or from the others. */
+        pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        return;
+    }
+    status = pl_collective_run(world, &c, &error);
+    RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s ended with %s: %s", pl_kind_text(c.kind), pl_status_name(status), error.cause);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 5 * PL_NS_PER_S, "%s: the deadline was 0.03 s, the wait %.1f s", pl_kind_text(c.kind),
+               (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
+}
+
+START_TEST(a_missing_rank_is_noticed_by_the_deadline_in_every_operation)
+{
+    for (int kind = 0; kind < PL_KIND_COUNT; kind++) {
+        for (int large = 0; large < 2; large++) {
+            struct pl_collective shape = {.kind = (enum pl_kind)kind, .count = large ? 50000 : 5, .root = 1};
+
+            ck_assert_ranks(3, NULL, wait_in_vain, &shape);
+            ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_in_vain, &shape);
+        }
+    }
+}
+END_TEST
+
+/* Whoever waits inside a host names the rank by its number in the world, be it late or gone. */
+static void wait_beside(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int rank = pl_world_rank(world);
+    char text[1000];
+    enum pl_status status;
+
+    if (rank == 3) {
+        pl_clock_nap(*(const int64_t *)argument, PL_DEADLINE_NEVER);
+        return;
+    }
+    status = pl_collective_run(world,
+                               &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                        .count = 50000,
+                                                        .send = room[0][rank],
+                                                        .recv = room[1][rank],
+                                                        .deadline_ns = pl_deadline_after_ns(300 * PL_NS_PER_MS)}),
+                               &error);
+    RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s", pl_status_name(status));
+    RANKS_NEED(rank != 2 || strstr(pl_error_text(&error, text, sizeof(text)), "rank 3") != NULL, "'%s' does not name rank 3", text);
+}
+
+START_TEST(a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world)
+{
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside, &(int64_t){400 * PL_NS_PER_MS});
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside, &(int64_t){0});
+}
+END_TEST
+
+/* As wait_in_vain, but looking now and then instead of waiting. */
+static void look_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int64_t begin_ns = pl_clock_now_ns();
+    struct pl_request *request;
+    enum pl_status status = PL_OK;
+    float value = 1.0F;
+    bool done = false;
+
+    (void)argument;
+    if (pl_world_rank(world) == 1) {
+        pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        return;
+    }
+    RANKS_OK(pl_collective_post(
+        world,
+        &((struct pl_collective){
+            .kind = PL_ALLREDUCE, .count = 1, .send = &value, .recv = &value, .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_MS)}),
+        &request, &error));
+    while (!done && pl_clock_now_ns() - begin_ns < 5 * PL_NS_PER_S) {
+        status = pl_request_test(request, &done, NULL);
+    }
+    RANKS_NEED(done && (status == PL_TIMEOUT || status == PL_PEER), "after the deadline: %s", pl_status_name(status));
+    RANKS_NEED(pl_request_wait(request, NULL) == status, "the wait says something else");
+}
+
+START_TEST(a_missing_rank_is_noticed_by_looking_too)
+{
+    ck_assert_ranks(3, NULL, look_in_vain, NULL);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), look_in_vain, NULL);
+}
+END_TEST
+
+static void wait_for_default(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int64_t begin_ns = pl_clock_now_ns();
+
+    (void)argument;
+    if (pl_world_rank(world) == 1) {
+        pl_clock_nap(1200 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        return;
+    }
+    RANKS_NEED(pl_barrier(world, NULL) == PL_TIMEOUT, "no timeout");
+    RANKS_NEED(pl_clock_now_ns() - begin_ns > 900 * PL_NS_PER_MS, "before the world's timeout");
+}
+
+START_TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_default, NULL);
+}
+END_TEST
+
+/* Rank 1 takes part, but what its lanes send is lost: the one that waits for it says so. */
+static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                   struct pl_error *reterr);
+
+static enum pl_status lose_lanes(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                 struct pl_error *reterr)
+{
+    if ((tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS == PL_AGREE_SLOTS - 1) {
+        return real_send(context, data, bytes, peer, tag, transfer, reterr);
+    }
+    *transfer = (struct pl_transfer){.active = false};
+    return PL_OK;
+}
+
+static void wait_half_way(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_transport *transport = pl_world_bootstrap(world)->transport;
+    int rank = pl_world_rank(world);
+    struct pl_error error = PL_ERROR_NONE;
+    char words[40];
+    char text[1000];
+
+    (void)argument;
+    if (rank == 1) {
+        real_send = transport->send;
+        transport->send = lose_lanes;
+    }
+    snprintf(words, sizeof(words), "waiting for rank %d", (rank + 2) % 3);
+    RANKS_NEED(pl_collective_run(world,
+                                 &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                          .count = 50000,
+                                                          .send = room[0][rank],
+                                                          .recv = room[1][rank],
+                                                          .deadline_ns = pl_deadline_after_ns(200 * PL_NS_PER_MS)}),
+                                 &error) == PL_TIMEOUT,
+               "%s", error.cause);
+    RANKS_NEED(strstr(pl_error_text(&error, text, sizeof(text)), words) != NULL, "'%s' is not in '%s'", words, text);
+}
+
+START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs}), wait_half_way, NULL);
+}
+END_TEST
+
+UNIT_MAIN("collectives/absence", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
+          a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_looking_too,
+          the_worlds_timeout_holds_where_no_deadline_is_given, a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and what becomes of their
+ * failures. */
+#include "base/text.h"
+#include "collectives/world_private.h"
+#include "tests/support/conformance.h"
+#include "tests/support/device_move.h"
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+#include <math.h>
+
+enum { COUNT = 1003 };
+
+static const uint64_t counts[] = {0, 1, 17, 2003};
+
+static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct conformance conformance = *(const struct conformance *)argument;
+
+    conformance_run(world, &conformance);
+    RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
+}
+
+START_TEST(every_operation_is_right)
+{
+    ck_assert_ranks_on(2, 2, NULL, run, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
+    ck_assert_ranks_on(3, 3, NULL, run, &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
+    ck_assert_ranks_on(4, 4, NULL, run, &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
+}
+END_TEST
+
+START_TEST(calls_agreed_before_are_right)
+{
+    ck_assert_ranks_on(3, 3, NULL, run,
+                       &((struct conformance){.counts = counts + 2, .count_count = 1, .arena = true, .device = true, .flags = PL_AGREED}));
+}
+END_TEST
+
+START_TEST(every_operation_is_right_in_the_order_of_gpu_indices)
+{
+    static const int order[] = {2, 0, 1};
+
+    ck_assert_ranks_on(3, 3, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 3}), run,
+                       &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
+}
+END_TEST
+
+static void is_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_world_describe(world, &text);
+    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%s", (const char *)argument, pl_text_string(&text));
+}
+
+START_TEST(the_communicator_follows_gpu_indices)
+{
+    static const int order[] = {1, 0};
+    char expected[] = "backend nccl: on\n  NCCL 2.";
+    char places[] = "place 0 to 1 of its communicator: ranks 1 0\n";
+
+    ck_assert_ranks_on(2, 2, NULL, is_on, expected);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), is_on, places);
+}
+END_TEST
+
+static enum pl_status sum_on_device(struct pl_world *world, void *memory, unsigned flags, int64_t deadline_ns, const char *name,
+                                    struct pl_error *reterr)
+{
+    return pl_collective_run(world,
+                             &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                     .dtype = PL_FLOAT32,
+                                                     .count = COUNT,
+                                                     .send = memory,
+                                                     .recv = memory,
+                                                     .memory = PL_MEMORY_DEVICE,
+                                                     .flags = flags,
+                                                     .name = name,
+                                                     .deadline_ns = deadline_ns},
+                             reterr);
+}
+
+/* Factors and averages against the host's, within rounding; NaNs in minimum and maximum. */
+static void compare_with_host(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static const struct pl_collective cases[] = {
+        {.kind = PL_ALLREDUCE, .op = PL_AVERAGE},
+        {.kind = PL_ALLREDUCE, .op = PL_SUM, .scaled = true, .prescale = 0.3, .postscale = 3},
+        {.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .scaled = true, .prescale = 0.5, .postscale = 0.7},
+        {.kind = PL_ALLREDUCE, .op = PL_PRODUCT, .scaled = true, .prescale = 1.25, .postscale = 0.5},
+        {.kind = PL_ALLREDUCE, .op = PL_MAX},
+        {.kind = PL_REDUCE, .op = PL_AVERAGE, .scaled = true, .prescale = 0.3, .postscale = 1},
+        {.kind = PL_REDUCE_SCATTER, .op = PL_AVERAGE, .scaled = true, .prescale = 2, .postscale = 0.3, .count = 100},
+        {.kind = PL_REDUCE_SCATTER, .op = PL_SUM, .scaled = true, .prescale = 0.3, .postscale = 1, .count = 100},
+    };
+    struct pl_device *device = pl_world_device(world);
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct pl_collective c = cases[i];
+        float host[COUNT];
+        float back[COUNT];
+        uint64_t count;
+
+        for (int k = 0; k < COUNT; k++) {
+            host[k] = sinf((float)(k + 11 * pl_world_rank(world)));
+        }
+        host[3] = pl_world_rank(world) == 1 && c.op == PL_MAX ? NAN : host[3];
+        c.count = c.count ? c.count : COUNT;
+        RANKS_OK(device_move(device, memory, host, sizeof(host), &error));
+        c.send = c.recv = host;
+        c.recv = c.kind == PL_REDUCE_SCATTER ? host + (size_t)pl_world_rank(world) * c.count : c.recv;
+        RANKS_OK(pl_collective_run(world, &c, &error));
+        c.memory = PL_MEMORY_DEVICE;
+        c.send = c.recv = memory;
+        c.recv = c.kind == PL_REDUCE_SCATTER ? (float *)memory + (size_t)pl_world_rank(world) * c.count : c.recv;
+        RANKS_OK(pl_collective_run(world, &c, &error));
+        RANKS_OK(device_move(device, back, memory, sizeof(back), &error));
+        count = c.kind == PL_REDUCE && pl_world_rank(world) != 0 ? 0 : c.count;
+        for (uint64_t k = 0; k < count; k++) {
+            uint64_t at = k + (c.kind == PL_REDUCE_SCATTER ? (uint64_t)pl_world_rank(world) * c.count : 0);
+
+            RANKS_NEED(fabsf(host[at] - back[at]) <= 1e-6F || (isnan(host[at]) && isnan(back[at])), "case %zu, element %d: %.9g, the host has %.9g",
+                       i, (int)at, (double)back[at], (double)host[at]);
+        }
+    }
+    pl_device_release(device, memory);
+}
+
+START_TEST(factors_averages_and_nans_are_those_of_host_memory)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_ranks_on(size, size, NULL, compare_with_host, NULL);
+    }
+}
+END_TEST
+
+/* Half-width sums that would be infinite. */
+static void average_large_halves(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const uint16_t large = 0x7a00; /* 49152 as float16 */
+    uint16_t half = large;
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(pl_world_device(world), 2, &memory, &error));
+    RANKS_OK(device_move(pl_world_device(world), memory, &half, 2, &error));
+    RANKS_OK(pl_collective_run(
+        world,
+        &((struct pl_collective){
+            .kind = PL_ALLREDUCE, .dtype = PL_FLOAT16, .op = PL_AVERAGE, .count = 1, .send = memory, .recv = memory, .memory = PL_MEMORY_DEVICE}),
+        &error));
+    RANKS_OK(device_move(pl_world_device(world), &half, memory, 2, &error));
+    RANKS_NEED(half == large, "the average of equal halves is %#x, not %#x", half, large);
+    pl_device_release(pl_world_device(world), memory);
+}
+
+START_TEST(averages_of_halves_do_not_overflow)
+{
+    ck_assert_ranks_on(3, 3, NULL, average_large_halves, NULL);
+    ck_assert_ranks_on(4, 4, NULL, average_large_halves, NULL);
+}
+END_TEST
+
+/* A chain on the device: each sum is of the one before, and the host looks only at the end. */
+static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { LINKS = 20 };
+    struct pl_device *device = pl_world_device(world);
+    struct pl_request *requests[LINKS];
+    float values[COUNT];
+    uint64_t called;
+    void *stream;
+    void *memory;
+    float expected = 1;
+
+    (void)argument;
+    for (int k = 0; k < COUNT; k++) {
+        values[k] = 1;
+    }
+    RANKS_OK(pl_device_stream_new(device, &stream, &error));
+    RANKS_OK(pl_device_alloc(device, sizeof(values), &memory, &error));
+    called = pl_world_host_part(world)->sequence;
+    RANKS_OK(pl_device_copy(device, memory, values, sizeof(values), stream, &error));
+    for (int i = 0; i < LINKS; i++) {
+        RANKS_OK(pl_collective_post(world,
+                                    &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                             .dtype = PL_FLOAT32,
+                                                             .count = COUNT,
+                                                             .send = memory,
+                                                             .recv = memory,
+                                                             .memory = PL_MEMORY_DEVICE,
+                                                             .stream = stream,
+                                                             .flags = PL_AGREED}),
+                                    &requests[i], &error));
+        RANKS_OK(pl_request_order(requests[i], stream, &error));
+        expected *= (float)pl_world_size(world);
+    }
+    RANKS_OK(pl_device_copy(device, values, memory, sizeof(values), stream, &error));
+    for (int i = LINKS - 1; i >= 0; i--) {
+        RANKS_OK(pl_request_wait(requests[i], &error));
+    }
+    RANKS_OK(pl_device_stream_finish(device, stream, pl_deadline_after_ns(60 * PL_NS_PER_S), &error));
+    for (int k = 0; k < COUNT; k++) {
+        RANKS_NEED(values[k] == expected, "element %d is %g, not %g", k, (double)values[k], (double)expected);
+    }
+    RANKS_NEED(pl_world_host_part(world)->sequence == called, "the hosts exchanged something about calls that were agreed");
+    pl_device_release(device, memory);
+    pl_device_stream_free(device, stream);
+}
+
+START_TEST(a_step_needs_no_host_between_its_collectives)
+{
+    ck_assert_ranks_on(2, 2, NULL, chain, NULL);
+    ck_assert_ranks_on(3, 3, NULL, chain, NULL);
+}
+END_TEST
+
+/* A group, then collectives of other backends behind it, and NCCL's again. */
+static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { MEMBERS = 5 };
+    struct pl_device *device = pl_world_device(world);
+    struct pl_collective members[MEMBERS];
+    struct pl_request *group;
+    struct pl_request *average;
+    struct pl_request *host;
+    struct pl_request *last;
+    int32_t values[MEMBERS * 8];
+    int32_t on_host = 1;
+    int32_t size = pl_world_size(world);
+    void *memory;
+
+    (void)argument;
+    for (int k = 0; k < MEMBERS * 8; k++) {
+        values[k] = k;
+    }
+    RANKS_OK(pl_device_alloc(device, sizeof(values), &memory, &error));
+    RANKS_OK(device_move(device, memory, values, sizeof(values), &error));
+    for (int i = 0; i < MEMBERS; i++) {
+        int32_t *at = (int32_t *)memory + (ptrdiff_t)i * 8;
+
+        members[i] = (struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 8, .send = at, .recv = at, .memory = PL_MEMORY_DEVICE};
+    }
+    RANKS_OK(pl_collective_post_group(world, members, MEMBERS, &group, &error));
+    members[0].op = PL_AVERAGE; /* not NCCL's: the same number back */
+    RANKS_OK(pl_collective_post(world, &members[0], &average, &error));
+    RANKS_OK(pl_collective_post(
+        world, &((struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 1, .send = &on_host, .recv = &on_host}), &host, &error));
+    RANKS_OK(pl_collective_post(world, &members[1], &last, &error));
+    RANKS_OK(pl_request_order(group, NULL, &error));
+    RANKS_OK(pl_request_order(average, NULL, &error));
+    RANKS_OK(pl_request_wait(last, &error));
+    RANKS_OK(pl_request_wait(host, &error));
+    RANKS_OK(pl_request_wait(average, &error));
+    RANKS_OK(pl_request_wait(group, &error));
+    RANKS_OK(device_move(device, values, memory, sizeof(values), &error));
+    RANKS_NEED(on_host == size, "the host's sum is %d, not %d", on_host, size);
+    for (int k = 0; k < MEMBERS * 8; k++) {
+        int32_t expected = k * size * (k / 8 == 1 ? size : 1);
+
+        RANKS_NEED(values[k] == expected, "element %d is %d, not %d", k, values[k], expected);
+    }
+    pl_device_release(device, memory);
+}
+
+START_TEST(groups_and_other_backends_keep_the_order)
+{
+    ck_assert_ranks_on(2, 2, NULL, mix, NULL);
+    ck_assert_ranks_on(3, 3, NULL, mix, NULL);
+}
+END_TEST
+
+static void disagree(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error told = PL_ERROR_NONE;
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(pl_world_device(world), COUNT * sizeof(float), &memory, &error));
+    RANKS_OK(sum_on_device(world, memory, 0, 0, "weight", &error));
+    RANKS_NEED(sum_on_device(world, memory, 0, 0, pl_world_rank(world) == 1 ? "bias" : "weight", &told) == PL_MISMATCH, "%s: %s",
+               pl_status_name(told.status), told.cause);
+    RANKS_NEED(strstr(told.cause, "rank 0 calls allreduce 'weight' of 1003 float32") && strstr(told.cause, "rank 1 calls allreduce 'bias'"), "%s",
+               told.cause);
+    RANKS_NEED(sum_on_device(world, memory, 0, 0, "weight", &told) == PL_MISMATCH, "the world goes on after a disagreement");
+    pl_device_release(pl_world_device(world), memory);
+}
+
+START_TEST(a_disagreement_is_told_to_all_ranks)
+{
+    ck_assert_ranks_on(3, 3, NULL, disagree, NULL);
+}
+END_TEST
+
+struct fault {
+    const char *fault;
+    enum pl_status of_rank_1; /* what the rank with the fault reports */
+    const char *text;
+    unsigned flags;
+    int64_t deadline_ns; /* of each call on rank 1 */
+};
+
+static void suffer(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct fault *fault = argument;
+    /* The others wait longer, for who gives up first is heard by all. */
+    int64_t patience_ns = pl_world_rank(world) == 1 ? 0 : 8 * PL_NS_PER_S;
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status = PL_OK;
+    int64_t begin_ns = pl_clock_now_ns();
+    void *memory;
+
+    RANKS_OK(pl_device_alloc(pl_world_device(world), COUNT * sizeof(float), &memory, &error));
+    for (int i = 0; i < 5 && status == PL_OK; i++) {
+        status = sum_on_device(world, memory, fault->flags, pl_deadline_after_ns(fault->deadline_ns + patience_ns), NULL, &told);
+    }
+    RANKS_NEED(status != PL_OK, "the fault was not noticed");
+    RANKS_NEED(pl_world_rank(world) != 1 || (status == fault->of_rank_1 && strstr(told.cause, fault->text)), "%s: %s", pl_status_name(status),
+               told.cause);
+    RANKS_NEED(strstr(told.context, " on host ") && strstr(told.context, "GPU-"), "the place is not told: %s", told.context);
+    RANKS_NEED((double)(pl_clock_now_ns() - begin_ns) < 20e9, "it took %g s", (double)(pl_clock_now_ns() - begin_ns) / 1e9);
+    pl_device_release(pl_world_device(world), memory);
+}
+
+START_TEST(faults_end_all_ranks_with_rank_host_and_device)
+{
+    static const struct fault faults[] = {
+        {"async:1:3", PL_LIBRARY, "NCCL, between ranks: remote process exited or there was a network error: the fake NCCL was told to fail", 0,
+         60 * PL_NS_PER_S},
+        {"async:1:3", PL_LIBRARY, "NCCL, between ranks: remote process exited or there was a network error", PL_AGREED, 60 * PL_NS_PER_S},
+        {"hang:1:2", PL_TIMEOUT, "rank 1: collective number 2, allreduce, did not end before its deadline", 0, PL_NS_PER_S},
+        {"hang:1:2", PL_TIMEOUT, "rank 1: collective number 2, allreduce, did not end before its deadline", PL_AGREED, PL_NS_PER_S},
+    };
+
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", faults[i].fault, 1), 0);
+        ck_assert_ranks_on(3, 3, NULL, suffer, (void *)(uintptr_t)&faults[i]);
+    }
+    ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
+}
+END_TEST
+
+START_TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
+{
+    char why[] = "backend nccl: off, NCCL, joining: unhandled system error";
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "2", "test", NULL), PL_OK);
+    ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "init:0", 1), 0);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), is_on, why);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), run,
+                       &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}));
+    ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
+}
+END_TEST
+
+START_TEST(the_setting_backend_chooses_among_those_for_devices)
+{
+    char off[] = "backend nccl: off, the setting backend asks for device only";
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "device", "test", NULL), PL_OK);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), is_on, off);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), run,
+                       &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}));
+}
+END_TEST
+
+UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right, every_operation_is_right_in_the_order_of_gpu_indices,
+          the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
+          a_step_needs_no_host_between_its_collectives, groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks,
+          faults_end_all_ranks_with_rank_host_and_device, ranks_that_cannot_join_leave_it_to_the_hosts,
+          the_setting_backend_chooses_among_those_for_devices)

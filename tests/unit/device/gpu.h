@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A device of the fake driver, and moving test data to it and back. */
+#ifndef PL_TESTS_UNIT_DEVICE_GPU_H
+#define PL_TESTS_UNIT_DEVICE_GPU_H
+
+#include "base/clock.h"
+#include "device/kernel.h"
+#include "tests/support/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/** Order the fake driver and open its first device. Each test is a process of its own, so that orders do not mix. */
+static inline struct pl_device *open_gpu(const char *orders)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *device = NULL;
+
+    ck_assert_int_eq(setenv("FAKE_CUDA", orders, 1), 0);
+    ck_assert_ok(pl_device_open(0, &device, &error), &error);
+    return device;
+}
+
+static inline void finish(struct pl_device *device, void *stream)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
+}
+
+/** `bytes` of device memory, `shift` bytes behind an aligned address; release what *ret_base is. */
+static inline void *on_gpu(struct pl_device *device, const void *data, size_t bytes, size_t shift, void **ret_base)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_device_alloc(device, bytes + shift, ret_base, &error), &error);
+    if (data && bytes) {
+        ck_assert_ok(pl_device_copy(device, (char *)*ret_base + shift, data, bytes, NULL, &error), &error);
+        finish(device, NULL);
+    }
+    return (char *)*ret_base + shift;
+}
+
+static inline void from_gpu(struct pl_device *device, void *data, const void *memory, size_t bytes)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    finish(device, NULL);
+    ck_assert_ok(pl_device_copy(device, data, memory, bytes, NULL, &error), &error);
+    finish(device, NULL);
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/choose.h"
+#include "tests/support/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "AB" sees the devices A and B in this order; "" sees none. */
+static struct pl_device_sight sight(const char *devices)
+{
+    struct pl_device_sight made = {.status = *devices ? PL_OK : PL_UNSUPPORTED};
+
+    for (; *devices; devices++) {
+        snprintf(made.uuid[made.count++], PL_DEVICE_UUID_BYTES, "GPU-%c", *devices);
+    }
+    if (made.count == 0) {
+        snprintf(made.reason, sizeof(made.reason), "no GPU is used: no NVIDIA driver");
+    }
+    return made;
+}
+
+/* What each of the ranks takes, by name: "AB" for rank 0 A and rank 1 B; "-" where it is none. */
+static const char *choose(const char *const *devices, int ranks, enum pl_device_wish wish, bool share, enum pl_status *ret_status,
+                          struct pl_error *error)
+{
+    static char taken[33];
+    struct pl_device_sight sights[32];
+
+    memset(taken, 0, sizeof(taken));
+    for (int r = 0; r < ranks; r++) {
+        sights[r] = sight(devices[r]);
+    }
+    for (int r = 0; r < ranks; r++) {
+        int ordinal = -2;
+
+        *ret_status = pl_device_choose(sights, ranks, r, wish, share, &ordinal, error);
+        if (*ret_status != PL_OK) {
+            ck_assert_int_eq(ordinal, -2);
+            return "";
+        }
+        taken[r] = ordinal < 0 ? '-' : devices[r][ordinal];
+    }
+    return taken;
+}
+
+static void check(const char *const *devices, int ranks, bool share, const char *wanted)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    const char *taken = choose(devices, ranks, PL_DEVICE_AUTO, share, &status, &error);
+
+    ck_assert_msg(status == PL_OK, "%s", error.cause);
+    ck_assert_str_eq(taken, wanted);
+}
+
+START_TEST(ranks_that_see_all_devices_take_them_in_order)
+{
+    const char *const all[] = {"ABCD", "ABCD", "ABCD", "ABCD"};
+
+    check(all, 4, false, "ABCD");
+    check(all, 2, false, "AB");
+    check(all, 1, false, "A");
+}
+END_TEST
+
+START_TEST(a_launcher_that_gave_each_rank_its_own_is_understood)
+{
+    const char *const own[] = {"A", "B", "C"};
+    const char *const turned[] = {"BA", "BA"};
+    const char *const mixed[] = {"AB", "A", "CAB"}; /* the first has to leave A to the second */
+    const char *const chain[] = {"ABC", "AB", "A"};
+
+    check(own, 3, false, "ABC");
+    check(turned, 2, false, "BA");
+    check(mixed, 3, false, "BAC");
+    check(chain, 3, false, "CBA");
+}
+END_TEST
+
+START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
+{
+    const char *const two[] = {"AB", "AB", "AB", "AB"};
+    const char *const one[] = {"A", "A", "A", "A"};
+    const char *const five[] = {"AB", "AB", "AB", "AB", "AB"};
+    const char *const same[] = {"A", "A", "B"}; /* enough devices, and two ranks see only one of them */
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    (void)choose(two, 4, PL_DEVICE_AUTO, false, &status, &error);
+    ck_assert_int_eq(status, PL_INVALID);
+    ck_assert_str_eq(error.cause, "4 ranks of this host would share 2 GPUs: start 2 of them, or let ranks share GPUs with PACELINE_SHARE_DEVICE=1");
+    (void)choose(one, 4, PL_DEVICE_ON, false, &status, &error);
+    ck_assert_str_eq(error.cause, "4 ranks of this host would share 1 GPU: start 1 of them, or let ranks share GPUs with PACELINE_SHARE_DEVICE=1");
+    check(two, 4, true, "AABB");
+    check(one, 4, true, "AAAA");
+    check(five, 5, true, "AAABB");
+    (void)choose(same, 3, PL_DEVICE_AUTO, false, &status, &error);
+    ck_assert_int_eq(status, PL_INVALID);
+    check(same, 3, true, "AAB");
+}
+END_TEST
+
+START_TEST(without_devices_the_wish_decides)
+{
+    const char *const none[] = {"", ""};
+    const char *const some[] = {"A", ""};
+    const char *const all[] = {"A", "B"};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    ck_assert_str_eq(choose(none, 2, PL_DEVICE_AUTO, false, &status, &error), "--");
+    ck_assert_str_eq(choose(all, 2, PL_DEVICE_OFF, false, &status, &error), "--");
+    (void)choose(none, 2, PL_DEVICE_ON, false, &status, &error);
+    ck_assert_int_eq(status, PL_UNSUPPORTED);
+    ck_assert_str_eq(error.cause, "the setting device asks for GPUs: no GPU is used: no NVIDIA driver");
+    (void)choose(some, 2, PL_DEVICE_AUTO, false, &status, &error);
+    ck_assert_int_eq(status, PL_MISMATCH);
+    ck_assert_str_eq(error.cause, "local rank 0 sees 1 GPU, and local rank 1 none (no GPU is used: no NVIDIA driver): all ranks of a host, or none");
+}
+END_TEST
+
+START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
+{
+    struct pl_device_sight sights[2] = {{.status = PL_OK}, {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
+    struct pl_error error = PL_ERROR_NONE;
+    int ordinal = -2;
+
+    sights[0] = sight("A");
+    ck_assert_int_eq(pl_device_choose(sights, 2, 0, PL_DEVICE_AUTO, false, &ordinal, &error), PL_LIBRARY);
+    ck_assert_str_eq(error.cause, "local rank 1: the CUDA driver does not start");
+    ck_assert_ok(pl_device_choose(sights, 2, 0, PL_DEVICE_OFF, false, &ordinal, &error), &error);
+    ck_assert_int_eq(ordinal, -1);
+}
+END_TEST
+
+START_TEST(the_setting_is_one_of_three_words)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_device_wish wish = PL_DEVICE_AUTO;
+
+    ck_assert_ok(pl_device_wish_parse("off", &wish, &error), &error);
+    ck_assert_int_eq(wish, PL_DEVICE_OFF);
+    ck_assert_ok(pl_device_wish_parse("on", &wish, &error), &error);
+    ck_assert_int_eq(wish, PL_DEVICE_ON);
+    ck_assert_ok(pl_device_wish_parse("auto", &wish, &error), &error);
+    ck_assert_int_eq(wish, PL_DEVICE_AUTO);
+    ck_assert_int_eq(pl_device_wish_parse("1", &wish, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "the setting device is '1': expected auto, on or off");
+}
+END_TEST
+
+UNIT_MAIN("device/choose", ranks_that_see_all_devices_take_them_in_order, a_launcher_that_gave_each_rank_its_own_is_understood,
+          fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared, without_devices_the_wish_decides,
+          a_driver_that_fails_is_no_reason_to_train_on_the_cpu, the_setting_is_one_of_three_words)

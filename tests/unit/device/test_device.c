@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One device: memory, streams, events, other processes, and every fault that a driver can be ordered to have. */
+#include "tests/unit/device/gpu.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ck_assert_says(error, text) ck_assert_msg(strstr((error).cause, (text)) != NULL, "'%s' lacks '%s'", (error).cause, (text))
+
+static void order(const char *orders)
+{
+    ck_assert_int_eq(setenv("FAKE_CUDA", orders, 1), 0);
+}
+
+/* ---- what there is ---- */
+
+START_TEST(devices_are_counted_and_described)
+{
+    struct pl_device *device = open_gpu("devices=3,driver=13010,arch=86,mps=80,memory=24GiB,leaks");
+    const struct pl_device_info *info = pl_device_info(device);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *none = NULL;
+    int count = 0;
+
+    ck_assert_ok(pl_device_count(&count, &error), &error);
+    ck_assert_int_eq(count, 3);
+    ck_assert_int_eq(info->ordinal, 0);
+    ck_assert_str_eq(info->name, "Fake GPU 0");
+    ck_assert_str_eq(info->uuid, "GPU-fa000000-0000-0000-0000-000000000000");
+    ck_assert_str_eq(info->pci, "0000:1a:00.0");
+    ck_assert_int_eq(info->compute_major * 10 + info->compute_minor, 86);
+    ck_assert_int_eq(info->multiprocessors, 80);
+    ck_assert_uint_eq(info->memory_bytes, UINT64_C(24) << 30);
+    ck_assert_int_eq(info->driver_version, 13010);
+    ck_assert_int_eq(pl_device_open(3, &none, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "there is no device 3: this process sees 3");
+    ck_assert_int_eq(pl_device_open(-1, &none, &error), PL_INVALID);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(what_is_visible_is_numbered_from_0_and_a_mig_instance_is_called_one)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *device = NULL;
+
+    order("devices=8,mig");
+    ck_assert_int_eq(setenv("CUDA_VISIBLE_DEVICES", "5,2", 1), 0);
+    ck_assert_ok(pl_device_open(1, &device, &error), &error);
+    ck_assert_str_eq(pl_device_info(device)->name, "Fake GPU 2 MIG 1g.10gb");
+    ck_assert_str_eq(pl_device_info(device)->uuid, "MIG-fa000000-0000-0000-0000-000000000002");
+    pl_device_close(device);
+}
+END_TEST
+
+/* ---- why there are none ---- */
+
+static void check_none(const char *orders, const char *says)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *device = NULL;
+    int count = -1;
+
+    order(orders);
+    ck_assert_int_eq(pl_device_count(&count, &error), PL_UNSUPPORTED);
+    ck_assert_int_eq(count, -1);
+    ck_assert_says(error, says);
+    ck_assert_ptr_null(strchr(error.cause, '\n'));
+    ck_assert_int_eq(pl_device_open(0, &device, &error), PL_UNSUPPORTED);
+    ck_assert_says(error, says);
+}
+
+START_TEST(no_device_is_said)
+{
+    check_none("no_device", "finds no device for this process");
+}
+END_TEST
+
+START_TEST(a_driver_that_is_too_old_is_said_with_both_versions)
+{
+    check_none("driver=11040", "the driver supports CUDA 11.4, and this program's kernels, built with CUDA ");
+}
+END_TEST
+
+START_TEST(the_toolkits_stub_is_no_driver)
+{
+    check_none("stub", "stub");
+}
+END_TEST
+
+START_TEST(a_driver_that_does_not_start_is_a_failure_with_the_drivers_words)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int count;
+
+    order("fail=cuInit:1:802");
+    ck_assert_int_eq(pl_device_count(&count, &error), PL_LIBRARY);
+    ck_assert_int_eq(error.domain, PL_DOMAIN_CUDA);
+    ck_assert_int_eq(error.code, 802);
+    ck_assert_str_eq(error.cause, "the CUDA driver does not start: CUDA_ERROR_SYSTEM_NOT_READY (802): system not yet initialized");
+}
+END_TEST
+
+/* The library path lacks the fake driver: the program is started again without it. */
+START_TEST(no_driver_is_said_in_one_line)
+{
+    const char *again = getenv("PL_TEST_NO_DRIVER");
+    struct pl_error error = PL_ERROR_NONE;
+    int count;
+
+    if (again) {
+        enum pl_status status = pl_device_count(&count, &error);
+
+        _exit(status == PL_UNSUPPORTED && strstr(error.cause, "no GPU is used: no NVIDIA driver (libcuda.so.1") ? 42 : status == PL_OK ? 43 : 44);
+    } else {
+        pid_t child = fork();
+        int status;
+
+        ck_assert_int_ge(child, 0);
+        if (child == 0) {
+            (void)setenv("PL_TEST_NO_DRIVER", "1", 1);
+            (void)setenv("CK_RUN_CASE", "no_driver_is_said_in_one_line", 1);
+            (void)setenv("CK_FORK", "no", 1);
+            (void)unsetenv("LD_LIBRARY_PATH");
+            (void)execl("/proc/self/exe", "test_device", NULL);
+            _exit(1);
+        }
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_int_eq(WIFEXITED(status), 1);
+        ck_assert_msg(WEXITSTATUS(status) == 42 || WEXITSTATUS(status) == 43, "exit code %d", WEXITSTATUS(status)); /* 43: there is a real driver */
+    }
+}
+END_TEST
+
+/* ---- memory ---- */
+
+START_TEST(new_memory_is_zero_and_copies_go_both_ways)
+{
+    struct pl_device *device = open_gpu("leaks");
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned char host[1000];
+    unsigned char got[1000];
+    void *memory;
+    void *pinned;
+
+    for (size_t i = 0; i < sizeof(host); i++) {
+        host[i] = (unsigned char)(i * 7);
+    }
+    ck_assert_ok(pl_device_alloc(device, sizeof(host), &memory, &error), &error);
+    ck_assert_uint_eq((uintptr_t)memory % 256, 0);
+    from_gpu(device, got, memory, sizeof(got));
+    for (size_t i = 0; i < sizeof(got); i++) {
+        ck_assert_uint_eq(got[i], 0);
+    }
+    ck_assert_ok(pl_device_alloc_pinned(device, sizeof(host), &pinned, &error), &error);
+    ck_assert_uint_eq(((unsigned char *)pinned)[999], 0);
+    memcpy(pinned, host, sizeof(host));
+    ck_assert_ok(pl_device_copy(device, memory, pinned, sizeof(host), NULL, &error), &error);
+    ck_assert_ok(pl_device_fill(device, (char *)memory + 10, 0xff, 5, NULL, &error), &error);
+    from_gpu(device, got, memory, sizeof(got));
+    memset(host + 10, 0xff, 5);
+    ck_assert_mem_eq(got, host, sizeof(host));
+    ck_assert(pl_device_owns(device, memory));
+    ck_assert(pl_device_owns(device, (char *)memory + 999));
+    ck_assert(!pl_device_owns(device, pinned));
+    ck_assert(!pl_device_owns(device, host));
+    ck_assert(!pl_device_owns(device, NULL));
+    pl_device_release_pinned(device, pinned);
+    pl_device_release(device, memory);
+    pl_device_release(device, NULL);
+    ck_assert_ok(pl_device_alloc(device, 0, &memory, &error), &error); /* an empty list has an address too */
+    pl_device_release(device, memory);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(memory_that_exists_is_pinned_once)
+{
+    struct pl_device *device = open_gpu("leaks");
+    struct pl_error error = PL_ERROR_NONE;
+    char *memory = aligned_alloc(4096, 8192);
+
+    ck_assert_ok(pl_device_pin(device, memory, 8192, &error), &error);
+    ck_assert_int_eq(pl_device_pin(device, memory, 8192, &error), PL_LIBRARY);
+    ck_assert_says(error, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
+    pl_device_unpin(device, memory);
+    ck_assert_ok(pl_device_pin(device, memory, 8192, &error), &error);
+    pl_device_unpin(device, memory);
+    pl_device_close(device);
+    free(memory);
+}
+END_TEST
+
+START_TEST(when_memory_is_out_the_message_says_how_much_there_is)
+{
+    struct pl_device *device = open_gpu("memory=64MiB,leaks");
+    struct pl_error error = PL_ERROR_NONE;
+    void *memory;
+    void *more = NULL;
+    uint64_t left = 0;
+
+    ck_assert_ok(pl_device_alloc(device, 48 << 20, &memory, &error), &error);
+    ck_assert_ok(pl_device_free_bytes(device, &left, &error), &error);
+    ck_assert_uint_eq(left, 16 << 20);
+    ck_assert_int_eq(pl_device_alloc(device, 32 << 20, &more, &error), PL_MEMORY);
+    ck_assert_int_eq(error.status, PL_MEMORY);
+    ck_assert_ptr_null(more);
+    ck_assert_str_eq(
+        error.cause,
+        "cannot allocate 33554432 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory (device 0, Fake GPU 0, 0000:1a:00.0)");
+    ck_assert_str_eq(error.context, "16777216 of the device's 67108864 bytes are free");
+    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* the device goes on */
+    pl_device_release(device, memory);
+    ck_assert_ok(pl_device_alloc(device, 32 << 20, &more, &error), &error);
+    pl_device_release(device, more);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(pinned_memory_can_be_out_too)
+{
+    struct pl_device *device = open_gpu("fail=cuMemHostAlloc:1");
+    struct pl_error error = PL_ERROR_NONE;
+    void *memory;
+
+    ck_assert_int_eq(pl_device_alloc_pinned(device, 4096, &memory, &error), PL_MEMORY);
+    ck_assert_says(error, "cannot allocate 4096 bytes of pinned host memory");
+    pl_device_close(device);
+}
+END_TEST
+
+/* ---- streams and events ---- */
+
+START_TEST(a_stream_waits_for_another_ones_event)
+{
+    struct pl_device *device = open_gpu("delay_us=3000,leaks");
+    struct pl_error error = PL_ERROR_NONE;
+    uint32_t last = 0;
+    void *streams[2];
+    void *events[2];
+    char *memory;
+    void *base;
+
+    memory = on_gpu(device, NULL, 64, 0, &base);
+    for (int s = 0; s < 2; s++) {
+        ck_assert_ok(pl_device_stream_new(device, &streams[s], &error), &error);
+        ck_assert_ok(pl_device_event_new(device, false, &events[s], &error), &error);
+    }
+    for (int round = 0; round < 20; round++) { /* the two write in turn */
+        int s = round % 2;
+
+        ck_assert_ok(pl_device_stream_wait(device, streams[s], events[!s], &error), &error);
+        ck_assert_ok(pl_device_fill(device, memory, round, 4, streams[s], &error), &error);
+        ck_assert_ok(pl_device_event_record(device, events[s], streams[s], &error), &error);
+    }
+    finish(device, streams[1]);
+    from_gpu(device, &last, memory, sizeof(last));
+    ck_assert_uint_eq(last, 0x13131313);
+    for (int s = 0; s < 2; s++) {
+        pl_device_stream_free(device, streams[s]);
+        pl_device_event_free(device, events[s]);
+    }
+    pl_device_release(device, base);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(events_say_when_work_is_done_and_how_long_it_took)
+{
+    struct pl_device *device = open_gpu("delay_us=20000,leaks");
+    struct pl_error error = PL_ERROR_NONE;
+    bool done = true;
+    double ms = -1.0;
+    void *stream;
+    void *from;
+    void *to;
+    void *untimed;
+    void *base;
+    void *memory = on_gpu(device, NULL, 64, 0, &base);
+
+    ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
+    ck_assert_ok(pl_device_event_new(device, true, &from, &error), &error);
+    ck_assert_ok(pl_device_event_new(device, true, &to, &error), &error);
+    ck_assert_ok(pl_device_event_new(device, false, &untimed, &error), &error);
+    ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
+    ck_assert(done); /* nothing was recorded */
+    ck_assert_ok(pl_device_event_record(device, from, stream, &error), &error);
+    for (int i = 0; i < 40; i++) {
+        ck_assert_ok(pl_device_fill(device, memory, i, 64, stream, &error), &error);
+    }
+    ck_assert_ok(pl_device_event_record(device, to, stream, &error), &error);
+    ck_assert_ok(pl_device_event_record(device, untimed, stream, &error), &error);
+    ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
+    ck_assert(!done); /* 41 delays of up to 20 ms lie before it */
+    ck_assert_int_eq(pl_device_event_ms(device, from, to, &ms, &error), PL_LIBRARY);
+    ck_assert_says(error, "CUDA_ERROR_NOT_READY");
+    finish(device, stream);
+    ck_assert_ok(pl_device_event_done(device, to, &done, &error), &error);
+    ck_assert(done);
+    ck_assert_ok(pl_device_event_ms(device, from, to, &ms, &error), &error);
+    ck_assert(ms > 0.0 && ms < 20000.0);
+    ck_assert_int_eq(pl_device_event_ms(device, from, untimed, &ms, &error), PL_LIBRARY);
+    pl_device_event_free(device, from);
+    pl_device_event_free(device, to);
+    pl_device_event_free(device, untimed);
+    pl_device_stream_free(device, stream);
+    pl_device_release(device, base);
+    pl_device_close(device);
+}
+END_TEST
+
+/* ---- kernels that fail, hang, and devices that are lost ---- */
+
+START_TEST(a_failing_kernel_is_told_to_whoever_asks_next_and_stays)
+{
+    struct pl_device *device = open_gpu("launch_error=2");
+    struct pl_error error = PL_ERROR_NONE;
+    void *base;
+    float *memory = on_gpu(device, NULL, 64, 0, &base);
+    const char *wanted = "work on a stream failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered "
+                         "(device 0, Fake GPU 0, 0000:1a:00.0)";
+
+    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    finish(device, NULL);
+    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* nobody has asked */
+    ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(PL_NS_PER_S), &error), PL_LIBRARY);
+    ck_assert_str_eq(error.cause, wanted);
+    ck_assert_int_eq(error.domain, PL_DOMAIN_CUDA);
+    ck_assert_int_eq(error.code, 700);
+    ck_assert_int_eq(pl_device_failure(device, &error), PL_LIBRARY);
+    ck_assert_str_eq(error.cause, wanted);
+    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), PL_LIBRARY);
+    ck_assert_str_eq(error.cause, wanted); /* the first cause, not what followed from it */
+    pl_device_release(device, base);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
+{
+    struct pl_device *device = open_gpu("hang=1");
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t begin_ns = pl_clock_now_ns();
+    void *base;
+    float *memory = on_gpu(device, NULL, 64, 0, &base);
+
+    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(100 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    ck_assert_says(error, "work on a stream has not ended after 0.1 s (device 0, Fake GPU 0, 0000:1a:00.0)");
+    ck_assert(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S);
+    pl_device_release(device, base);
+    pl_device_close(device);
+}
+END_TEST
+
+/* Whatever call it is that finds the device gone, it says so, and closing returns. */
+START_TEST(a_lost_device_is_said_by_every_call)
+{
+    for (int after = 20; after < 120; after += 3) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            struct pl_error error = PL_ERROR_NONE;
+            struct pl_device *device = NULL;
+            enum pl_status last;
+            char orders[32];
+            void *memory = NULL;
+
+            snprintf(orders, sizeof(orders), "lost_after=%d", after);
+            order(orders);
+            last = pl_device_open(0, &device, &error);
+            if (last == PL_OK) {
+                last = pl_device_alloc(device, 4096, &memory, &error);
+            }
+            for (int i = 0; last == PL_OK && i < 100; i++) {
+                last = pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error);
+                if (last == PL_OK) {
+                    last = pl_device_stream_finish(device, NULL, pl_deadline_after_ns(PL_NS_PER_S), &error);
+                }
+            }
+            if (last != PL_LIBRARY || error.code != 999 || !strstr(error.cause, "CUDA_ERROR_UNKNOWN")) {
+                fprintf(stderr, "lost after %d calls: %s: %s\n", after, pl_status_name(last), error.cause);
+                _exit(1);
+            }
+            if (device) {
+                pl_device_release(device, memory);
+                pl_device_close(device);
+            }
+            _exit(0);
+        }
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_msg(status == 0, "lost after %d calls: status %d", after, status);
+    }
+}
+END_TEST
+
+START_TEST(a_device_without_code_among_the_kernels_is_said)
+{
+    struct pl_device *device = open_gpu("fail=cuModuleLoadData:1:209,arch=52,leaks");
+    struct pl_error error = PL_ERROR_NONE;
+    void *base;
+    float *memory = on_gpu(device, NULL, 64, 0, &base);
+
+    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), PL_LIBRARY);
+    ck_assert_says(error, "cannot load the kernels: CUDA_ERROR_NO_BINARY_FOR_GPU");
+    ck_assert_ptr_nonnull(strstr(error.context, "the device's architecture is sm_52"));
+    pl_device_release(device, base);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(what_was_begun_is_undone_when_opening_fails)
+{
+    static const char *const orders[] = {"leaks,fail=cuStreamCreate:1", "leaks,fail=cuDevicePrimaryCtxRetain:1", "leaks,fail=cuDeviceGetName:1"};
+
+    for (size_t i = 0; i < 3; i++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            struct pl_error error = PL_ERROR_NONE;
+            struct pl_device *device = NULL;
+
+            order(orders[i]);
+            _exit(pl_device_open(0, &device, &error) == PL_LIBRARY && !device && pl_device_open(0, &device, &error) == PL_OK ? 0 : 1);
+        }
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_msg(status == 0, "%s: status %d", orders[i], status);
+    }
+}
+END_TEST
+
+/* ---- other processes ---- */
+
+START_TEST(another_process_opens_the_memory_and_writes_to_it)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device_handle handle;
+    struct pl_device *device = NULL;
+    char got[8] = "";
+    void *memory;
+    void *own;
+    int to_child[2];
+    pid_t child;
+    int status;
+
+    ck_assert_int_eq(pipe(to_child), 0);
+    child = fork();
+    if (child == 0) {
+        device = open_gpu("leaks");
+        (void)!read(to_child[0], &handle, sizeof(handle));
+        if (pl_device_import(device, &handle, &memory, &error) == PL_OK && pl_device_owns(device, memory) &&
+            pl_device_copy(device, memory, "child", 6, NULL, &error) == PL_OK) {
+            finish(device, NULL);
+            pl_device_unimport(device, memory);
+            pl_device_close(device);
+            _exit(0);
+        }
+        _exit(1);
+    }
+    device = open_gpu("leaks");
+    ck_assert_ok(pl_device_alloc(device, 4096, &memory, &error), &error);
+    ck_assert_ok(pl_device_export(device, memory, &handle, &error), &error);
+    ck_assert_int_eq((int)write(to_child[1], &handle, sizeof(handle)), (int)sizeof(handle));
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    from_gpu(device, got, memory, 6);
+    ck_assert_str_eq(got, "child");
+    ck_assert_int_eq(pl_device_import(device, &handle, &own, &error), PL_LIBRARY);
+    memset(&handle, 0, sizeof(handle));
+    ck_assert_int_eq(pl_device_import(device, &handle, &own, &error), PL_LIBRARY);
+    pl_device_release(device, memory);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(the_fake_finds_a_host_that_touches_device_memory)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        struct pl_device *device = open_gpu("");
+        void *base;
+        volatile char *memory = on_gpu(device, NULL, 64, 0, &base);
+
+        (void)signal(SIGSEGV, SIG_DFL);
+        _exit(memory[3]);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+END_TEST
+
+UNIT_MAIN("device/device", devices_are_counted_and_described, what_is_visible_is_numbered_from_0_and_a_mig_instance_is_called_one, no_device_is_said,
+          a_driver_that_is_too_old_is_said_with_both_versions, the_toolkits_stub_is_no_driver,
+          a_driver_that_does_not_start_is_a_failure_with_the_drivers_words, no_driver_is_said_in_one_line, new_memory_is_zero_and_copies_go_both_ways,
+          memory_that_exists_is_pinned_once, when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
+          a_stream_waits_for_another_ones_event, events_say_when_work_is_done_and_how_long_it_took,
+          a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline, a_lost_device_is_said_by_every_call,
+          a_device_without_code_among_the_kernels_is_said, what_was_begun_is_undone_when_opening_fails,
+          another_process_opens_the_memory_and_writes_to_it, the_fake_finds_a_host_that_touches_device_memory)

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/place.h"
+
+#include "base/file.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A device below the tree's /sys/devices, with its two files and the link that leads to it. */
+static void add_device(const char *root, const char *way, const char *node, const char *cpus)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+    char link[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/sys/devices/%s", root, way);
+    ck_assert_ok(pl_file_make_dirs(path, 0755, &error), &error);
+    snprintf(path, sizeof(path), "%s/sys/devices/%s/numa_node", root, way);
+    ck_assert_ok(pl_file_write_atomic(path, node, strlen(node), 0644, &error), &error);
+    snprintf(path, sizeof(path), "%s/sys/devices/%s/local_cpulist", root, way);
+    ck_assert_ok(pl_file_write_atomic(path, cpus, strlen(cpus), 0644, &error), &error);
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
+    ck_assert_ok(pl_file_make_dirs(path, 0755, &error), &error);
+    snprintf(path, sizeof(path), "%s/sys/devices/%s", root, way);
+    snprintf(link, sizeof(link), "%s/sys/bus/pci/devices/%s", root, strrchr(way, '/') + 1);
+    ck_assert_int_eq(symlink(path, link), 0);
+}
+
+static void add_nic(const char *root, const char *name, const char *way)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+    char link[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/sys/class/net/%s", root, name);
+    ck_assert_ok(pl_file_make_dirs(path, 0755, &error), &error);
+    snprintf(path, sizeof(path), "%s/sys/devices/%s", root, way);
+    snprintf(link, sizeof(link), "%s/sys/class/net/%s/device", root, name);
+    ck_assert_int_eq(symlink(path, link), 0);
+}
+
+START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
+{
+    struct scratch scratch = scratch_new();
+    const char *root = scratch.path;
+    struct pl_device_place place;
+
+    add_device(root, "pci0000:37/0000:37:01.0/0000:38:00.0/0000:3b:00.0", "0\n", "0-23,48-71\n");
+    add_device(root, "pci0000:37/0000:37:01.0/0000:38:00.0/0000:3c:00.0", "0\n", "0-23,48-71\n");
+    add_device(root, "pci0000:80/0000:80:01.0/0000:81:00.0", "1\n", "24-47,72-95\n");
+    add_device(root, "pci0000:00/0000:00:05.0", "0\n", "0-23,48-71\n");
+    add_device(root, "pci0000:90/0000:90:05.0", "1\n", "24-47,72-95\n");
+    add_device(root, "pci0000:a0/0000:a0:05.0", "-1\n", "\n");
+    add_nic(root, "eth0", "pci0000:00/0000:00:05.0");
+    add_nic(root, "rdma0", "pci0000:37/0000:37:01.0/0000:38:00.0/0000:3c:00.0");
+    pl_device_place_read(root, "0000:3b:00.0", &place);
+    ck_assert_int_eq(place.numa_node, 0);
+    ck_assert_str_eq(place.cpu_list, "0-23,48-71");
+    ck_assert_int_eq(CPU_COUNT(&place.cpus), 48);
+    ck_assert(CPU_ISSET(71, &place.cpus) && !CPU_ISSET(24, &place.cpus));
+    ck_assert_str_eq(place.nic, "rdma0");
+    ck_assert(!place.nic_by_node);
+
+    pl_device_place_read(root, "0000:81:00.0", &place);
+    ck_assert_int_eq(place.numa_node, 1);
+    ck_assert_str_eq(place.nic, "");
+    add_nic(root, "eth1", "pci0000:90/0000:90:05.0"); /* the same node, another bridge */
+    pl_device_place_read(root, "0000:81:00.0", &place);
+    ck_assert_str_eq(place.nic, "eth1");
+    ck_assert(place.nic_by_node);
+
+    pl_device_place_read(root, "0000:a0:05.0", &place);
+    ck_assert_int_eq(place.numa_node, -1);
+    ck_assert_str_eq(place.cpu_list, "");
+    ck_assert_str_eq(place.nic, "");
+    pl_device_place_read(root, "0000:ff:00.0", &place);
+    ck_assert_int_eq(place.numa_node, -1);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
+{
+    cpu_set_t cpus;
+
+    ck_assert(pl_device_place_parse_cpus("0", &cpus) && CPU_COUNT(&cpus) == 1);
+    ck_assert(pl_device_place_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT(&cpus) == 7 && CPU_ISSET(10, &cpus) && !CPU_ISSET(9, &cpus));
+    ck_assert(pl_device_place_parse_cpus("1023", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("1024", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("3-1", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("0,", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("0-3x", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("-3", &cpus));
+}
+END_TEST
+
+/* Whether the process was bound: on two CPUs and more, one of which is beside the device. */
+START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device_place place = {.numa_node = 0};
+    enum pl_device_binding binding;
+    cpu_set_t before;
+    cpu_set_t after;
+    size_t first = 0;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(before), &before), 0);
+    while (!CPU_ISSET(first, &before)) {
+        first++;
+    }
+    ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+    ck_assert_int_eq(binding, PL_DEVICE_UNBOUND);
+    place.cpus = before;
+    ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+    ck_assert_int_eq(binding, PL_DEVICE_BOUND_LOCAL);
+    CPU_ZERO(&place.cpus);
+    CPU_SET(first, &place.cpus);
+    ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(after), &after), 0);
+    if (CPU_COUNT(&before) < sysconf(_SC_NPROCESSORS_ONLN)) {
+        ck_assert_int_eq(binding, CPU_COUNT(&before) == 1 ? PL_DEVICE_BOUND_LOCAL : PL_DEVICE_BOUND_OTHER);
+        ck_assert(CPU_EQUAL(&before, &after));
+    } else if (CPU_COUNT(&before) > 1) {
+        ck_assert_int_eq(binding, PL_DEVICE_BOUND);
+        ck_assert(CPU_EQUAL(&after, &place.cpus));
+        CPU_CLR(first, &before);
+        place.cpus = before; /* the launcher said `first`, and the device sits elsewhere */
+        ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+        ck_assert_int_eq(binding, PL_DEVICE_BOUND_OTHER);
+        ck_assert_int_eq(sched_getaffinity(0, sizeof(after), &after), 0);
+        ck_assert(CPU_COUNT(&after) == 1 && CPU_ISSET(first, &after));
+    }
+}
+END_TEST
+
+UNIT_MAIN("device/place", node_cpus_and_the_interface_behind_the_same_bridge_are_found, lists_of_cpus_are_read_as_the_kernel_writes_them,
+          a_rank_is_bound_unless_somebody_did_it_before)

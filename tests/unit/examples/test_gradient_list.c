@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "examples/synthetic/gradient_list.h"
+
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+static enum pl_status read_text(const char *text, struct gradient_list *ret_list, struct pl_error *reterr)
+{
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX];
+    enum pl_status status;
+
+    scratch_write(&scratch, "list.json", text, strlen(text));
+    status = gradient_list_read(scratch_path(&scratch, "list.json", path), ret_list, reterr);
+    scratch_done(&scratch);
+    return status;
+}
+
+START_TEST(a_list_is_read_in_its_order)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct gradient_list list;
+
+    ck_assert_ok(read_text("{\"model\": \"m\", \"source\": 1, \"tensors\": [{\"name\": \"a\", \"count\": 3, \"shape\": [3]},\n"
+                           "{\"count\": 5000000000, \"name\": \"b\"}]}",
+                           &list, &error),
+                 &error);
+    ck_assert_str_eq(list.name, "m");
+    ck_assert_uint_eq(list.count, 2);
+    ck_assert_str_eq(list.names[0], "a");
+    ck_assert_str_eq(list.names[1], "b");
+    ck_assert_uint_eq(list.counts[0], 3);
+    ck_assert_uint_eq(list.counts[1], UINT64_C(5000000000));
+    ck_assert_uint_eq(list.elems, UINT64_C(5000000003));
+    gradient_list_done(&list);
+}
+END_TEST
+
+START_TEST(the_list_that_comes_along_is_the_digit_classifier)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct gradient_list list;
+
+    ck_assert_ok(gradient_list_default(&list, &error), &error);
+    ck_assert_uint_eq(list.count, 8);
+    ck_assert_uint_eq(list.elems, 1199882); /* as tests/integration/mnist.py counts them in model.safetensors */
+    gradient_list_done(&list);
+}
+END_TEST
+
+static void refused(const char *json, const char *text)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct gradient_list list;
+
+    ck_assert_int_eq(read_text(json, &list, &error), PL_INVALID);
+    ck_assert_msg(strstr(error.cause, text) != NULL, "'%s' is not in: %s", text, error.cause);
+}
+
+START_TEST(what_is_no_list_is_refused_with_its_line)
+{
+    refused("{\"model\": \"m\"}", "expected an object with \"model\" and \"tensors\"");
+    refused("{\"model\": \"m\", \"tensors\": []}", "expected an object");
+    refused("{\"model\": 7, \"tensors\": [1]}", "expected an object");
+    refused("[1]", "expected an object");
+    refused("{\"model\": \"m\",\n\"tensors\": [\n{\"name\": \"a\"}]}", "line 3: a tensor has \"name\" and \"count\"");
+    refused("{\"model\": \"m\", \"tensors\": [{\"name\": 1, \"count\": 2}]}", "line 1: a tensor has");
+    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": 0}]}", "line 2: a tensor of 0 elements");
+    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": -4}]}", "line 2: a tensor of -4 elements");
+}
+END_TEST
+
+UNIT_MAIN("examples/gradient_list", a_list_is_read_in_its_order, the_list_that_comes_along_is_the_digit_classifier,
+          what_is_no_list_is_refused_with_its_line)

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Named tensors in device memory. Runs on whatever driver is found: a GPU's or the tests' own. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/named.h"
+#include "tests/support/device.h"
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+#include <stdlib.h>
+
+enum { TENSORS = 24, STEPS = 3, MOST_BYTES = 64 << 10 };
+
+static _Thread_local struct pl_device *device; /* this rank's */
+
+/* Tensor `t`: its type by turns, and a size that is often odd; the last one is too long to be packed on some. */
+static enum pl_dtype dtype_of(size_t t)
+{
+    static const enum pl_dtype types[] = {PL_FLOAT32, PL_INT64, PL_BFLOAT16};
+
+    return types[t % PL_ARRAY_ITEMS(types)];
+}
+
+static uint64_t elems_of(size_t t)
+{
+    return t == 5 ? 1 : (t * 37) % 1000 + 1;
+}
+
+/* What rank `rank` gives in element `e`: a small number, which floats halve. */
+static int small_of(size_t t, uint64_t e, int rank, int step)
+{
+    return (int)((e * 3 + t + (uint64_t)step * 5 + (uint64_t)rank * 7) % 11) - 5;
+}
+
+/* Element `e` of tensor `t` as the sum over ranks `first`..`ranks` - 1: floats whose sums are exact, and whole numbers beyond what a double holds. */
+static void put(void *data, size_t t, uint64_t e, int first, int ranks, int step)
+{
+    int small = 0;
+
+    for (int r = first; r < ranks; r++) {
+        small += small_of(t, e, r, step);
+    }
+    float single = (float)small * 0.5F;
+    int64_t whole = ((INT64_C(1) << 57) + (INT64_C(1) << 54)) * (ranks - first) + small;
+    uint32_t bits;
+    uint16_t half;
+
+    memcpy(&bits, &single, sizeof(bits));
+    half = (uint16_t)(bits >> 16);
+    switch (dtype_of(t)) {
+    case PL_FLOAT32:
+        memcpy((char *)data + e * 4, &single, 4);
+        break;
+    case PL_INT64:
+        memcpy((char *)data + e * 8, &whole, 8);
+        break;
+    default:
+        memcpy((char *)data + e * 2, &half, 2);
+        break;
+    }
+}
+
+static void expect(void *data, size_t t, int first, int ranks, int step)
+{
+    for (uint64_t e = 0; e < elems_of(t); e++) {
+        put(data, t, e, first, ranks, step);
+    }
+}
+
+struct bench {
+    struct pl_named *named;
+    void *stream;
+    void *send[TENSORS];
+    void *recv[TENSORS];
+    unsigned char *host[TENSORS]; /* what is being uploaded */
+};
+
+static enum pl_status bench_open(struct pl_world *world, struct bench *bench, struct pl_error *reterr)
+{
+    struct pl_named_options options = {.start_bytes = 8192};
+
+    PL_TRY(pl_device_stream_new(device, &bench->stream, reterr));
+    options.stream = bench->stream;
+    for (size_t t = 0; t < TENSORS; t++) {
+        PL_TRY(pl_device_alloc(device, MOST_BYTES, &bench->send[t], reterr));
+        PL_TRY(pl_device_alloc(device, MOST_BYTES, &bench->recv[t], reterr));
+        bench->host[t] = pl_memory_new(MOST_BYTES, 1, reterr);
+        if (!bench->host[t]) {
+            return PL_MEMORY;
+        }
+    }
+    return pl_named_new(world, &options, &bench->named, reterr);
+}
+
+static void bench_close(struct bench *bench)
+{
+    pl_named_free(bench->named);
+    for (size_t t = 0; t < TENSORS; t++) {
+        pl_device_release(device, bench->send[t]);
+        pl_device_release(device, bench->recv[t]);
+        free(bench->host[t]);
+    }
+    pl_device_stream_free(device, bench->stream);
+}
+
+static struct pl_named_op op_of(struct bench *bench, size_t t, const char *name)
+{
+    return (struct pl_named_op){.name = name,
+                                .kind = PL_ALLREDUCE,
+                                .dtype = dtype_of(t),
+                                .op = PL_SUM,
+                                .dims = 1,
+                                .shape = {elems_of(t)},
+                                .memory = PL_MEMORY_DEVICE,
+                                .send = bench->send[t],
+                                .recv = t % 2 ? bench->recv[t] : bench->send[t]};
+}
+
+/* Does not wait: the engine has to. */
+static enum pl_status upload(struct bench *bench, size_t t, int rank, int step, struct pl_error *reterr)
+{
+    expect(bench->host[t], t, rank, rank + 1, step);
+    return pl_device_copy(device, bench->send[t], bench->host[t], elems_of(t) * pl_dtype_bytes(dtype_of(t)), bench->stream, reterr);
+}
+
+/* Whether tensor `t` came out as the sum over ranks from `first` on. */
+static enum pl_status is_right(struct bench *bench, size_t t, int first, int ranks, int step, bool *ret_right, struct pl_error *reterr)
+{
+    unsigned char got[MOST_BYTES], wanted[MOST_BYTES];
+    uint64_t bytes = elems_of(t) * pl_dtype_bytes(dtype_of(t));
+
+    expect(wanted, t, first, ranks, step);
+    PL_TRY(pl_device_copy(device, got, t % 2 ? bench->recv[t] : bench->send[t], bytes, bench->stream, reterr));
+    PL_TRY(pl_device_stream_finish(device, bench->stream, PL_DEADLINE_NEVER, reterr));
+    *ret_right = memcmp(got, wanted, bytes) == 0;
+    return PL_OK;
+}
+
+static void sums(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    struct bench bench = {0};
+    pl_named_handle handles[TENSORS];
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    for (int step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < TENSORS; i++) {
+            size_t t = rank % 2 ? TENSORS - 1 - i : i; /* ranks submit in different orders */
+            char name[16];
+            struct pl_named_op op = op_of(&bench, t, name);
+
+            snprintf(name, sizeof(name), "t%zu", t);
+            RANKS_OK(upload(&bench, t, rank, step, &error));
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+        }
+        for (size_t t = 0; t < TENSORS; t++) {
+            bool right = false;
+
+            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            RANKS_OK(is_right(&bench, t, 0, ranks, step, &right, &error));
+            RANKS_NEED(right, "step %d: tensor %zu is wrong", step, t);
+        }
+    }
+    bench_close(&bench);
+}
+
+static void run(int ranks, ranks_function *function)
+{
+    for (int devices = 1; devices > 0; devices = device_next(devices, ranks)) {
+        ck_assert_ranks_on(ranks, devices, NULL, function, NULL);
+    }
+}
+
+START_TEST(sums_of_many_tensors_are_exact_in_any_order)
+{
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        run(ranks, sums);
+    }
+}
+END_TEST
+
+static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), ranks = pl_world_size(world), last = -1;
+    struct bench bench = {0};
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    if (rank > 0) {
+        pl_named_handle handles[4];
+
+        for (size_t t = 0; t < 4; t++) {
+            char name[16];
+            struct pl_named_op op = op_of(&bench, t, name);
+
+            snprintf(name, sizeof(name), "t%zu", t);
+            RANKS_OK(upload(&bench, t, rank, 0, &error));
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+        }
+        for (size_t t = 0; t < 4; t++) {
+            bool right = false;
+
+            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            RANKS_OK(is_right(&bench, t, 1, ranks, 0, &right, &error));
+            RANKS_NEED(right, "tensor %zu is wrong beside a rank that joined", t);
+        }
+    }
+    RANKS_OK(pl_named_join(bench.named, &last, &error));
+    bench_close(&bench);
+}
+
+START_TEST(a_rank_that_joined_gives_nothing_on_the_device)
+{
+    run(2, joins);
+    run(3, joins);
+}
+END_TEST
+
+static void broadcasts(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct bench bench = {0};
+    bool right = false;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    {
+        struct pl_named_op op = op_of(&bench, 0, "w");
+
+        op.kind = PL_BROADCAST;
+        op.root = pl_world_size(world) - 1;
+        op.recv = bench.send[0];
+        RANKS_OK(upload(&bench, 0, pl_world_rank(world), 0, &error));
+        RANKS_OK(pl_named_run(bench.named, &op, NULL, &error));
+        RANKS_OK(is_right(&bench, 0, op.root, op.root + 1, 0, &right, &error));
+        RANKS_NEED(right, "not what the root had");
+    }
+    bench_close(&bench);
+}
+
+START_TEST(a_broadcast_gives_every_device_the_roots_values)
+{
+    run(1, broadcasts);
+    run(3, broadcasts);
+}
+END_TEST
+
+static void disagrees(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error said = PL_ERROR_NONE;
+    struct bench bench = {0};
+    float host[4] = {0};
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    {
+        struct pl_named_op op = op_of(&bench, 0, "w");
+
+        if (pl_world_rank(world) == 1) {
+            op.memory = PL_MEMORY_HOST;
+            op.send = op.recv = host;
+        }
+        RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_MISMATCH, "no mismatch: %s", said.cause);
+        RANKS_NEED(strstr(said.cause, "in device memory"), "'%s'", said.cause);
+        op.kind = PL_ALLGATHER;
+        op.memory = PL_MEMORY_DEVICE;
+        op.send = bench.send[0];
+        RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_UNSUPPORTED, "allgather was taken");
+    }
+    bench_close(&bench);
+}
+
+START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
+{
+    run(2, disagrees);
+}
+END_TEST
+
+UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order, a_rank_that_joined_gives_nothing_on_the_device,
+                a_broadcast_gives_every_device_the_roots_values, host_and_device_memory_under_one_name_is_said_on_every_rank)

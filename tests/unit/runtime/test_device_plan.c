@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans, optimizers and checkpoints in device memory give what they give in host memory. Runs on whatever driver is found: a GPU's or the tests' own.
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/checkpoint.h"
+#include "runtime/optimizer.h"
+#include "runtime/plan_file.h"
+#include "runtime/plan_private.h"
+#include "tests/support/device.h"
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { TENSORS = 5, STEPS = 4, LONGEST = 5000 };
+
+static const uint64_t sizes[TENSORS] = {33, LONGEST, 1, 700, 64};
+static _Thread_local struct pl_device *device; /* this rank's */
+
+/* A deterministic gradient that differs with rank, tensor, step and element; small numbers of few bits, so that sums are exact. */
+static float gradient_of(int rank, size_t t, int step, uint64_t e)
+{
+    return (float)((int)((e * 7 + t * 5 + (uint64_t)step * 3 + (uint64_t)rank * 11) % 17) - 8) * 0.125F;
+}
+
+static uint16_t to_bfloat16(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return (uint16_t)(bits >> 16); /* the gradients above need no more bits than that */
+}
+
+struct job {
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    void *stream;
+};
+
+struct trial {
+    struct pl_optimizer_options optimizer;
+    struct pl_plan_options plan;
+    bool leaves_one_out; /* tensor 2 is never ready */
+    const char *directory;
+};
+
+static enum pl_status job_start(struct pl_world *world, const struct trial *trial, bool on_device, struct job *job, struct pl_error *reterr)
+{
+    struct pl_plan_options options = trial->plan;
+    size_t index;
+
+    options.bucket_bytes = 4096;
+    if (on_device) {
+        PL_TRY(pl_device_stream_new(device, &job->stream, reterr));
+        options.memory = PL_MEMORY_DEVICE;
+        options.stream = job->stream;
+    } else {
+        options.gradient_dtype = PL_FLOAT32;
+    }
+    PL_TRY(pl_plan_new(world, &options, &job->plan, reterr));
+    for (size_t t = 0; t < TENSORS; t++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "t%zu", t);
+        PL_TRY(pl_plan_add(job->plan, name, 1, &sizes[t], &index, reterr));
+    }
+    PL_TRY(pl_plan_seal(job->plan, reterr));
+    return pl_optimizer_new(job->plan, &trial->optimizer, &job->optimizer, reterr);
+}
+
+static void job_end(struct job *job)
+{
+    pl_optimizer_free(job->optimizer);
+    pl_plan_free(job->plan);
+    if (job->stream) {
+        pl_device_stream_free(device, job->stream);
+    }
+}
+
+static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor *tensor, const float *gradient, struct pl_error *reterr)
+{
+    uint16_t half[LONGEST];
+    enum pl_dtype dtype = pl_plan_gradient_dtype(job->plan);
+
+    for (uint64_t e = 0; e < tensor->count_elems; e++) {
+        half[e] = to_bfloat16(gradient[e]);
+    }
+    if (!pl_plan_device(job->plan)) {
+        memcpy(tensor->gradient, gradient, tensor->count_elems * sizeof(float));
+        return PL_OK;
+    }
+    PL_TRY(pl_device_copy(device, tensor->gradient, dtype == PL_FLOAT32 ? (const void *)gradient : half, tensor->count_elems * pl_dtype_bytes(dtype),
+                          job->stream, reterr));
+    return pl_device_stream_finish(device, job->stream, PL_DEADLINE_NEVER, reterr); /* `gradient` will be gone */
+}
+
+static enum pl_status job_train(struct job *job, const struct trial *trial, int first, int end, struct pl_error *reterr)
+{
+    int rank = pl_world_rank(pl_plan_world(job->plan));
+
+    for (int step = first; step < end; step++) {
+        for (size_t t = TENSORS; t-- > 0;) {
+            float gradient[LONGEST];
+
+            for (uint64_t e = 0; e < sizes[t]; e++) {
+                gradient[e] = gradient_of(rank, t, step, e) * (float)pl_optimizer_loss_scale(job->optimizer);
+            }
+            if (trial->leaves_one_out && t == 2) {
+                continue;
+            }
+            PL_TRY(give_gradient(job, pl_plan_tensor(job->plan, t), gradient, reterr));
+            PL_TRY(pl_plan_ready(job->plan, t, reterr));
+        }
+        PL_TRY(pl_optimizer_step(job->optimizer, 0.05 * (step + 1), reterr));
+    }
+    return pl_plan_finish(job->plan, reterr);
+}
+
+/* The largest difference between what two plans hold, relative to 1. */
+static enum pl_status difference(struct job *a, struct job *b, float *ret_difference, struct pl_error *reterr)
+{
+    uint64_t elems = pl_plan_elems(a->plan);
+    PL_AUTO_FREE float *left = pl_memory_new(elems, sizeof(float), reterr);
+    PL_AUTO_FREE float *right = pl_memory_new(elems, sizeof(float), reterr);
+
+    if (!left || !right) {
+        return PL_MEMORY;
+    }
+    *ret_difference = 0.0F;
+    PL_TRY(pl_plan_read_array(a->plan, pl_plan_values(a->plan), left, reterr));
+    PL_TRY(pl_plan_read_array(b->plan, pl_plan_values(b->plan), right, reterr));
+    for (uint64_t e = 0; e < elems; e++) {
+        float apart = fabsf(left[e] - right[e]);
+
+        *ret_difference = apart > *ret_difference || isnan(apart) ? apart : *ret_difference;
+    }
+    return PL_OK;
+}
+
+static void same_as_host(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial *trial = argument;
+    struct job host = {0}, here = {0};
+    float apart = 0.0F;
+
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, trial, false, &host, &error));
+    RANKS_OK(job_start(world, trial, true, &here, &error));
+    RANKS_OK(job_train(&host, trial, 0, STEPS, &error));
+    RANKS_OK(job_train(&here, trial, 0, STEPS, &error));
+    RANKS_OK(difference(&host, &here, &apart, &error));
+    RANKS_NEED(apart <= 2e-6F, "values are %g apart", (double)apart);
+    RANKS_NEED(fabs(pl_optimizer_gradient_norm(host.optimizer) - pl_optimizer_gradient_norm(here.optimizer)) < 1e-9, "norms %.17g and %.17g",
+               pl_optimizer_gradient_norm(host.optimizer), pl_optimizer_gradient_norm(here.optimizer));
+    RANKS_NEED(pl_plan_counts(here.plan).zeroed == (trial->leaves_one_out ? STEPS : 0), "%llu gradients counted as missing",
+               (unsigned long long)pl_plan_counts(here.plan).zeroed);
+    job_end(&here);
+    job_end(&host);
+}
+
+static void run(int ranks, struct trial *trial, ranks_function *function)
+{
+    for (int devices = 1; devices > 0; devices = device_next(devices, ranks)) {
+        ck_assert_ranks_on(ranks, devices, NULL, function, trial);
+    }
+}
+
+START_TEST(every_optimizer_steps_as_in_host_memory)
+{
+    struct trial trials[] = {
+        {.optimizer = {.kind = PL_SGD}},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .weight_decay = 0.1}},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1}},
+        {.optimizer = {.kind = PL_ADAM, .weight_decay = 0.1}},
+        {.optimizer = {.kind = PL_ADAMW, .weight_decay = 0.1}, .plan = {.sum = true}},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.5}},
+        {.optimizer = {.kind = PL_ADAM, .clip_norm = 0.5, .loss_scale = 256.0}},
+        {.optimizer = {.kind = PL_SGD}, .leaves_one_out = true},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9}, .plan = {.order = PL_PLAN_FORWARD, .merge_tensors = 2}},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.0}, .plan = {.gradient_dtype = PL_BFLOAT16, .sum = true}},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(trials); i++) {
+        for (int ranks = 1; ranks <= 4; ranks *= 2) {
+            run(ranks, &trials[i], same_as_host);
+        }
+    }
+}
+END_TEST
+
+static void not_finite(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial *trial = argument;
+    struct job here = {0};
+    float infinite = HUGE_VALF, value = 1.0F;
+
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, trial, true, &here, &error));
+    RANKS_OK(job_train(&here, trial, 0, 1, &error));
+    RANKS_OK(pl_device_copy(device, &value, pl_plan_tensor(here.plan, 0)->value, sizeof(value), here.stream, &error));
+    for (size_t t = TENSORS; t-- > 0;) {
+        RANKS_OK(pl_device_copy(device, pl_plan_tensor(here.plan, t)->gradient, &infinite, sizeof(infinite), here.stream, &error));
+        RANKS_OK(pl_plan_ready(here.plan, t, &error));
+    }
+    RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
+    RANKS_OK(pl_plan_finish(here.plan, &error));
+    RANKS_NEED(pl_optimizer_loss_scale(here.optimizer) == 512.0, "the loss scale is %g", pl_optimizer_loss_scale(here.optimizer)); /* NOLINT */
+    RANKS_NEED(pl_optimizer_state(here.optimizer).skipped == 1 && pl_optimizer_state(here.optimizer).steps == 1, "the step was taken");
+    {
+        float after = 0.0F;
+
+        RANKS_OK(pl_device_copy(device, &after, pl_plan_tensor(here.plan, 0)->value, sizeof(after), here.stream, &error));
+        RANKS_OK(pl_plan_finish(here.plan, &error));
+        RANKS_NEED(memcmp(&after, &value, sizeof(after)) == 0, "the values changed from %g to %g", (double)value, (double)after);
+    }
+    job_end(&here);
+}
+
+START_TEST(gradients_that_are_not_finite_skip_the_step_on_the_device)
+{
+    struct trial trial = {.optimizer = {.kind = PL_SGD, .loss_scale = 1024.0}};
+
+    run(1, &trial, not_finite);
+    run(2, &trial, not_finite);
+}
+END_TEST
+
+static void resumes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial *trial = argument;
+    struct pl_checkpoints_options options = {.directory = trial->directory};
+    struct pl_checkpoint_state state = {.step = 2};
+    struct pl_checkpoints *kept = NULL, *found_again = NULL;
+    struct job whole = {0}, resumed = {0};
+    bool found = false;
+    float apart = 1.0F;
+
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, trial, true, &whole, &error));
+    RANKS_OK(pl_checkpoints_open(whole.plan, whole.optimizer, &options, &kept, &error));
+    RANKS_OK(job_train(&whole, trial, 0, 2, &error));
+    RANKS_OK(pl_checkpoints_save(kept, &state, &error));
+    /* Weights change at once: without gradients, and so without a wait of the host in which the copy could end. */
+    RANKS_OK(pl_optimizer_step(whole.optimizer, 0.5, &error));
+    RANKS_OK(job_train(&whole, trial, 2, STEPS, &error));
+    RANKS_OK(pl_checkpoints_flush(kept, &error));
+    RANKS_OK(pl_barrier(world, &error));
+    RANKS_OK(job_start(world, trial, true, &resumed, &error));
+    RANKS_OK(pl_checkpoints_open(resumed.plan, resumed.optimizer, &options, &found_again, &error));
+    RANKS_OK(pl_checkpoints_load(found_again, &found, &state, &error));
+    RANKS_NEED(found && state.step == 2, "no checkpoint, or of step %llu", (unsigned long long)state.step);
+    RANKS_OK(pl_optimizer_step(resumed.optimizer, 0.5, &error));
+    RANKS_OK(job_train(&resumed, trial, 2, STEPS, &error));
+    RANKS_OK(difference(&whole, &resumed, &apart, &error));
+    RANKS_NEED(apart == 0.0F, "resumed %g apart", (double)apart); /* NOLINT */
+    pl_checkpoints_close(found_again);
+    pl_checkpoints_close(kept);
+    job_end(&resumed);
+    job_end(&whole);
+}
+
+START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
+{
+    struct trial trial = {.optimizer = {.kind = PL_ADAM, .weight_decay = 0.1, .clip_norm = 2.0}};
+
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct scratch scratch = scratch_new();
+
+        trial.directory = scratch.path;
+        run(ranks, &trial, resumes);
+        scratch_done(&scratch);
+    }
+}
+END_TEST
+
+static void writes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial *trial = argument;
+    struct pl_safetensors *file = NULL;
+    struct job here = {0};
+    char path[512];
+    float value[64];
+
+    snprintf(path, sizeof(path), "%s/model.safetensors", trial->directory);
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, trial, true, &here, &error));
+    RANKS_OK(job_train(&here, trial, 0, 1, &error));
+    RANKS_OK(pl_plan_file_write(here.plan, path, NULL, 0, &error));
+    RANKS_OK(pl_device_copy(device, value, pl_plan_tensor(here.plan, 4)->value, sizeof(value), here.stream, &error));
+    RANKS_OK(pl_plan_finish(here.plan, &error));
+    RANKS_OK(pl_safetensors_open(path, &file, &error));
+    RANKS_NEED(memcmp(pl_safetensors_tensor(file, 4)->data, value, sizeof(value)) == 0, "the file holds other values than the device");
+    pl_safetensors_close(file);
+    job_end(&here);
+}
+
+START_TEST(the_model_file_holds_what_the_device_holds)
+{
+    struct scratch scratch = scratch_new();
+    struct trial trial = {.optimizer = {.kind = PL_SGD}};
+
+    trial.directory = scratch.path;
+    run(1, &trial, writes);
+    scratch_done(&scratch);
+}
+END_TEST
+
+static void refused(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_plan_options options = {.gradient_dtype = PL_BFLOAT16};
+    struct pl_error said = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    (void)argument;
+    RANKS_OK(pl_plan_new(world, &options, &plan, &error));
+    RANKS_OK(pl_plan_add(plan, "w", 1, &sizes[0], &index, &error));
+    RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "bfloat16"), "sealed, or '%s'", said.cause);
+    pl_plan_free(plan);
+    options = (struct pl_plan_options){.memory = PL_MEMORY_DEVICE};
+    RANKS_OK(pl_plan_new(world, &options, &plan, &error));
+    RANKS_OK(pl_plan_add(plan, "w", 1, &sizes[0], &index, &error));
+    RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "no device"), "sealed, or '%s'", said.cause);
+    pl_plan_free(plan);
+}
+
+START_TEST(device_memory_without_a_device_is_refused_in_words)
+{
+    ck_assert_ranks(2, NULL, refused, NULL);
+}
+END_TEST
+
+UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), every_optimizer_steps_as_in_host_memory,
+                gradients_that_are_not_finite_skip_the_step_on_the_device, a_run_resumed_on_the_device_ends_in_the_same_bits,
+                the_model_file_holds_what_the_device_holds, device_memory_without_a_device_is_refused_in_words)

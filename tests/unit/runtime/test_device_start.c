@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPU for each rank: who gets which, and that all ranks end alike. On the fake driver, with four devices; each test is a process of its own. */
+#include "base/memory.h"
+#include "runtime/start.h"
+#include "tests/support/unit.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 6 };
+
+struct seat {
+    struct pl_bootstrap *bootstrap;
+    pthread_t thread;
+    enum pl_status status;
+    struct pl_error error;
+    int ordinal; /* -1: on the CPU */
+    bool world_knows;
+};
+
+static void *seat_main(void *argument)
+{
+    struct seat *seat = argument;
+    struct pl_runtime *runtime = NULL;
+
+    seat->ordinal = -1;
+    seat->status = pl_runtime_start_on_device(seat->bootstrap, &runtime, &seat->error);
+    if (seat->status == PL_OK) {
+        struct pl_device *device = pl_runtime_device(runtime);
+
+        seat->ordinal = device ? pl_device_info(device)->ordinal : -1;
+        seat->world_knows = pl_world_device(pl_runtime_world(runtime)) == device;
+        pl_runtime_stop(runtime);
+    }
+    pl_bootstrap_free(seat->bootstrap);
+    return NULL;
+}
+
+static void start(int ranks, struct seat seats[MOST])
+{
+    struct pl_bootstrap *bootstraps[MOST];
+    struct pl_error error = PL_ERROR_NONE;
+
+    memset(seats, 0, MOST * sizeof(*seats));
+    ck_assert_ok(pl_bootstrap_new_threads(ranks, bootstraps, &error), &error);
+    for (int r = 0; r < ranks; r++) {
+        seats[r].bootstrap = bootstraps[r];
+        ck_assert_int_eq(pthread_create(&seats[r].thread, NULL, seat_main, &seats[r]), 0);
+    }
+    for (int r = 0; r < ranks; r++) {
+        (void)pthread_join(seats[r].thread, NULL);
+    }
+}
+
+START_TEST(each_rank_of_a_host_gets_a_device_of_its_own)
+{
+    struct seat seats[MOST];
+
+    start(4, seats);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_ok(seats[r].status, &seats[r].error);
+        ck_assert_int_eq(seats[r].ordinal, r);
+        ck_assert(seats[r].world_knows);
+    }
+}
+END_TEST
+
+START_TEST(more_ranks_than_devices_are_refused_unless_they_may_share)
+{
+    struct seat seats[MOST];
+
+    start(6, seats);
+    for (int r = 0; r < 6; r++) {
+        ck_assert_int_eq(seats[r].status, PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(seats[r].error.cause, "4"));
+    }
+    setenv("PACELINE_SHARE_DEVICE", "1", 1);
+    start(6, seats);
+    for (int r = 0; r < 6; r++) {
+        ck_assert_ok(seats[r].status, &seats[r].error);
+        ck_assert_int_ge(seats[r].ordinal, 0);
+    }
+    unsetenv("PACELINE_SHARE_DEVICE");
+}
+END_TEST
+
+START_TEST(device_off_leaves_the_gpus_alone)
+{
+    struct seat seats[MOST];
+
+    setenv("PACELINE_DEVICE", "off", 1);
+    start(2, seats);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_ok(seats[r].status, &seats[r].error);
+        ck_assert_int_eq(seats[r].ordinal, -1);
+    }
+    setenv("PACELINE_DEVICE", "sometimes", 1);
+    start(2, seats);
+    ck_assert_int_eq(seats[1].status, PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(seats[1].error.cause, "sometimes"));
+    unsetenv("PACELINE_DEVICE");
+}
+END_TEST
+
+START_TEST(a_device_that_cannot_be_opened_ends_every_rank)
+{
+    struct seat seats[MOST];
+    int own = 0, named = 0;
+
+    setenv("FAKE_CUDA", "devices=4,fail=cuDevicePrimaryCtxRetain:2:2", 1);
+    start(3, seats);
+    for (int r = 0; r < 3; r++) {
+        ck_assert_int_ne(seats[r].status, PL_OK);
+        own += strstr(seats[r].error.cause, "CUDA_ERROR_OUT_OF_MEMORY") != NULL;
+        named += strstr(seats[r].error.cause, "could not open a GPU") != NULL;
+    }
+    ck_assert_int_eq(own, 1);
+    ck_assert_int_eq(named, 2);
+}
+END_TEST
+
+UNIT_MAIN("runtime/device_start", each_rank_of_a_host_gets_a_device_of_its_own, more_ranks_than_devices_are_refused_unless_they_may_share,
+          device_off_leaves_the_gpus_alone, a_device_that_cannot_be_opened_ends_every_rank)
