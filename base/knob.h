@@ -41,7 +41,8 @@ enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_K
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "bytes", "4MiB", NULL, "gradients of a plan that are reduced as one")                                      \
     X(KERNEL, "kernel", TEXT, "", "auto", NULL, "code of reductions: auto, avx512, avx2 or plain; same bits from all")                               \
     X(SHM_STORE, "shm_store", TEXT, "", "", NULL, "how results reach other ranks' memory: cached, migrate or stream; empty: measured")               \
-    X(DEVICE, "device", TEXT, "", "auto", NULL, "GPUs: auto uses those that are there, on wants them, off leaves them alone")                        \
+    X(DEVICE, "device", TEXT, "", "auto", NULL,                                                                                                      \
+      "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its number N")                            \
     X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL, "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")
 
 enum pl_knob {

@@ -18,17 +18,32 @@ struct match {
     bool *tried;  /* [devices]: in this search */
 };
 
-enum pl_status pl_device_wish_parse(const char *text, enum pl_device_wish *ret_wish, struct pl_error *reterr)
+/* One or two digits: the ordinal; otherwise -1. */
+static int parse_ordinal(const char *digits)
+{
+    size_t length = strspn(digits, "0123456789");
+
+    if (digits[length] || length < 1 || length > 2) {
+        return -1;
+    }
+    return length == 1 ? digits[0] - '0' : (digits[0] - '0') * 10 + digits[1] - '0';
+}
+
+enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret_wish, struct pl_error *reterr)
 {
     static const char *const names[] = {[PL_DEVICE_AUTO] = "auto", [PL_DEVICE_OFF] = "off", [PL_DEVICE_ON] = "on"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
         if (strcmp(text, names[i]) == 0) {
-            *ret_wish = (enum pl_device_wish)i;
+            *ret_wish = (struct pl_device_wish){.use = (enum pl_device_use)i};
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_INVALID, "the setting device is '%s': expected auto, on or off", text);
+    if (strncmp(text, "cuda:", 5) == 0 && parse_ordinal(text + 5) >= 0) {
+        *ret_wish = (struct pl_device_wish){.use = PL_DEVICE_NUMBERED, .ordinal = parse_ordinal(text + 5)};
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_INVALID, "the setting device is '%s': expected auto, on, off or cuda:N", text);
 }
 
 static int number_of(const struct match *match, int rank, int ordinal)
@@ -122,14 +137,14 @@ static enum pl_status match_all(const struct pl_device_sight *sights, int ranks,
     return PL_OK;
 }
 
-enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, enum pl_device_wish wish, bool share, int *ret_ordinal,
+enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish, bool share, int *ret_ordinal,
                                 struct pl_error *reterr)
 {
     int with = -1;
     int without = -1;
 
     PL_BUG_IF(rank < 0 || rank >= ranks);
-    if (wish == PL_DEVICE_OFF) {
+    if (wish.use == PL_DEVICE_OFF) {
         *ret_ordinal = -1;
         return PL_OK;
     }
@@ -143,11 +158,21 @@ enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks,
         return pl_error_set(reterr, PL_MISMATCH, "local rank %d sees %d GPU%s, and local rank %d none (%s): all ranks of a host, or none", with,
                             sights[with].count, sights[with].count == 1 ? "" : "s", without, sights[without].reason);
     }
-    if (with < 0 && wish == PL_DEVICE_ON) {
+    if (with < 0 && wish.use != PL_DEVICE_AUTO) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "the setting device asks for GPUs: %s", sights[rank].reason);
     }
     if (with < 0) {
         *ret_ordinal = -1;
+        return PL_OK;
+    }
+    if (wish.use == PL_DEVICE_NUMBERED) {
+        for (int r = 0; r < ranks; r++) {
+            if (wish.ordinal >= sights[r].count) {
+                return pl_error_set(reterr, PL_INVALID, "the setting device asks for GPU %d, and local rank %d sees %d", wish.ordinal, r,
+                                    sights[r].count);
+            }
+        }
+        *ret_ordinal = wish.ordinal;
         return PL_OK;
     }
     return match_all(sights, ranks, rank, share, ret_ordinal, reterr);

@@ -29,25 +29,32 @@ struct pl_device_sight {
 /** Look without using a device: no context is made. */
 void pl_device_look(struct pl_device_sight *ret_sight);
 
-/** The knob `device`. */
-enum pl_device_wish {
+enum pl_device_use {
     PL_DEVICE_AUTO, /* devices where there are any */
     PL_DEVICE_OFF,
-    PL_DEVICE_ON, /* without devices: an error */
+    PL_DEVICE_ON,       /* without devices: an error */
+    PL_DEVICE_NUMBERED, /* every rank uses its device `ordinal`, which ranks may share */
 };
 
-/** "auto", "off" or "on"; PL_INVALID otherwise. */
-enum pl_status pl_device_wish_parse(const char *text, enum pl_device_wish *ret_wish, struct pl_error *reterr) PL_MUST_CHECK;
+/** The knob `device`. */
+struct pl_device_wish {
+    enum pl_device_use use;
+    int ordinal; /* of PL_DEVICE_NUMBERED */
+};
+
+/** "auto", "off", "on" or "cuda:N"; PL_INVALID otherwise. */
+enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret_wish, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The ordinal, in rank `rank`'s own numbering, of the device that it is to use, -1: none is used (wanted off, or no rank of the host has
  * one). As few ranks a device as possible; among equals, ranks take devices in their order and neighbours share.
  *
  * Shapes  sights: [ranks], of the ranks of one host in the order of their local ranks; the same on all of them.
- * Errors  PL_INVALID: fewer devices than ranks, and `share` is off. PL_MISMATCH: some ranks see devices and others do not. PL_UNSUPPORTED: wanted
- *         on, and there are none. A driver that fails is passed on, also with PL_DEVICE_AUTO: it is no reason to train on the CPU in silence.
+ * Errors  PL_INVALID: fewer devices than ranks, and `share` is off; or no device of the number wanted. PL_MISMATCH: some ranks see devices and others
+ *         do not. PL_UNSUPPORTED: wanted, and there are none. A driver that fails is passed on, also with PL_DEVICE_AUTO: it is no reason to train on
+ * the CPU in silence.
  */
-enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, enum pl_device_wish wish, bool share, int *ret_ordinal,
+enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish, bool share, int *ret_ordinal,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -113,7 +113,7 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     return status;
 }
 
-static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device, struct pl_error *reterr)
+static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device, const char *device, struct pl_error *reterr)
 {
     struct pl_world_options options = {0};
     struct pl_knobs knobs;
@@ -129,7 +129,7 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
     PL_TRY(pl_world_new(bootstrap, &options, &runtime->world, reterr));
     if (on_device) {
         /* Who shares a host is known to a world only, and a world is told its device when it is made. */
-        PL_TRY(pl_start_choose_device(runtime->world, &options.device, reterr));
+        PL_TRY(pl_start_choose_device(runtime->world, device, &options.device, reterr));
         if (options.device) {
             runtime->device = options.device;
             pl_world_free(PL_TAKE(runtime->world));
@@ -139,7 +139,8 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
     return observe(runtime, reterr);
 }
 
-static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, struct pl_runtime **ret_runtime, struct pl_error *reterr)
+static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, const char *device, struct pl_runtime **ret_runtime,
+                                struct pl_error *reterr)
 {
     struct pl_runtime *runtime = pl_memory_new(1, sizeof(*runtime), reterr);
     enum pl_status status;
@@ -147,7 +148,7 @@ static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, 
     if (!runtime) {
         return PL_MEMORY;
     }
-    status = start(runtime, bootstrap, on_device, reterr);
+    status = start(runtime, bootstrap, on_device, device, reterr);
     if (status != PL_OK) {
         free_runtime(runtime);
         return status;
@@ -158,17 +159,18 @@ static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, 
 
 enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
-    return start_new(NULL, false, ret_runtime, reterr);
+    return start_new(NULL, false, NULL, ret_runtime, reterr);
 }
 
 enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
-    return start_new(bootstrap, false, ret_runtime, reterr);
+    return start_new(bootstrap, false, NULL, ret_runtime, reterr);
 }
 
-enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
+enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device, struct pl_runtime **ret_runtime,
+                                          struct pl_error *reterr)
 {
-    return start_new(bootstrap, true, ret_runtime, reterr);
+    return start_new(bootstrap, true, device, ret_runtime, reterr);
 }
 
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime)

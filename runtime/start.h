@@ -27,13 +27,14 @@ enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_r
 
 /**
  * As pl_runtime_start() (`bootstrap` NULL) or pl_runtime_start_over(), and with a GPU for each rank where the knobs `device` and `share_device` and
- * the hosts have it so: all ranks get one, or none does. The ranks of a host choose together (device/choose.h); the process then runs on the CPUs
- * beside its device, unless somebody chose CPUs for it before.
+ * the hosts have it so: all ranks get one, or none does. `device` stands for the knob of that name, NULL: the knob's value. The ranks of a host
+ * choose together (device/choose.h); the process then runs on the CPUs beside its device, unless somebody chose CPUs for it before.
  *
- * Errors      also PL_INVALID (fewer devices than ranks), PL_MISMATCH (devices on some ranks only), PL_UNSUPPORTED (wanted, and there are none),
- *             and a driver's own: on the rank itself, while the others say which rank it was.
+ * Errors      also PL_INVALID (fewer devices than ranks, no device of that number), PL_MISMATCH (devices on some ranks only), PL_UNSUPPORTED (wanted,
+ * and there are none), and a driver's own: on the rank itself, while the others say which rank it was.
  */
-enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device, struct pl_runtime **ret_runtime,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /** This rank's GPU, NULL where none is used. It belongs to the runtime. */
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime);

@@ -40,13 +40,13 @@ static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sig
 }
 
 /* Choose and open; `*ret_ordinal` stays NONE where no device is used. */
-static enum pl_status open_chosen(struct pl_world *world, const struct pl_device_sight *sights, int *ret_ordinal, struct pl_device **ret_device,
-                                  struct pl_error *reterr)
+static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_sight *sights, int *ret_ordinal,
+                                  struct pl_device **ret_device, struct pl_error *reterr)
 {
     const struct pl_knobs *knobs = pl_world_knobs(world);
-    enum pl_device_wish wish;
+    struct pl_device_wish wish;
 
-    PL_TRY(pl_device_wish_parse(pl_knob_text(knobs, PL_KNOB_DEVICE), &wish, reterr));
+    PL_TRY(pl_device_wish_parse(wanted ? wanted : pl_knob_text(knobs, PL_KNOB_DEVICE), &wish, reterr));
     PL_TRY(pl_device_choose(sights, pl_world_local_size(world), pl_world_local_rank(world), wish, pl_knob_bool(knobs, PL_KNOB_SHARE_DEVICE),
                             ret_ordinal, reterr));
     return *ret_ordinal >= 0 ? pl_device_open(*ret_ordinal, ret_device, reterr) : PL_OK;
@@ -94,7 +94,7 @@ static void run_beside(struct pl_device *device)
     }
 }
 
-enum pl_status pl_start_choose_device(struct pl_world *world, struct pl_device **ret_device, struct pl_error *reterr)
+enum pl_status pl_start_choose_device(struct pl_world *world, const char *wanted, struct pl_device **ret_device, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_device_sight *sights = NULL;
     struct pl_error reason = PL_ERROR_NONE, said = PL_ERROR_NONE;
@@ -103,7 +103,7 @@ enum pl_status pl_start_choose_device(struct pl_world *world, struct pl_device *
     enum pl_status own, others;
 
     PL_TRY(gather_sights(world, &sights, reterr));
-    own = open_chosen(world, sights, &ordinal, &device, &reason);
+    own = open_chosen(world, wanted, sights, &ordinal, &device, &reason);
     others = agree(world, own == PL_OK ? ordinal : FAILED, &said);
     if (own != PL_OK || others != PL_OK) {
         if (reterr) {

@@ -49,6 +49,7 @@ struct trainer {
     struct pl_world *world;
     struct cifar10_data *training;
     struct cifar10_data *testing; /* NULL: no such channel */
+    struct nn_device device;
     struct nn_model *model;
     struct pl_plan *plan;
     struct pl_optimizer *optimizer;
@@ -85,15 +86,13 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
 {
     struct nn_shape shape = {.height = CIFAR10_SIDE, .width = CIFAR10_SIDE, .channels = CIFAR10_CHANNELS};
     size_t batch = t->options.batch_size;
-    struct nn_device device;
 
     t->schedule = (struct pl_schedule){
         .base_rate = t->options.learning_rate,
         .scale = (double)pl_world_size(t->world),
         .warmup_steps = t->options.warmup_steps,
     };
-    PL_TRY(nn_device_choose(t->world, t->options.device, t->options.precision, &device, reterr));
-    return nn_model_new(device.backend, &device.options, layers, shape, batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
+    return nn_model_new(t->device.backend, &t->device.options, layers, shape, batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
 }
 
 static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct pl_error *reterr)
@@ -174,7 +173,7 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
     if (status != PL_END) {
         return status;
     }
-    PL_TRY(nn_model_score(t->model, &epoch.score, reterr));
+    PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr));
     PL_TRY(sum_epoch(t, &epoch, reterr));
     *ret_accuracy = epoch.score.samples > 0 ? (double)epoch.score.correct / (double)epoch.score.samples : 0.0;
     return PL_OK;
@@ -227,13 +226,13 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
         PL_TRY(train_step(t, &batch, reterr));
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
-            PL_TRY(nn_model_score(t->model, &epoch.score, reterr));
+            PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr));
             pl_progress_show("epoch %llu: %llu pictures, loss %.4f", (unsigned long long)number + 1,
                              (unsigned long long)epoch.score.samples * (unsigned long long)pl_world_size(t->world),
                              epoch.score.loss_sum / (double)epoch.score.samples);
         }
     }
-    PL_TRY(nn_model_score(t->model, &epoch.score, reterr)); /* waits for a GPU, too */
+    PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr)); /* waits for a GPU, too */
     progress = cifar10_data_progress(t->training);
     epoch.elapsed_ns = progress.elapsed_ns;
     epoch.waited = progress.elapsed_ns ? (double)progress.waited_ns / (double)progress.elapsed_ns : 0.0;
@@ -251,7 +250,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 {
     double accuracy = 0.0;
 
-    PL_TRY(pl_runtime_start(&t->runtime, reterr));
+    PL_TRY(nn_device_start(t->options.device, t->options.precision, &t->runtime, &t->device, reterr));
     t->world = pl_runtime_world(t->runtime);
     PL_TRY(open_data(t, reterr));
     PL_TRY(make_model(t, reterr));

@@ -66,6 +66,7 @@ struct trainer {
     struct mnist_data training;
     struct mnist_data testing;
     bool has_testing;
+    struct nn_device device;
     struct nn_model *model;
     struct pl_plan *plan;
     struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
@@ -109,13 +110,14 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
     struct pl_plan_options plan_options = {.local = t->options.named != 0};
+    struct pl_named_options named_options = {.stream = nn_model_stream(t->model)};
 
     if (t->options.named) {
         t->handles = pl_memory_new(nn_model_parameter_count(t->model), sizeof(*t->handles), reterr);
         if (!t->handles) {
             return PL_MEMORY;
         }
-        PL_TRY(pl_named_new(t->world, NULL, &t->named, reterr));
+        PL_TRY(pl_named_new(t->world, &named_options, &t->named, reterr));
     }
     PL_TRY(nn_plan_new(t->world, &plan_options, t->model, t->options.seed, &t->plan, reterr));
     return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
@@ -146,7 +148,6 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
 {
     const struct pl_idx *images = &t->training.pairs.images;
     struct nn_layer_spec chain[PL_ARRAY_ITEMS(layers)];
-    struct nn_device device;
     struct nn_shape shape;
 
     if (images->dims != 3) {
@@ -165,8 +166,7 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
     if (!t->inputs || !t->labels) {
         return PL_MEMORY;
     }
-    PL_TRY(nn_device_choose(t->world, t->options.device, t->options.precision, &device, reterr));
-    return nn_model_new(device.backend, &device.options, chain, shape, t->max_samples, &t->model, reterr);
+    return nn_model_new(t->device.backend, &t->device.options, chain, shape, t->max_samples, &t->model, reterr);
 }
 
 /* Ranks may have different numbers of samples (a channel sharded by key); all do as many steps as the one with the fewest. */
@@ -203,6 +203,7 @@ static enum pl_status submit_gradient(void *context, size_t index, struct pl_err
                              .dtype = PL_FLOAT32,
                              .op = PL_AVERAGE,
                              .dims = tensor->dims,
+                             .memory = pl_plan_device(t->plan) ? PL_MEMORY_DEVICE : PL_MEMORY_HOST,
                              .send = tensor->gradient,
                              .recv = tensor->gradient};
 
@@ -266,7 +267,7 @@ static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct p
         PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
         PL_TRY(nn_model_loss(t->model, t->labels, reterr));
     }
-    PL_TRY(nn_model_score(t->model, &score, reterr));
+    PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
     PL_TRY(sum_score(t, &score, reterr));
     *ret_accuracy = score.samples > 0 ? (double)score.correct / (double)score.samples : 0.0;
     return PL_OK;
@@ -363,7 +364,7 @@ static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler
 
     PL_TRY(pl_stop_agreed(t->world, &t->stopped, reterr));
     if (taken < t->epoch_samples && (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
-        PL_TRY(nn_model_score(t->model, &score, reterr));
+        PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
         PL_TRY(save_checkpoint(t, &state, &score, reterr));
     }
     return PL_OK;
@@ -390,13 +391,13 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
         PL_TRY(checkpoint_step(t, sampler, taken, reterr));
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
-            PL_TRY(nn_model_score(t->model, &score, reterr));
+            PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
             pl_progress_show("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
                              (unsigned long long)(100 * taken / t->epoch_samples), (unsigned long long)t->training.pairs.count,
                              score.loss_sum / (double)score.samples);
         }
     }
-    PL_TRY(nn_model_score(t->model, &score, reterr)); /* waits for a GPU, too */
+    PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr)); /* waits for a GPU, too */
     elapsed_ns = pl_clock_now_ns() - began_ns;
     if (taken < t->epoch_samples) {
         next = pl_sampler_save(sampler);
@@ -437,7 +438,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     double accuracy = 0.0;
 
     PL_TRY(pl_stop_watch(reterr));
-    PL_TRY(pl_runtime_start(&t->runtime, reterr));
+    PL_TRY(nn_device_start(t->options.device, t->options.precision, &t->runtime, &t->device, reterr));
     t->world = pl_runtime_world(t->runtime);
     PL_TRY(load_data(t, reterr));
     PL_TRY(make_model(t, reterr));

@@ -19,9 +19,13 @@ static enum pl_status bind(struct pl_plan *plan, struct nn_model *model, uint64_
 enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct nn_model *model, uint64_t seed,
                            struct pl_plan **ret_plan, struct pl_error *reterr)
 {
+    struct pl_plan_options own = options ? *options : (struct pl_plan_options){.local = false};
     struct pl_plan *plan = NULL;
-    enum pl_status status = pl_plan_new(world, options, &plan, reterr);
+    enum pl_status status;
 
+    own.stream = nn_model_stream(model);
+    own.memory = own.stream ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
+    status = pl_plan_new(world, &own, &plan, reterr);
     for (size_t i = 0; status == PL_OK && i < nn_model_parameter_count(model); i++) {
         const struct nn_parameter *parameter = nn_model_parameter(model, i);
         uint64_t shape[NN_PARAMETER_MAX_DIMS];
@@ -46,6 +50,13 @@ enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options 
 enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr)
 {
     return pl_plan_ready(plan, index, reterr);
+}
+
+enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score, struct pl_error *reterr)
+{
+    /* The stream may wait for other ranks: only the plan knows until when, so the model must not be the first to wait for it. */
+    PL_TRY(pl_plan_finish(plan, reterr));
+    return nn_model_score(model, ret_score, reterr);
 }
 
 enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory, double accuracy, struct pl_error *reterr)

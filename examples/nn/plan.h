@@ -12,7 +12,8 @@
 
 /**
  * Register the model's parameters, seal, let their values and gradients live in the plan, and start on every rank from the
- * initial values that rank 0 draws with `seed`. `options` may be NULL.
+ * initial values that rank 0 draws with `seed`. `options` may be NULL; its `memory` and `stream` are the model's: a model on a GPU has its plan
+ * there, so `world` has to have that GPU (nn_device_start()).
  *
  * Collective  yes.
  */
@@ -21,6 +22,9 @@ enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options 
 
 /** pl_plan_ready() in the form that nn_model_backward() calls; `plan` is the struct pl_plan. */
 enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** nn_model_score() behind everything that the plan's steps have begun: on a GPU the host waits here, and hears of what failed. */
+enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Rank 0 writes DIRECTORY/model.safetensors, with the accuracy and the layouts beside the values. `directory` "" stands for

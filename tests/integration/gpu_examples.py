@@ -70,11 +70,24 @@ def same_weights(program, data, work, words):
         folder = work / f"{program}-{name}"
         run(program, 1, "--data", data, *words, *more, "--model-dir", folder)
         models[name] = read_model(folder)
-    assert all(bytes(models["cuda"][name]) == bytes(models["again"][name]) for name in models["cuda"]), "two runs on the GPU differ"
+    assert models["cuda"] == models["again"], "two runs on the GPU differ"
     for name, limit in (("cuda", 1e-3), ("tf32", 2e-2), ("bf16", 1e-1)):
         distance = apart(models[name], models["cpu"])
         print(f"{program} {name}: {distance:.2e} from the CPU's weights, at most {limit:g}")
         assert 0 < distance <= limit, (program, name, distance)
+
+
+def same_bits(data, work):
+    """Gradients as named tensors, and a run that goes on from a checkpoint, end with the bits of a plan that runs through."""
+    words = ["--data", data, "--device", "cuda", "--warmup-epochs", 0, "--model-dir", work / "bits"]
+    half = ["--checkpoint-dir", work / "checkpoints", "--checkpoint-steps", 5]
+    run("mnist", 1, *words, "--max-steps", 10)
+    wanted = read_model(work / "bits")
+    run("mnist", 1, *words, "--max-steps", 10, "--named", 1)
+    assert read_model(work / "bits") == wanted, "named tensors"
+    run("mnist", 1, *words, "--max-steps", 5, *half)
+    run("mnist", 1, *words, "--max-steps", 10, *half)
+    assert read_model(work / "bits") == wanted, "from a checkpoint"
 
 
 def same_accuracy(data):
@@ -101,6 +114,7 @@ def main():
         cifar10.make_pictures(work / "pictures")
         same_weights("mnist", data, work, ["--max-steps", 10, "--warmup-epochs", 0])
         same_weights("cifar10", work / "pictures", work, ["--max-steps", 6, "--batch-size", 32, "--warmup-steps", 0])
+        same_bits(data, work)
         same_accuracy(data)
     return 0
 

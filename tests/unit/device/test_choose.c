@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/choose.h"
+
+#include "base/memory.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>
@@ -20,10 +22,11 @@ static struct pl_device_sight sight(const char *devices)
 }
 
 /* What each of the ranks takes, by name: "AB" for rank 0 A and rank 1 B; "-" where it is none. */
-static const char *choose(const char *const *devices, int ranks, enum pl_device_wish wish, bool share, enum pl_status *ret_status,
+static const char *choose(const char *const *devices, int ranks, enum pl_device_use use, bool share, enum pl_status *ret_status,
                           struct pl_error *error)
 {
     static char taken[33];
+    struct pl_device_wish wish = {.use = use, .ordinal = 1};
     struct pl_device_sight sights[32];
 
     memset(taken, 0, sizeof(taken));
@@ -126,29 +129,57 @@ START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
     int ordinal = -2;
 
     sights[0] = sight("A");
-    ck_assert_int_eq(pl_device_choose(sights, 2, 0, PL_DEVICE_AUTO, false, &ordinal, &error), PL_LIBRARY);
+    ck_assert_int_eq(pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_AUTO}, false, &ordinal, &error), PL_LIBRARY);
     ck_assert_str_eq(error.cause, "local rank 1: the CUDA driver does not start");
-    ck_assert_ok(pl_device_choose(sights, 2, 0, PL_DEVICE_OFF, false, &ordinal, &error), &error);
+    ck_assert_ok(pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_OFF}, false, &ordinal, &error), &error);
     ck_assert_int_eq(ordinal, -1);
 }
 END_TEST
 
-START_TEST(the_setting_is_one_of_three_words)
+START_TEST(a_number_counts_as_each_rank_counts)
+{
+    const char *const same[] = {"AB", "AB", "AB"};
+    const char *const turned[] = {"AB", "BA"};
+    const char *const short_one[] = {"AB", "A"};
+    const char *const none[] = {"", ""};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    ck_assert_str_eq(choose(same, 3, PL_DEVICE_NUMBERED, false, &status, &error), "BBB");
+    ck_assert_str_eq(choose(turned, 2, PL_DEVICE_NUMBERED, false, &status, &error), "BA");
+    (void)choose(short_one, 2, PL_DEVICE_NUMBERED, false, &status, &error);
+    ck_assert_int_eq(status, PL_INVALID);
+    ck_assert_str_eq(error.cause, "the setting device asks for GPU 1, and local rank 1 sees 1");
+    (void)choose(none, 2, PL_DEVICE_NUMBERED, false, &status, &error);
+    ck_assert_int_eq(status, PL_UNSUPPORTED);
+}
+END_TEST
+
+START_TEST(the_setting_is_one_of_three_words_or_a_number)
 {
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_device_wish wish = PL_DEVICE_AUTO;
+    const char *const wrong[] = {"1", "cuda", "cuda:", "cuda:-1", "cuda:1x", "cuda:100", ""};
+    struct pl_device_wish wish = {.use = PL_DEVICE_AUTO};
 
     ck_assert_ok(pl_device_wish_parse("off", &wish, &error), &error);
-    ck_assert_int_eq(wish, PL_DEVICE_OFF);
+    ck_assert_int_eq(wish.use, PL_DEVICE_OFF);
     ck_assert_ok(pl_device_wish_parse("on", &wish, &error), &error);
-    ck_assert_int_eq(wish, PL_DEVICE_ON);
+    ck_assert_int_eq(wish.use, PL_DEVICE_ON);
     ck_assert_ok(pl_device_wish_parse("auto", &wish, &error), &error);
-    ck_assert_int_eq(wish, PL_DEVICE_AUTO);
+    ck_assert_int_eq(wish.use, PL_DEVICE_AUTO);
+    ck_assert_ok(pl_device_wish_parse("cuda:0", &wish, &error), &error);
+    ck_assert_int_eq(wish.use, PL_DEVICE_NUMBERED);
+    ck_assert_int_eq(wish.ordinal, 0);
+    ck_assert_ok(pl_device_wish_parse("cuda:12", &wish, &error), &error);
+    ck_assert_int_eq(wish.ordinal, 12);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        ck_assert_int_eq(pl_device_wish_parse(wrong[i], &wish, &error), PL_INVALID);
+    }
     ck_assert_int_eq(pl_device_wish_parse("1", &wish, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "the setting device is '1': expected auto, on or off");
+    ck_assert_str_eq(error.cause, "the setting device is '1': expected auto, on, off or cuda:N");
 }
 END_TEST
 
 UNIT_MAIN("device/choose", ranks_that_see_all_devices_take_them_in_order, a_launcher_that_gave_each_rank_its_own_is_understood,
           fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared, without_devices_the_wish_decides,
-          a_driver_that_fails_is_no_reason_to_train_on_the_cpu, the_setting_is_one_of_three_words)
+          a_driver_that_fails_is_no_reason_to_train_on_the_cpu, a_number_counts_as_each_rank_counts, the_setting_is_one_of_three_words_or_a_number)

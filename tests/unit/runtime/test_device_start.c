@@ -12,6 +12,7 @@ enum { MOST = 6 };
 
 struct seat {
     struct pl_bootstrap *bootstrap;
+    const char *wanted;
     pthread_t thread;
     enum pl_status status;
     struct pl_error error;
@@ -25,7 +26,7 @@ static void *seat_main(void *argument)
     struct pl_runtime *runtime = NULL;
 
     seat->ordinal = -1;
-    seat->status = pl_runtime_start_on_device(seat->bootstrap, &runtime, &seat->error);
+    seat->status = pl_runtime_start_on_device(seat->bootstrap, seat->wanted, &runtime, &seat->error);
     if (seat->status == PL_OK) {
         struct pl_device *device = pl_runtime_device(runtime);
 
@@ -37,7 +38,7 @@ static void *seat_main(void *argument)
     return NULL;
 }
 
-static void start(int ranks, struct seat seats[MOST])
+static void start_wanting(const char *wanted, int ranks, struct seat seats[MOST])
 {
     struct pl_bootstrap *bootstraps[MOST];
     struct pl_error error = PL_ERROR_NONE;
@@ -46,11 +47,17 @@ static void start(int ranks, struct seat seats[MOST])
     ck_assert_ok(pl_bootstrap_new_threads(ranks, bootstraps, &error), &error);
     for (int r = 0; r < ranks; r++) {
         seats[r].bootstrap = bootstraps[r];
+        seats[r].wanted = wanted;
         ck_assert_int_eq(pthread_create(&seats[r].thread, NULL, seat_main, &seats[r]), 0);
     }
     for (int r = 0; r < ranks; r++) {
         (void)pthread_join(seats[r].thread, NULL);
     }
+}
+
+static void start(int ranks, struct seat seats[MOST])
+{
+    start_wanting(NULL, ranks, seats);
 }
 
 START_TEST(each_rank_of_a_host_gets_a_device_of_its_own)
@@ -103,6 +110,27 @@ START_TEST(device_off_leaves_the_gpus_alone)
 }
 END_TEST
 
+START_TEST(what_the_program_wants_stands_over_the_setting)
+{
+    struct seat seats[MOST];
+
+    setenv("PACELINE_DEVICE", "off", 1);
+    start_wanting("on", 2, seats);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_ok(seats[r].status, &seats[r].error);
+        ck_assert_int_eq(seats[r].ordinal, r);
+    }
+    start_wanting("cuda:3", 2, seats); /* both, although they do not share otherwise */
+    for (int r = 0; r < 2; r++) {
+        ck_assert_ok(seats[r].status, &seats[r].error);
+        ck_assert_int_eq(seats[r].ordinal, 3);
+    }
+    start_wanting("cuda:4", 2, seats);
+    ck_assert_int_eq(seats[1].status, PL_INVALID);
+    unsetenv("PACELINE_DEVICE");
+}
+END_TEST
+
 START_TEST(a_device_that_cannot_be_opened_ends_every_rank)
 {
     struct seat seats[MOST];
@@ -121,4 +149,4 @@ START_TEST(a_device_that_cannot_be_opened_ends_every_rank)
 END_TEST
 
 UNIT_MAIN("runtime/device_start", each_rank_of_a_host_gets_a_device_of_its_own, more_ranks_than_devices_are_refused_unless_they_may_share,
-          device_off_leaves_the_gpus_alone, a_device_that_cannot_be_opened_ends_every_rank)
+          device_off_leaves_the_gpus_alone, what_the_program_wants_stands_over_the_setting, a_device_that_cannot_be_opened_ends_every_rank)
