@@ -16,12 +16,12 @@
 
 enum {
     PAGE = 4096,
-    WAKE_BYTES = 256 * 1024, /* the reader is not woken for less, unless that is all */
-    SLICE_MS = 20,           /* but looks by itself so often */
+    WAKE_BYTES = 1024 * 1024, /* the reader is not woken for less, unless that is all */
+    SLICE_MS = 20,            /* but looks by itself so often */
 };
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
-static const uint64_t most_part_bytes = UINT64_C(8) << 20;
+static const uint64_t most_part_bytes = UINT64_C(4) << 20; /* all connections have one within the default budget */
 
 struct part {
     struct pl_s3_operation operation;
@@ -29,7 +29,7 @@ struct part {
     size_t object;
     uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
     unsigned char *memory;
-    uint64_t ring_from, ring_to; /* what it takes of the ring, padding included */
+    uint64_t room_from, room_to; /* what it takes of the buffer; the engine thread's */
     atomic_size_t filled;        /* bytes of `memory` that are there; only grows while they may be looked at */
     struct {
         bool held;  /* not to be looked at before its checksum is found right */
@@ -50,18 +50,18 @@ struct pl_s3_stream {
     const struct pl_s3_object *objects;
     size_t object_count;
     struct pl_s3_stream_options options;
-    unsigned char *ring;
-    struct part *parts; /* part i is parts[i % part_slots] */
+    unsigned char *buffer; /* of `budget_bytes` */
+    struct part *parts;    /* part i is parts[i % part_slots] */
     size_t part_slots;
     struct pl_http_task plan_task, close_task;
 
     /* The engine thread's: where planning stands. */
     size_t plan_object;
     uint64_t plan_offset;
-    bool plan_begun; /* plan_object has been looked at */
-    bool plan_any;   /* and has a part */
-    bool plan_waits; /* for its size */
-    uint64_t plan_ring;
+    bool plan_begun;    /* plan_object has been looked at */
+    bool plan_any;      /* and has a part */
+    bool plan_waits;    /* for its size */
+    unsigned fetching;  /* parts that are on their way */
     struct known known; /* of plan_object */
 
     /* The reader's. */
@@ -74,7 +74,6 @@ struct pl_s3_stream {
     pthread_cond_t changed_cond;
     struct {
         uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
-        uint64_t ring_free_to;    /* positions below are free again */
         bool all_planned, plan_posted, waiting, cancelled, closed, gone;
     } synced; /* under `lock` */
 };
@@ -92,16 +91,19 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
     struct pl_s3_stream *stream = part->stream;
 
     (void)reterr;
-    PL_BUG_IF(at + bytes > part->ring_to - part->ring_from);
+    PL_BUG_IF(at + bytes > part->room_to - part->room_from);
     memcpy(part->memory + at, data, bytes);
     atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
     /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing. */
     if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
+        bool wake;
+
         pthread_mutex_lock(&stream->lock);
-        if (stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest)) {
-            pthread_cond_signal(&stream->changed_cond);
-        }
+        wake = stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest);
         pthread_mutex_unlock(&stream->lock);
+        if (wake) {
+            pthread_cond_signal(&stream->changed_cond); /* not under the lock, which the reader would run into */
+        }
     }
     return PL_OK;
 }
@@ -139,6 +141,7 @@ static void on_part_done(struct pl_s3_operation *operation, enum pl_status statu
     struct part *part = operation->context;
     struct pl_s3_stream *stream = part->stream;
 
+    stream->fetching--;
     pthread_mutex_lock(&stream->lock);
     part->synced.ended = true;
     part->synced.held = false;
@@ -148,23 +151,28 @@ static void on_part_done(struct pl_s3_operation *operation, enum pl_status statu
     plan(stream);
 }
 
-/* Room for `bytes` in one piece, or false. Positions only grow; position p is byte p mod size of the ring. */
-static bool take_ring(struct pl_s3_stream *stream, uint64_t bytes, uint64_t free_to, struct part *part)
+/*
+ * Room for `bytes` in one piece, or false. The lowest place that is free: what was read last is used again while the caches know
+ * it, and a reader that keeps up never touches most of the buffer.
+ */
+static bool take_room(struct pl_s3_stream *stream, uint64_t oldest, uint64_t planned, uint64_t bytes, struct part *part)
 {
-    uint64_t size = stream->options.budget_bytes;
-    uint64_t room = (bytes + PAGE - 1) / PAGE * PAGE;
-    uint64_t from = stream->plan_ring;
-    uint64_t left = size - from % size;
+    uint64_t room = (bytes + PAGE - 1) / PAGE * PAGE, from = 0, number = oldest;
 
-    if (left < room) {
-        from += left; /* skip the rest at the end */
+    while (number < planned) {
+        const struct part *other = part_at(stream, number++);
+
+        if (from < other->room_to && other->room_from < from + room) {
+            from = other->room_to;
+            number = oldest; /* what lies there has to pass all others anew */
+        }
     }
-    if (from + room > free_to + size) {
+    if (room > stream->options.budget_bytes || from > stream->options.budget_bytes - room) {
         return false;
     }
-    part->memory = stream->ring + from % size;
-    part->ring_from = from;
-    part->ring_to = stream->plan_ring = from + room;
+    part->memory = stream->buffer + from;
+    part->room_from = from;
+    part->room_to = from + room;
     return true;
 }
 
@@ -209,14 +217,14 @@ static void begin_object(struct pl_s3_stream *stream)
 /* The next part of plan_object, if there is room for it. */
 static bool plan_part(struct pl_s3_stream *stream)
 {
-    uint64_t number, free_to, bytes = stream->options.part_bytes;
+    uint64_t number, oldest, bytes = stream->options.part_bytes;
     struct part *part;
     bool room;
 
     pthread_mutex_lock(&stream->lock);
     number = stream->synced.planned;
-    free_to = stream->synced.ring_free_to;
-    room = number - stream->synced.oldest < stream->part_slots && !stream->synced.closed;
+    oldest = stream->synced.oldest;
+    room = number - oldest < stream->part_slots && !stream->synced.closed;
     pthread_mutex_unlock(&stream->lock);
     if (stream->known.found) {
         uint64_t left = stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
@@ -224,7 +232,8 @@ static bool plan_part(struct pl_s3_stream *stream)
         bytes = left < bytes ? left : bytes;
     }
     part = part_at(stream, number);
-    if (!room || !take_ring(stream, bytes, free_to, part)) {
+    /* More than can be sent at once would only take room that stays empty. */
+    if (!room || stream->fetching >= stream->client->connections || !take_room(stream, oldest, number, bytes, part)) {
         return false;
     }
     start_part(stream, part, bytes);
@@ -242,6 +251,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     pthread_cond_signal(&stream->changed_cond);
     pthread_mutex_unlock(&stream->lock);
     if (bytes) {
+        stream->fetching++;
         pl_s3_operation_start(&part->operation);
     }
     return true;
@@ -326,8 +336,8 @@ static void release(struct pl_s3_stream *stream)
     for (size_t i = 0; stream->parts && i < stream->part_slots; i++) {
         pl_s3_operation_done(&stream->parts[i].operation);
     }
-    if (stream->ring) {
-        (void)munmap(stream->ring, stream->options.budget_bytes);
+    if (stream->buffer) {
+        (void)munmap(stream->buffer, stream->options.budget_bytes);
     }
     pthread_cond_destroy(&stream->changed_cond);
     pthread_mutex_destroy(&stream->lock);
@@ -337,14 +347,14 @@ static void release(struct pl_s3_stream *stream)
 
 static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *reterr)
 {
-    void *ring = mmap(NULL, stream->options.budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *buffer = mmap(NULL, stream->options.budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (ring == MAP_FAILED) {
-        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a ring of %llu bytes",
+    if (buffer == MAP_FAILED) {
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes",
                               (unsigned long long)stream->options.budget_bytes);
     }
-    stream->ring = ring;
-    (void)madvise(ring, stream->options.budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    stream->buffer = buffer;
+    (void)madvise(buffer, stream->options.budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
     stream->part_slots = (size_t)stream->client->connections * 4;
     stream->parts = pl_memory_new(stream->part_slots, sizeof(*stream->parts), reterr);
     if (!stream->parts) {
@@ -424,11 +434,10 @@ static void release_chunk(struct pl_s3_stream *stream)
     stream->chunk = (struct pl_s3_chunk){.data = NULL};
 }
 
-static void drop_part(struct pl_s3_stream *stream, const struct part *part)
+static void drop_part(struct pl_s3_stream *stream)
 {
     stream->consumed = 0;
     stream->given_empty = false;
-    stream->synced.ring_free_to = part->ring_to;
     stream->synced.oldest++;
     if (!stream->synced.plan_posted && !stream->synced.all_planned) {
         stream->synced.plan_posted = true;
@@ -510,7 +519,7 @@ static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_n
                 return part->synced.status;
             }
             if (part->synced.ended) {
-                drop_part(stream, part);
+                drop_part(stream);
                 continue;
             }
         } else if (stream->synced.all_planned) {

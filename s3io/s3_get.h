@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Objects as one ordered stream of bytes, fetched by parallel ranged requests into a ring of fixed size.
+ * Objects as one ordered stream of bytes, fetched by parallel ranged requests into a buffer of fixed size.
  *
- * A request is only made when the ring has room for all its bytes, so memory is bounded by construction and a slow reader slows
+ * A request is only made when the buffer has room for all its bytes, so memory is bounded by construction and a slow reader slows
  * the requests, never a transfer in progress. Objects are cut into parts of `part_bytes`; parts of the next objects are on
  * their way while the current one is read. Every request for an object is pinned to its ETag: bytes of two versions are
  * never mixed. A broken transfer goes on from the last byte that came.
  *
  * Threads  one reader; pl_s3_stream_cancel() from any.
- * Cost     one copy from the transfer's buffer into the ring; the reader looks at the ring itself.
+ * Cost     one copy from libcurl's buffer into the stream's, at which the reader looks itself. Room is taken from the bottom up: with a
+ *          reader that keeps up only as many parts are touched as there are connections, and one or two.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_GET_H
@@ -29,12 +30,12 @@ struct pl_s3_object {
 
 /** Zero-initialise, then set what differs. */
 struct pl_s3_stream_options {
-    uint64_t budget_bytes;   /* 0: 64 MiB; size of the ring */
-    uint64_t part_bytes;     /* 0: an eighth of the budget, at most 8 MiB; at most half of the budget */
+    uint64_t budget_bytes;   /* 0: 64 MiB; size of the buffer */
+    uint64_t part_bytes;     /* 0: an eighth of the budget, at most 4 MiB; at most half of the budget */
     int64_t part_timeout_ns; /* 0: 30 minutes; for one part with all its repetitions */
 };
 
-/** A view into the ring, valid until the next call. */
+/** A view into the buffer, valid until the next call. */
 struct pl_s3_chunk {
     const void *data;
     size_t bytes;        /* 0 only for an object without bytes to read */
