@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -271,6 +272,16 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     return status;
 }
 
+/* Open MPI writes to a peer that has died as to any other; that must be an error here, not this rank's death without a word. */
+static void ignore_broken_pipes(void)
+{
+    struct sigaction now;
+
+    if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+        (void)signal(SIGPIPE, SIG_IGN);
+    }
+}
+
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     MPI_Comm parent = MPI_COMM_WORLD;
@@ -298,6 +309,7 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
     if (code != MPI_SUCCESS) {
         return raise_mpi(NULL, code, "MPI_Comm_dup", -1, reterr);
     }
+    ignore_broken_pipes();
     return seat_new(comm, !initialized, ret_bootstrap, reterr);
 }
 

@@ -13,8 +13,10 @@
 #include <string.h>
 
 enum {
-    /* Between two looks at the clock; a look costs about as much as 20 polls of a shared word. */
-    POLLS_PER_CLOCK = 64,
+    /* Before the first look at the clock, which costs about as much as 20 polls of a shared word; from then on each poll is followed by a look,
+     * since one may take milliseconds where MPI or a neighbour keeps the CPU. */
+    POLLS_BEFORE_CLOCK = 64,
+    POLLS_PER_YIELD = 64, /* somebody else may need this CPU for what we wait for, even where there seem to be enough */
 };
 
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
@@ -498,16 +500,15 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
         if (has_ended(request) || (launched_is_enough && request->launched)) {
             return;
         }
-        if (++polls < POLLS_PER_CLOCK) {
-            if (world->topology.oversubscribed) {
-                sched_yield();
-            } else {
-                pl_pause_cpu();
-            }
+        polls++;
+        if (world->topology.oversubscribed || polls % POLLS_PER_YIELD == 0) {
+            sched_yield();
+        } else {
+            pl_pause_cpu();
+        }
+        if (polls < POLLS_BEFORE_CLOCK) {
             continue;
         }
-        polls = 0;
-        sched_yield(); /* somebody else may need this CPU for what we wait for, even where there seem to be enough */
         now_ns = pl_clock_now_ns();
         if (watched != world->first || moves != world->first->moves || !idle_since_ns) {
             watched = world->first;
@@ -526,7 +527,6 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
         if (now_ns - idle_since_ns >= spin_ns) {
             stall_ns = watch(world, now_ns - idle_since_ns, stall_ns);
             rest(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
-            polls = POLLS_PER_CLOCK - 1; /* one look before the next rest */
         }
     }
 }
@@ -619,7 +619,7 @@ enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collect
     PL_AUTO_HOLD(world);
     struct pl_request *request = NULL;
 
-    PL_TRY(post(world, collective, world->topology.oversubscribed ? 0 : POLLS_PER_CLOCK, &request, reterr));
+    PL_TRY(post(world, collective, world->topology.oversubscribed ? 0 : POLLS_BEFORE_CLOCK, &request, reterr));
     return wait_for(request, reterr);
 }
 

@@ -96,7 +96,7 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
     struct pl_news news;
-    enum pl_status status;
+    enum pl_status status, shared;
     struct pl_error error = PL_ERROR_NONE;
 
     entry->backend = backend;
@@ -119,16 +119,16 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
     if (status != PL_OK) {
         pl_error_text(&error, news.text, sizeof(news.text));
     }
-    PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
-    entry->on = news.ok;
-    if (!news.ok) {
+    shared = pl_world_share_news(world, &news, deadline_ns, reterr);
+    entry->on = shared == PL_OK && news.ok;
+    if (!entry->on) {
         memcpy(entry->reason, news.text, sizeof(entry->reason));
         if (status == PL_OK) {
             backend->free(entry->state);
         }
         entry->state = NULL;
     }
-    return PL_OK;
+    return shared;
 }
 
 static enum pl_status start_backends(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)

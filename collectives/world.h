@@ -55,6 +55,7 @@ struct pl_bootstrap {
  * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
  * if it is not yet (asking for MPI_THREAD_MULTIPLE), and finalised by pl_bootstrap_free() only if it was initialised
  * here and the last wait ended well: after a dead peer MPI_Finalize can hang, and leaving is the program's `_exit`.
+ * SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has died would raise it.
  * PL_UNSUPPORTED where the build has no MPI.
  */
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;

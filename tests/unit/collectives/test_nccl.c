@@ -350,7 +350,7 @@ START_TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "2", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "8", "test", NULL), PL_OK);
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "init:0", 1), 0);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), is_on, why);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), run,
