@@ -132,6 +132,11 @@ uint64_t pl_checksum_crc64nvme(uint64_t before, const void *data, size_t bytes)
     return ~crc64_by_table(~before, data, bytes);
 }
 
+uint32_t pl_checksum_crc32(uint32_t before, const void *data, size_t bytes)
+{
+    return crc32_gzip_refl(before, data, bytes);
+}
+
 void pl_checksum_add(struct pl_checksum *checksum, const void *data, size_t bytes)
 {
     switch (checksum->kind) {
@@ -139,6 +144,9 @@ void pl_checksum_add(struct pl_checksum *checksum, const void *data, size_t byte
         return;
     case PL_CHECKSUM_CRC32C:
         checksum->value = pl_checksum_crc32c((uint32_t)checksum->value, data, bytes);
+        return;
+    case PL_CHECKSUM_CRC32:
+        checksum->value = pl_checksum_crc32((uint32_t)checksum->value, data, bytes);
         return;
     case PL_CHECKSUM_CRC64NVME:
         checksum->value = pl_checksum_crc64nvme(checksum->value, data, bytes);
@@ -153,6 +161,8 @@ const char *pl_checksum_name(const struct pl_checksum *checksum)
         return "no checksum";
     case PL_CHECKSUM_CRC32C:
         return "CRC32C";
+    case PL_CHECKSUM_CRC32:
+        return "CRC32";
     case PL_CHECKSUM_CRC64NVME:
         return "CRC64NVME";
     }

@@ -142,16 +142,16 @@ static bool parse_length(struct pl_http_head *head, const char *at, const char *
     return true;
 }
 
-/* A composite checksum ("AAAAAA==-3") is a checksum of checksums and says nothing that we can check. */
-static bool parse_checksum(struct pl_http_head *head, size_t bytes, const char *at, const char *end)
+/* A composite checksum ("AAAAAA==-3") is one of the parts' checksums; where the parts begin the object does not tell. */
+static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksum, const char *at, const char *end)
 {
-    struct pl_checksum checksum = {.kind = bytes == 4 ? PL_CHECKSUM_CRC32C : PL_CHECKSUM_CRC64NVME};
     char text[16];
 
     if (memchr(at, '-', (size_t)(end - at))) {
+        head->composite = true;
         return true;
     }
-    if (!copy_value(at, end, text, sizeof(text)) || !pl_http_base64_number(text, bytes, &checksum.value)) {
+    if (!copy_value(at, end, text, sizeof(text)) || !pl_http_base64_number(text, checksum.kind == PL_CHECKSUM_CRC64NVME ? 8 : 4, &checksum.value)) {
         return false;
     }
     if (head->checksum.kind != PL_CHECKSUM_CRC32C) {
@@ -164,7 +164,7 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
 {
     static const struct {
         const char *name;
-        enum { LENGTH, RANGE, ETAG, REGION, REQUEST, RETRY, DATE, MODIFIED, CRC32C, CRC64NVME } kind;
+        enum { LENGTH, RANGE, ETAG, REGION, REQUEST, RETRY, DATE, MODIFIED, CRC32C, CRC32, CRC64NVME } kind;
     } fields[] = {{"content-length", LENGTH},
                   {"content-range", RANGE},
                   {"etag", ETAG},
@@ -174,6 +174,7 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
                   {"date", DATE},
                   {"last-modified", MODIFIED},
                   {"x-amz-checksum-crc32c", CRC32C},
+                  {"x-amz-checksum-crc32", CRC32},
                   {"x-amz-checksum-crc64nvme", CRC64NVME}};
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
@@ -204,9 +205,11 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
             head->last_modified_s = parse_date(at, end);
             return true;
         case CRC32C:
-            return parse_checksum(head, 4, at, end);
+            return parse_checksum(head, (struct pl_checksum){.kind = PL_CHECKSUM_CRC32C}, at, end);
+        case CRC32:
+            return parse_checksum(head, (struct pl_checksum){.kind = PL_CHECKSUM_CRC32}, at, end);
         case CRC64NVME:
-            return parse_checksum(head, 8, at, end);
+            return parse_checksum(head, (struct pl_checksum){.kind = PL_CHECKSUM_CRC64NVME}, at, end);
         }
     }
     return true;

@@ -102,6 +102,7 @@ enum pl_status pl_s3_client_new(const struct pl_environment *environment, const 
     client->requester_pays = options->requester_pays;
     client->window = client->connections;
     client->pending_last = &client->pending;
+    client->allowance = pl_s3_allowance_full(pl_clock_now_ns());
     client->random = (uint64_t)pl_clock_now_ns() ^ (uint64_t)(uintptr_t)client;
     PL_TRY(open_parts(client, options, reterr));
     *ret_client = PL_TAKE(client);

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "s3io/checksum.h"
-#include "s3io/s3_retry.h"
 #include "s3io/s3_xml.h"
 
 #include <stdlib.h>
@@ -36,10 +35,20 @@ static uint64_t next_random(struct pl_s3_client *client)
     return z ^ z >> 31;
 }
 
+/* The server does its work: what repetitions have taken is there again. */
+static void went_well(struct pl_s3_operation *operation)
+{
+    pl_s3_allowance_put(&operation->client->allowance, operation->taken + 1);
+    operation->taken = 0;
+}
+
 static void finish(struct pl_s3_operation *operation, enum pl_status status)
 {
     struct pl_s3_client *client = operation->client;
 
+    if (status == PL_OK) {
+        went_well(operation);
+    }
     operation->state = PL_S3_IDLE;
     client->active--;
     if (status == PL_OK && client->window < client->connections) {
@@ -119,10 +128,11 @@ static void slow_down(struct pl_s3_client *client)
 static void retry_later(struct pl_s3_operation *operation, enum pl_status status, const struct pl_error *error, int64_t retry_after_s)
 {
     struct pl_s3_client *client = operation->client;
-    int64_t delay_ns;
+    int64_t delay_ns, now_ns = pl_clock_now_ns(), turn_ns;
 
     if (operation->received_bytes >= operation->resumed_bytes + PROGRESS_BYTES) {
         operation->attempt = 0;
+        went_well(operation);
     }
     operation->error = *error;
     if (++operation->attempt >= client->attempts) {
@@ -131,7 +141,10 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
         return;
     }
     delay_ns = pl_s3_retry_delay_ns(operation->attempt, retry_after_s, next_random(client));
-    if (pl_clock_now_ns() >= operation->deadline_ns - delay_ns) {
+    turn_ns = pl_s3_allowance_take(&client->allowance, now_ns);
+    operation->taken++;
+    delay_ns = delay_ns > turn_ns ? delay_ns : turn_ns;
+    if (now_ns >= operation->deadline_ns - delay_ns) {
         pl_error_context(&operation->error, "no time left to try again");
         fail(operation, status, &operation->error);
         return;
@@ -377,6 +390,9 @@ static void answered(struct pl_s3_operation *operation)
     const struct pl_http_head *head = &operation->head;
     struct pl_s3_error_document document = {.code = ""};
 
+    if (head->composite && head->checksum.kind == PL_CHECKSUM_NONE && operation->range_first == 0) {
+        pl_log(PL_LOG_DEBUG, "s3: s3://%s/%s has a checksum of its parts only, which is not checked", operation->bucket, operation->key);
+    }
     if (head->status >= 200 && head->status < 300 && operation->ranged) {
         range_ended(operation);
         return;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "s3io/http.h"
 #include "s3io/s3_client.h"
+#include "s3io/s3_retry.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -72,6 +73,7 @@ struct pl_s3_operation {
     struct pl_text lines[PL_S3_MAX_HEADERS];
     const char *line_pointers[PL_S3_MAX_HEADERS];
     unsigned attempt; /* repetitions without progress */
+    unsigned taken;   /* of the client's allowance, and not put back */
     unsigned redirects;
     char used_region[64];
     uint64_t generation;
@@ -122,6 +124,7 @@ struct pl_s3_client {
     int64_t halved_ns;
     struct pl_s3_operation *pending, **pending_last;
     uint64_t random;
+    struct pl_s3_allowance allowance; /* for repetitions */
 
     atomic_uint_fast64_t requests, retries, body_bytes;
 };

@@ -83,3 +83,24 @@ int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t r
     }
     return delay_ns;
 }
+
+static const double full_allowance = 100;
+
+struct pl_s3_allowance pl_s3_allowance_full(int64_t now_ns)
+{
+    return (struct pl_s3_allowance){.left = full_allowance, .counted_ns = now_ns};
+}
+
+int64_t pl_s3_allowance_take(struct pl_s3_allowance *allowance, int64_t now_ns)
+{
+    double left = allowance->left + (double)(now_ns - allowance->counted_ns) / PL_NS_PER_S;
+
+    allowance->left = (left < full_allowance ? left : full_allowance) - 1;
+    allowance->counted_ns = now_ns;
+    return allowance->left >= 0 ? 0 : (int64_t)(-allowance->left * PL_NS_PER_S);
+}
+
+void pl_s3_allowance_put(struct pl_s3_allowance *allowance, unsigned count)
+{
+    allowance->left = allowance->left + count < full_allowance ? allowance->left + count : full_allowance;
+}

@@ -17,6 +17,7 @@ import re
 import sys
 import time
 import urllib.parse
+import zlib
 from xml.sax.saxutils import escape
 
 MAX_HEAD = 1 << 20
@@ -61,7 +62,7 @@ class Failure(Exception):
 
 
 class FakeS3:
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_64=(), needs_if_match=False, keep=None):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), needs_if_match=False, keep=None):
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
         self.malformed = malformed          # with 400 instead of 301
@@ -72,6 +73,7 @@ class FakeS3:
         self.life_s = 3600
         self.page_keys = page_keys
         self.checksums = {key: crc_text(self.objects[key]) for key in checksums}
+        self.checksums_32 = {key: base64.b64encode(zlib.crc32(self.objects[key]).to_bytes(4, "big")).decode() for key in checksums_32}
         self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
         self.uploads = {}
         self.parts = {}  # key -> number of parts, of objects that were uploaded so
@@ -201,6 +203,8 @@ class FakeS3:
         headers = {"ETag": etag, "Last-Modified": "Fri, 24 May 2013 00:00:00 GMT"}
         if self.checksums.get(key):
             headers["x-amz-checksum-crc32c"] = self.checksums[key]
+        if key in self.checksums_32:
+            headers["x-amz-checksum-crc32"] = self.checksums_32[key]
         if key in self.checksums_64:
             headers["x-amz-checksum-crc64nvme"] = self.checksums_64[key]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", fields.get("range", ""))

@@ -23,6 +23,7 @@ START_TEST(published_check_values)
 {
     ck_assert_uint_eq(pl_checksum_crc64nvme(0, "123456789", 9), UINT64_C(0xae8b14860a799888));
     ck_assert_uint_eq(pl_checksum_crc32c(0, "123456789", 9), 0xe3069283);
+    ck_assert_uint_eq(pl_checksum_crc32(0, "123456789", 9), 0xcbf43926);
     ck_assert_uint_eq(pl_checksum_crc64nvme(0, "", 0), 0);
 }
 END_TEST
@@ -50,14 +51,15 @@ START_TEST(pieces_add_up)
         data[i] = (unsigned char)(i * 7 + (i >> 3));
     }
     for (size_t cut = 0; cut <= sizeof(data); cut += 13) {
-        struct pl_checksum both[2] = {{.kind = PL_CHECKSUM_CRC32C}, {.kind = PL_CHECKSUM_CRC64NVME}};
+        struct pl_checksum sums[3] = {{.kind = PL_CHECKSUM_CRC32C}, {.kind = PL_CHECKSUM_CRC64NVME}, {.kind = PL_CHECKSUM_CRC32}};
 
-        for (size_t i = 0; i < 2; i++) {
-            pl_checksum_add(&both[i], data, cut);
-            pl_checksum_add(&both[i], data + cut, sizeof(data) - cut);
+        for (size_t i = 0; i < 3; i++) {
+            pl_checksum_add(&sums[i], data, cut);
+            pl_checksum_add(&sums[i], data + cut, sizeof(data) - cut);
         }
-        ck_assert_uint_eq(both[0].value, pl_checksum_crc32c(0, data, sizeof(data)));
-        ck_assert_uint_eq(both[1].value, crc64_by_bits(data, sizeof(data)));
+        ck_assert_uint_eq(sums[0].value, pl_checksum_crc32c(0, data, sizeof(data)));
+        ck_assert_uint_eq(sums[1].value, crc64_by_bits(data, sizeof(data)));
+        ck_assert_uint_eq(sums[2].value, pl_checksum_crc32(0, data, sizeof(data)));
     }
 }
 END_TEST

@@ -72,6 +72,7 @@ START_TEST(composite_checksum_is_not_taken_for_a_whole_one)
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==-3\r\n");
 
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_NONE);
+    ck_assert(head.composite);
 }
 END_TEST
 
@@ -127,6 +128,10 @@ START_TEST(either_checksum_is_taken_the_cheaper_first)
 
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC64NVME);
     ck_assert_uint_eq(head.checksum.value, UINT64_C(0xae8b14860a799888)); /* of "123456789" */
+    ck_assert(!head.composite);
+    head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32: y/Q5Jg==\r\n");
+    ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32);
+    ck_assert_uint_eq(head.checksum.value, 0xcbf43926);
     head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n", "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n");
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
     ck_assert_uint_eq(head.checksum.value, 0xe3069283);

@@ -69,4 +69,38 @@ START_TEST(the_server_is_believed_a_minute)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_retry", answers_are_judged, final_answers_have_their_status, waits_grow_and_stay_within_bounds, the_server_is_believed_a_minute)
+START_TEST(repetitions_share_an_allowance)
+{
+    const int64_t begin_ns = 5 * PL_NS_PER_S;
+    struct pl_s3_allowance allowance = pl_s3_allowance_full(begin_ns);
+
+    for (int i = 0; i < 100; i++) {
+        ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns), 0);
+    }
+    for (int i = 1; i <= 1000; i++) { /* a second for each, one behind the other */
+        ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns), i * PL_NS_PER_S);
+    }
+    ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns + 1001 * PL_NS_PER_S), 0);
+    ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns + 1001 * PL_NS_PER_S), PL_NS_PER_S);
+}
+END_TEST
+
+START_TEST(successes_fill_the_allowance_and_no_more)
+{
+    struct pl_s3_allowance allowance = pl_s3_allowance_full(0);
+
+    pl_s3_allowance_put(&allowance, 7);
+    for (int i = 0; i < 102; i++) {
+        ck_assert_int_eq(pl_s3_allowance_take(&allowance, 0), i < 100 ? 0 : (i - 99) * PL_NS_PER_S);
+    }
+    pl_s3_allowance_put(&allowance, 3);
+    ck_assert_int_eq(pl_s3_allowance_take(&allowance, 0), 0);
+    ck_assert_int_eq(pl_s3_allowance_take(&allowance, 0), PL_NS_PER_S);
+    for (int i = 0; i < 101; i++) { /* time fills it no further either */
+        ck_assert_int_eq(pl_s3_allowance_take(&allowance, 9000 * PL_NS_PER_S), i < 100 ? 0 : PL_NS_PER_S);
+    }
+}
+END_TEST
+
+UNIT_MAIN("s3io/s3_retry", answers_are_judged, final_answers_have_their_status, waits_grow_and_stay_within_bounds, the_server_is_believed_a_minute,
+          repetitions_share_an_allowance, successes_fill_the_allowance_and_no_more)
