@@ -38,8 +38,11 @@ struct pl_signature {
     char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
 };
 
+/** In `what`, above any root: the rank says goodbye (pl_world_give_up()). */
+#define PL_SIGNATURE_FAREWELL (UINT64_C(1) << 63)
+
 /**
- * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`.
+ * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`, or PL_PEER when one of them says goodbye.
  * Both ranks of a disagreeing pair, and whoever hears of it, produce the same text: lower rank first.
  */
 enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank, struct pl_error *reterr);
@@ -143,10 +146,10 @@ struct pl_backend {
     int (*waits_for)(void *state, const struct pl_request *request);
 
     /**
-     * Without a request, for a world that others lean on: PL_PEER when a rank is gone, or the failure that a rank has declared. NULL where nothing is
-     * known of ranks between requests.
+     * Without a request, for a world that others lean on: the failure that a rank has declared, or PL_PEER and `*ret_left` when one is gone, which
+     * may be because all is done there. NULL where nothing is known of ranks between requests.
      */
-    enum pl_status (*look)(void *state, struct pl_error *reterr);
+    enum pl_status (*look)(void *state, bool *ret_left, struct pl_error *reterr);
 
     /** Lines for pl_world_describe(): which algorithm for which size. May be NULL. */
     void (*describe)(void *state, struct pl_text *text);
@@ -200,10 +203,10 @@ int pl_world_waits_for(const struct pl_world *world);
 enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** See pl_backend.look. */
-enum pl_status pl_world_look(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** End `world` and let the other ranks hear of it as soon as they can. */
-void pl_world_give_up(struct pl_world *world);
+/** End `world` and let the other ranks hear of it as soon as they can: PL_PEER, unless `why` is PL_TIMEOUT and they share the wait. */
+void pl_world_give_up(struct pl_world *world, enum pl_status why);
 
 /** Local rank of `rank` on its host. */
 int pl_world_local_of(const struct pl_world *world, int rank);

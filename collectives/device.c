@@ -206,6 +206,7 @@ static void cancel(void *state, struct pl_request *request)
     int64_t deadline_ns = pl_deadline_after_ns(STOP_NS);
 
     (void)request;
+    pl_world_give_up(d->host, d->world->failure.status);
     if (d->leaving) {
         pl_request_cancel(d->leaving);
         d->leaving = NULL;
@@ -213,7 +214,6 @@ static void cancel(void *state, struct pl_request *request)
     pl_roll_release(&d->rolls, d->roll);
     d->roll = NULL;
     pl_staged_cancel(d);
-    pl_world_give_up(d->host);
     /* Nothing may touch the buffers afterwards; a device that does not get there has failed, and writes nothing any more. */
     if (pl_device_stream_finish(pl_world_device(d->world), d->down.stream, deadline_ns, NULL) != PL_OK ||
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {

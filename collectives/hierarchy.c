@@ -453,6 +453,7 @@ static void cancel(void *state, struct pl_request *request)
 
     (void)request;
     pl_agree_cancel(&h->agree);
+    pl_world_give_up(h->inside, h->world->failure.status); /* who waits for this rank there is told the same reason */
     drop(&h->step);
     for (int i = 0; i <= AHEAD; i++) {
         drop(&h->chunks[i].scatter);

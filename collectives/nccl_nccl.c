@@ -393,7 +393,9 @@ static enum pl_status stuck(struct nccl *n, bool agreed, struct pl_error *reterr
 
     if (!n->stuck_since_ns) {
         n->stuck_since_ns = now_ns;
-        (void)pl_device_failure(n->device, &n->stuck_error); /* the cause, where there is one */
+        /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice. */
+        (void)!pl_device_stream_finish(n->device, n->stream.stream, now_ns, NULL);
+        (void)pl_device_failure(n->device, &n->stuck_error);
     }
     if (!agreed && now_ns - n->stuck_since_ns < HEAR_NS) {
         return PL_OK;
@@ -442,16 +444,17 @@ static enum pl_status rest(void *state, struct pl_request *request, int64_t unti
 {
     struct nccl *n = state;
     enum pl_status status;
+    bool left;
 
     if (*roll_of(request) && (*roll_of(request))->gather) {
         return pl_world_rest(pl_world_host_part(n->world), until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
-    status = pl_world_look(pl_world_host_part(n->world), reterr);
-    if (status != PL_PEER) {
+    status = pl_world_look(pl_world_host_part(n->world), &left, reterr);
+    if (!left) {
         return status;
     }
-    /* It may have left because all is done there, and then will be here. */
+    /* Perhaps because all is done there, and then will be here. */
     if (!n->alone_since_ns) {
         n->alone_since_ns = pl_clock_now_ns();
     }
@@ -465,7 +468,7 @@ static void cancel(void *state, struct pl_request *request)
     if (!n->aborted) {
         n->aborted = true;
         pl_nccl_abort(&n->library);
-        pl_world_give_up(pl_world_host_part(n->world));
+        pl_world_give_up(pl_world_host_part(n->world), n->world->failure.status);
     }
     pl_stream_give_back(&n->stream, *event_of(request));
     pl_roll_release(&n->rolls, *roll_of(request));

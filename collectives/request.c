@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
+#include "device/device.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -117,14 +118,14 @@ int pl_world_waits_for(const struct pl_world *world)
     return head->backend->backend->waits_for(head->backend->state, head);
 }
 
-/* The world cannot go on: everything queued ends with `error`. The first error stays. */
-static enum pl_status fail(struct pl_world *world, const struct pl_error *error)
+/* The world cannot go on: everything queued ends with `error`. The first error stays, with this rank's place where it is `on_device`. */
+static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
 {
     struct pl_request *request;
 
     if (world->failure.status == PL_OK) {
         world->failure = *error;
-        if (world->first && world->first->collective.memory == PL_MEMORY_DEVICE) {
+        if (on_device) {
             const struct pl_place *place = &world->topology.places[world->rank];
 
             pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank), place->host, place->ordinal,
@@ -142,6 +143,11 @@ static enum pl_status fail(struct pl_world *world, const struct pl_error *error)
     world->first = NULL;
     world->last = NULL;
     return world->failure.status;
+}
+
+static enum pl_status fail(struct pl_world *world, const struct pl_error *error)
+{
+    return end(world, error, world->first && world->first->collective.memory == PL_MEMORY_DEVICE);
 }
 
 static enum pl_status failure_of(const struct pl_world *world, struct pl_error *reterr)
@@ -441,27 +447,49 @@ enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl
     return PL_OK;
 }
 
-enum pl_status pl_world_look(struct pl_world *world, struct pl_error *reterr)
+enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
 {
+    *ret_left = false;
     for (int i = 0; i < world->backend_count; i++) {
         if (world->backends[i].on && world->backends[i].backend->look) {
-            PL_TRY(world->backends[i].backend->look(world->backends[i].state, reterr));
+            PL_TRY(world->backends[i].backend->look(world->backends[i].state, ret_left, reterr));
         }
     }
     return PL_OK;
 }
 
-void pl_world_give_up(struct pl_world *world)
+void pl_world_give_up(struct pl_world *world, enum pl_status why)
 {
     struct pl_request *request;
+    struct pl_error error;
 
-    if (world->failure.status != PL_OK) {
+    if (world->failure.status != PL_OK || prepare(world, &(struct pl_collective){.kind = PL_BARRIER}, &request, NULL) != PL_OK) {
         return;
     }
-    /* What is running is cancelled, and with it the peers hear of it; so something has to run. */
-    if (pl_collective_post(world, &(struct pl_collective){.kind = PL_BARRIER}, &request, NULL) == PL_OK) {
-        pl_request_cancel(request);
+    /* What is running is cancelled, and with it the peers hear of it; so something has to run, and says what it is about. */
+    request->signature.what |= PL_SIGNATURE_FAREWELL;
+    enqueue(world, request);
+    pl_request_advance(world);
+    if (!has_ended(request)) {
+        (void)pl_error_set(&error, why, "rank %d gave up", pl_world_label(world, world->rank));
+        (void)fail(world, &error);
     }
+    release(request);
+}
+
+enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+    struct pl_error error;
+
+    if (status == PL_OK || !world->device || world->failure.status != PL_OK || pl_device_failure(world->device, &error) == PL_OK) {
+        return status;
+    }
+    (void)end(world, &error, true);
+    if (world->host_part) {
+        pl_world_give_up(world->host_part, error.status);
+    }
+    return failure_of(world, reterr);
 }
 
 /* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so next. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -163,17 +164,18 @@ static enum pl_status shm_rest(void *state, struct pl_request *request, int64_t 
     return PL_OK;
 }
 
-static enum pl_status shm_look(void *state, struct pl_error *reterr)
+static enum pl_status shm_look(void *state, bool *ret_left, struct pl_error *reterr)
 {
-    return pl_shm_look(state, reterr);
+    return pl_shm_look(state, ret_left, reterr);
 }
 
 static void shm_cancel(void *state, struct pl_request *request)
 {
     struct pl_shm *shm = state;
+    /* A farewell waits for nobody. */
+    bool late = request->world->failure.status == PL_TIMEOUT && !(request->signature.what & PL_SIGNATURE_FAREWELL);
 
-    (void)request;
-    pl_shm_declare(shm, PL_TIMEOUT, shm->op.waits_for);
+    pl_shm_declare(shm, late ? PL_TIMEOUT : PL_PEER, late ? shm->op.waits_for : -1);
 }
 
 static int shm_waits_for(void *state, const struct pl_request *request)

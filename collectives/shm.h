@@ -182,8 +182,8 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) P
 /** Tell all ranks that the world cannot go on. The first failure stays. */
 void pl_shm_declare(struct pl_shm *shm, enum pl_status status, int about_rank);
 
-/** What is known of the other ranks without a request: the failure that one has declared, or PL_PEER when one is gone. */
-enum pl_status pl_shm_look(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
+/** What is known of the other ranks without a request: the failure that one has declared, or PL_PEER and `*ret_left` when one is gone. */
+enum pl_status pl_shm_look(const struct pl_shm *shm, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sleep until something was published or `until_ns`, unless the collective can go on already. Declares dead peers. */
 void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);

@@ -62,14 +62,14 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr)
     }
     by_rank = pl_world_label(shm->world, by_rank);
     about_rank = about_rank < 0 ? -1 : pl_world_label(shm->world, about_rank);
-    if (status == PL_PEER) {
+    if (status == PL_PEER && about_rank >= 0) {
         return pl_error_set(reterr, PL_PEER, "rank %d's process has ended or left the world, and rank %d was waiting for it", about_rank, by_rank);
     }
     if (status == PL_TIMEOUT && about_rank >= 0) {
         return pl_error_set(reterr, PL_TIMEOUT, "rank %d waited for rank %d, which is late but not dead, until its deadline and gave up", by_rank,
                             about_rank);
     }
-    return pl_error_set(reterr, status, "rank %d gave up a collective operation", by_rank);
+    return pl_error_set(reterr, PL_PEER, "rank %d has given up; its own message says why", by_rank);
 }
 
 void pl_shm_watch(struct pl_shm *shm)
@@ -126,11 +126,12 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns)
     atomic_fetch_sub(&control->sleepers, 1);
 }
 
-enum pl_status pl_shm_look(const struct pl_shm *shm, struct pl_error *reterr)
+enum pl_status pl_shm_look(const struct pl_shm *shm, bool *ret_left, struct pl_error *reterr)
 {
     PL_TRY(pl_shm_check(shm, reterr));
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank)) {
+            *ret_left = true;
             return pl_error_set(reterr, PL_PEER, "rank %d's process has ended or left the world", rank);
         }
     }

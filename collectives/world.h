@@ -141,6 +141,12 @@ const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 /** This rank's device, NULL without one. */
 struct pl_device *pl_world_device(const struct pl_world *world);
 
+/**
+ * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, end the world, so that ranks that wait
+ * for this one hear of it now and not when it is gone, and report the device's error with rank, host and device. Returns `status` in all other cases.
+ */
+enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Now plus the world's timeout, on CLOCK_MONOTONIC. */
 int64_t pl_world_deadline_ns(const struct pl_world *world);
 

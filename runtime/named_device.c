@@ -254,7 +254,7 @@ enum pl_status named_device_post(struct pl_named *named, struct named_entry **en
     if (!batch) {
         return PL_MEMORY;
     }
-    status = post(named, entries, batch, reterr);
+    status = pl_world_check_device(named->world, post(named, entries, batch, reterr), reterr);
     if (status != PL_OK) {
         named_batch_free(named, batch);
         return status;
@@ -262,15 +262,19 @@ enum pl_status named_device_post(struct pl_named *named, struct named_entry **en
     return named_batch_posted(named, batch, reterr);
 }
 
+/* Give the sums back to the tensors. */
+static enum pl_status empty_flat(struct pl_named *named, const struct named_fusion *fusion, struct pl_error *reterr)
+{
+    struct named_device *device = &named->device;
+
+    PL_TRY(pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
+    return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
+}
+
 enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
 {
     struct named_fusion *fusion = batch->fusion;
-    struct named_device *device = &named->device;
 
     fusion->busy = false;
-    if (fusion->joined) {
-        return PL_OK;
-    }
-    PL_TRY(pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
-    return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
+    return fusion->joined ? PL_OK : pl_world_check_device(named->world, empty_flat(named, fusion, reterr), reterr);
 }

@@ -252,7 +252,7 @@ static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squa
     return PL_OK;
 }
 
-enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr)
+static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr)
 {
     struct pl_plan *plan = optimizer->plan;
     struct pl_device_step step;
@@ -283,6 +283,11 @@ enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, st
     optimizer->state.steps++;
     grow_loss_scale(optimizer);
     return pl_plan_wait(plan, reterr);
+}
+
+enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr)
+{
+    return pl_world_check_device(pl_plan_world(optimizer->plan), take_step(optimizer, rate, reterr), reterr);
 }
 
 double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer)

@@ -433,7 +433,8 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tens
     uint64_t bytes = tensor->facts.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
 
     if (plan->device) {
-        return pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr);
+        return pl_world_check_device(plan->world, pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr),
+                                     reterr);
     }
     memset(tensor->facts.gradient, 0, bytes);
     return PL_OK;
@@ -503,7 +504,8 @@ enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr)
     for (size_t b = 0; b < plan->bucket_count; b++) {
         PL_TRY(end_request(plan, b, plan->counts.steps, reterr));
     }
-    return pl_device_stream_finish(plan->device, plan->options.stream, pl_world_deadline_ns(plan->world), reterr);
+    return pl_world_check_device(plan->world, pl_device_stream_finish(plan->device, plan->options.stream, pl_world_deadline_ns(plan->world), reterr),
+                                 reterr);
 }
 
 enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)

@@ -149,6 +149,29 @@ static void configure(void)
     fake.configured = true;
 }
 
+void fake_cuda_order(const char *order)
+{
+    int device = -1;
+
+    pthread_mutex_lock(&fake.lock);
+    if (!fake.configured) {
+        configure();
+    }
+    if (sscanf(order, "lost=%d", &device) == 1 && device >= 0 && device < fake.devices) {
+        fake.contexts[device].failure = CUDA_ERROR_UNKNOWN;
+    } else if (sscanf(order, "kernel_error=%d", &device) == 1 && device >= 0 && device < fake.devices) {
+        fake.contexts[device].kernel_fails = true;
+    } else if (strcmp(order, "hold_copies") == 0 && fake.delay_us > 0) {
+        fake.holds_copies = true;
+    } else if (strcmp(order, "let_copies_go") == 0) {
+        fake.holds_copies = false;
+    } else {
+        die(order);
+    }
+    pthread_cond_broadcast(&fake.changed);
+    pthread_mutex_unlock(&fake.lock);
+}
+
 CUresult fake_enter(const char *name)
 {
     pthread_mutex_lock(&fake.lock);
@@ -333,6 +356,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
         }
         fake_close_streams(context);
         context->failure = CUDA_SUCCESS;
+        context->kernel_fails = false;
     }
     LEAVE(CUDA_SUCCESS);
 }

@@ -24,7 +24,8 @@
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus
  *   leaks                when a context ends with memory, streams or events left, say so and abort
  *
- * A process that opens its own memory's handle gets CUDA_ERROR_INVALID_CONTEXT, as from the driver.
+ * A process that opens its own memory's handle gets CUDA_ERROR_INVALID_CONTEXT, as from the driver. What a context without future holds (lost, or
+ * after a kernel's error) can still be released, though the calls say that they failed.
  */
 #ifndef PL_TESTS_SUPPORT_FAKE_CUDA_H
 #define PL_TESTS_SUPPORT_FAKE_CUDA_H
@@ -34,9 +35,20 @@
 #include <stdint.h>
 
 /**
- * For other libraries' fakes: call work(argument) once, in the order of `stream` (a CUstream of the current context, NULL the default one) and with
- * device memory open to it. Exported by the fake driver; returns a CUresult.
+ * For other libraries' fakes: call work(argument, true) once, in the order of `stream` (a CUstream of the current context, NULL the default one) and
+ * with device memory open to it, or work(argument, false) when the stream will not come to it. Exported by the fake driver; returns a CUresult, and
+ * has called nothing when that is an error.
  */
-int fake_cuda_run(void *stream, void (*work)(void *argument), void *argument);
+int fake_cuda_run(void *stream, void (*work)(void *argument, bool runs), void *argument);
+
+/**
+ * Orders for a driver that is at work; tests/support/device.h finds it. Exported by the fake driver.
+ *
+ *   lost=N               device N falls off the bus: all calls and all work of its context end in CUDA_ERROR_UNKNOWN
+ *   kernel_error=N       the next kernel launched on device N ends its context with CUDA_ERROR_ILLEGAL_ADDRESS
+ *   hold_copies          copies from a device to memory of cuMemHostAlloc do not begin until
+ *   let_copies_go        (with delay_us, without which the call would not return)
+ */
+void fake_cuda_order(const char *order);
 
 #endif

@@ -157,7 +157,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
 {
     struct piece *piece;
 
-    ENTER(__func__)
+    ENTER_RELEASE(__func__)
     fake_wait_all(context);
     piece = find((void *)memory);
     if (!piece || piece->kind != DEVICE || piece->at != (char *)memory) {
@@ -167,7 +167,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
     unmap(piece->at, piece->bytes);
     (void)close(piece->fd);
     forget(piece);
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(context->failure);
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
@@ -187,7 +187,7 @@ CUresult CUDAAPI cuMemFreeHost(void *memory)
 {
     struct piece *piece;
 
-    ENTER(__func__)
+    ENTER_RELEASE(__func__)
     fake_wait_all(context);
     piece = find(memory);
     if (!piece || piece->kind != PINNED || piece->at != memory) {
@@ -195,7 +195,7 @@ CUresult CUDAAPI cuMemFreeHost(void *memory)
     }
     forget(piece);
     free(memory);
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(context->failure);
 }
 
 CUresult CUDAAPI cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
@@ -213,14 +213,14 @@ CUresult CUDAAPI cuMemHostUnregister(void *memory)
 {
     struct piece *piece;
 
-    ENTER(__func__)
+    ENTER_RELEASE(__func__)
     fake_wait_all(context);
     piece = find(memory);
     if (!piece || piece->kind != REGISTERED) {
         LEAVE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     }
     forget(piece);
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(context->failure);
 }
 
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr memory)
@@ -267,9 +267,18 @@ static bool inside(const void *at, size_t bytes)
     return !piece || (const char *)at + bytes <= piece->at + piece->bytes;
 }
 
+static bool is_down(const void *to, const void *from)
+{
+    const struct piece *to_piece = find(to);
+    const struct piece *from_piece = find(from);
+
+    return to_piece && to_piece->kind == PINNED && from_piece && (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
+}
+
 /* Ordinary memory is read before the call returns, and written before it returns; the rest in the stream's time. */
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    struct work work;
     struct copy *copy;
     bool staged;
     CUresult result;
@@ -284,7 +293,8 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     if (staged) {
         memcpy(copy->staged, (void *)from, bytes);
     }
-    result = fake_add(context, stream, &(struct work){.run = run_copy, .argument = copy, .owned = true});
+    work = (struct work){.run = run_copy, .argument = copy, .owned = true, .down = is_down((void *)to, (void *)from)};
+    result = fake_add(context, stream, &work);
     if (!find((void *)to)) {
         fake_wait_stream(stream ? stream : &context->standard);
     }
@@ -359,7 +369,7 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
 {
     struct piece *piece;
 
-    ENTER(__func__)
+    ENTER_RELEASE(__func__)
     fake_wait_all(context);
     piece = find((void *)memory);
     if (!piece || piece->kind != IMPORTED) {
@@ -367,5 +377,5 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
     }
     unmap(piece->at, piece->bytes);
     forget(piece);
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(context->failure);
 }

@@ -21,8 +21,10 @@ struct record {
 struct work {
     struct work *next;
     void (*run)(void *argument);
-    void *argument; /* freed behind the run where `owned` */
+    void (*guest)(void *argument, bool runs); /* another library's */
+    void *argument;                           /* freed behind the run where `owned` */
     bool owned;
+    bool down;              /* a copy to the host, which can be held */
     struct record *records; /* instead of run */
     struct record *waits_for;
 };
@@ -51,6 +53,7 @@ struct CUctx_st {
     int physical;
     int retained;
     CUresult failure;
+    bool kernel_fails; /* the next one */
     uint64_t used_bytes;
     int allocations;
     int events;
@@ -82,6 +85,7 @@ struct fake_cuda {
     bool mig;
     bool unguarded;
     bool leaks;
+    bool holds_copies;
     struct fake_fail fails[MAX_FAILS];
     int fail_count;
     long calls;
@@ -109,6 +113,15 @@ struct CUctx_st *fake_context(void);
     if (enter_result_ != CUDA_SUCCESS) {                                                                                                             \
         pthread_mutex_unlock(&fake.lock);                                                                                                            \
         return enter_result_;                                                                                                                        \
+    }
+
+/** The same for a function that releases something, which it also does when the context is of no more use. */
+#define ENTER_RELEASE(name)                                                                                                                          \
+    CUresult enter_result_ = fake_enter(name);                                                                                                       \
+    struct CUctx_st *context = fake_context();                                                                                                       \
+    if (enter_result_ != CUDA_SUCCESS || !context) {                                                                                                 \
+        pthread_mutex_unlock(&fake.lock);                                                                                                            \
+        return enter_result_ != CUDA_SUCCESS ? enter_result_ : CUDA_ERROR_INVALID_CONTEXT;                                                           \
     }
 
 #define LEAVE(result)                                                                                                                                \

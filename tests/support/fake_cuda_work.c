@@ -18,6 +18,24 @@ static void release_record(struct record *record)
     }
 }
 
+/* The lock is held, except while it runs. */
+static void run(const struct work *work, bool runs)
+{
+    if (runs) {
+        fake_memory_open();
+    }
+    pthread_mutex_unlock(&fake.lock);
+    if (work->guest) {
+        work->guest(work->argument, runs);
+    } else {
+        work->run(work->argument);
+    }
+    pthread_mutex_lock(&fake.lock);
+    if (runs) {
+        fake_memory_close();
+    }
+}
+
 /* What never happens, or has happened, holds nothing any more. */
 static void discard(const struct work *work)
 {
@@ -32,7 +50,7 @@ static void discard(const struct work *work)
     pthread_cond_broadcast(&fake.changed);
 }
 
-/* Do one piece of work, which has left the queue. The lock is held, except while `run` runs. False: it never ends. */
+/* Do one piece of work, which has left the queue. The lock is held, except while it runs. False: it never ends. */
 static bool perform(struct CUstream_st *stream, const struct work *work)
 {
     bool ends = true;
@@ -45,14 +63,15 @@ static bool perform(struct CUstream_st *stream, const struct work *work)
     } else if (work->records) {
         work->records->done = true;
         work->records->done_ns = fake_now_ns();
-    } else if (!work->run) {
+    } else if (!work->run && !work->guest) {
         ends = false; /* a kernel that hangs */
-    } else if (stream->context->failure == CUDA_SUCCESS) {
-        fake_memory_open();
-        pthread_mutex_unlock(&fake.lock);
-        work->run(work->argument);
-        pthread_mutex_lock(&fake.lock);
-        fake_memory_close();
+    } else {
+        while (work->down && fake.holds_copies && !stream->closed) {
+            pthread_cond_wait(&fake.changed, &fake.lock);
+        }
+        if (work->guest || stream->context->failure == CUDA_SUCCESS) {
+            run(work, stream->context->failure == CUDA_SUCCESS);
+        }
     }
     discard(work);
     return ends;
@@ -64,6 +83,9 @@ static void drop(struct CUstream_st *stream)
         struct work *work = stream->first;
 
         stream->first = work->next;
+        if (work->guest) {
+            run(work, false);
+        }
         discard(work);
         free(work);
     }
@@ -125,10 +147,13 @@ CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *
             pthread_cond_wait(&fake.changed, &fake.lock);
         }
         stream->busy = true;
-        if (stream->stuck) {
-            discard(work);
-        } else {
+        if (!stream->stuck) {
             stream->stuck = !perform(stream, work);
+        } else {
+            if (work->guest) {
+                run(work, false);
+            }
+            discard(work);
         }
         stream->busy = false;
         pthread_cond_broadcast(&fake.changed);
@@ -216,7 +241,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 {
     struct CUstream_st **at;
 
-    ENTER(__func__)
+    ENTER_RELEASE(__func__)
     for (at = &context->streams; *at && *at != stream; at = &(*at)->next) {
     }
     if (!*at) {
@@ -225,7 +250,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream)
     *at = stream->next;
     close_stream(stream);
     free(stream);
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(context->failure);
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream stream)
@@ -242,10 +267,11 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flag
     LEAVE(event->latest ? fake_add(context, stream, &(struct work){.waits_for = event->latest}) : CUDA_SUCCESS);
 }
 
-int fake_cuda_run(void *stream, void (*work)(void *argument), void *argument)
+int fake_cuda_run(void *stream, void (*work)(void *argument, bool runs), void *argument)
 {
     ENTER(__func__)
-    LEAVE(fake_add(context, stream, &(struct work){.run = work, .argument = argument}));
+    (void)fake_add(context, stream, &(struct work){.guest = work, .argument = argument});
+    LEAVE(CUDA_SUCCESS);
 }
 
 /* ---- events ---- */
@@ -262,11 +288,11 @@ CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags)
 
 CUresult CUDAAPI cuEventDestroy(CUevent event)
 {
-    ENTER(__func__)
+    ENTER_RELEASE(__func__)
     event->context->events--;
     release_record(event->latest);
     free(event);
-    LEAVE(CUDA_SUCCESS);
+    LEAVE(context->failure);
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
@@ -389,7 +415,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     fake.launches++;
-    if (fake.launches == fake.launch_error) {
+    if (fake.launches == fake.launch_error || context->kernel_fails) {
+        context->kernel_fails = false;
         (void)fake_add(context, stream, &(struct work){.run = fail_context, .argument = context});
         LEAVE(CUDA_SUCCESS); /* whoever asks next is told */
     }

@@ -280,11 +280,12 @@ static bool run_one(struct operation *o)
     return false;
 }
 
-static void run_group(void *argument)
+/* `runs` false: the device will do no more. Like the real one we leave it to the caller to notice, and to abort. */
+static void run_group(void *argument, bool runs)
 {
     struct operation *first = argument;
     struct ncclComm *comm = first->comm;
-    bool good = !atomic_load(&comm->aborted);
+    bool good = runs && !atomic_load(&comm->aborted);
     bool exchanged = false;
 
     while (first) {
@@ -439,11 +440,12 @@ API ncclResult_t ncclGetVersion(int *version)
 
 API const char *ncclGetErrorString(ncclResult_t result)
 {
-    return result == ncclRemoteError       ? "remote process exited or there was a network error"
-           : result == ncclSystemError     ? "unhandled system error"
-           : result == ncclInvalidUsage    ? "invalid usage"
-           : result == ncclInvalidArgument ? "invalid argument"
-                                           : "internal error";
+    return result == ncclRemoteError          ? "remote process exited or there was a network error"
+           : result == ncclSystemError        ? "unhandled system error"
+           : result == ncclUnhandledCudaError ? "unhandled cuda error"
+           : result == ncclInvalidUsage       ? "invalid usage"
+           : result == ncclInvalidArgument    ? "invalid argument"
+                                              : "internal error";
 }
 
 API const char *ncclGetLastError(ncclComm_t comm)
@@ -528,6 +530,8 @@ static void launch_group(struct ncclComm *comm)
     if (comm->launch(group->stream, run_group, group) != 0) {
         atomic_fetch_sub(&comm->pending, 1);
         atomic_store(&comm->state, ncclUnhandledCudaError);
+        comm->group = group;
+        comm->polls = 0; /* never again */
         return;
     }
     int expected = ncclInProgress; /* an error that is there already stays */

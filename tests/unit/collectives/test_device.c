@@ -1,43 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory with the hosts' help: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
-#include "base/text.h"
 #include "collectives/backend.h"
-#include "tests/support/conformance.h"
 #include "tests/support/device_move.h"
-#include "tests/support/ranks.h"
+#include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 
 #include <math.h>
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    struct conformance conformance = *(const struct conformance *)argument;
-
-    conformance_run(world, &conformance);
-    RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
-}
-
 START_TEST(every_operation_is_right_on_a_shared_device)
 {
-    ck_assert_ranks_on(1, 1, NULL, run, &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
-    ck_assert_ranks_on(2, 1, NULL, run, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
-    ck_assert_ranks_on(3, 1, NULL, run,
+    ck_assert_ranks_on(1, 1, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
+    ck_assert_ranks_on(2, 1, NULL, device_ranks_conform, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
+    ck_assert_ranks_on(3, 1, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .arena = true, .device = true}));
-    ck_assert_ranks_on(4, 1, NULL, run, &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
+    ck_assert_ranks_on(4, 1, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
 }
 END_TEST
 
 START_TEST(every_operation_is_right_on_devices_without_nccl)
 {
-    ck_assert_ranks_on(3, 3, NULL, run, &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
+    ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
 }
 END_TEST
 
 START_TEST(every_operation_is_right_across_hosts)
 {
-    ck_assert_ranks_on(4, 2, &((struct pl_world_options){.pretend_ranks_per_host = 2}), run,
+    ck_assert_ranks_on(4, 2, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
 }
 END_TEST
@@ -149,14 +142,6 @@ START_TEST(reproducible_sums_have_the_bits_of_host_memory)
 }
 END_TEST
 
-static void check_reasons(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    pl_world_describe(world, &text);
-    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%s", (const char *)argument, pl_text_string(&text));
-}
-
 START_TEST(why_nccl_is_off_is_said)
 {
     char shared[] = "backend nccl: off, ranks 0 and 1 share GPU-";
@@ -164,10 +149,10 @@ START_TEST(why_nccl_is_off_is_said)
     char alone[] = "backend nccl: off, one rank alone";
     char none[] = "backend nccl: off, this world was given no device";
 
-    ck_assert_ranks_on(2, 1, NULL, check_reasons, shared);
-    ck_assert_ranks_on(2, 2, NULL, check_reasons, missing);
-    ck_assert_ranks_on(1, 1, NULL, check_reasons, alone);
-    ck_assert_ranks(2, NULL, check_reasons, none);
+    ck_assert_ranks_on(2, 1, NULL, device_ranks_say, shared);
+    ck_assert_ranks_on(2, 2, NULL, device_ranks_say, missing);
+    ck_assert_ranks_on(1, 1, NULL, device_ranks_say, alone);
+    ck_assert_ranks(2, NULL, device_ranks_say, none);
 }
 END_TEST
 
@@ -297,7 +282,23 @@ START_TEST(a_late_rank_ends_in_the_deadline_with_the_place)
 }
 END_TEST
 
+START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
+{
+    struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
+    struct device_fault kernel = {
+        .order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY, .arena = true, .shared = true};
+
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        lost.arena = false;
+        ck_assert_ranks_on(ranks, ranks, NULL, device_ranks_suffer, &lost);
+        lost.arena = true;
+        ck_assert_ranks_on(ranks, ranks, NULL, device_ranks_suffer, &lost);
+        ck_assert_ranks_on(ranks, 1, NULL, device_ranks_suffer, &kernel);
+    }
+}
+END_TEST
+
 UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device, every_operation_is_right_on_devices_without_nccl,
           long_vectors_go_through_in_segments, every_operation_is_right_across_hosts, reproducible_sums_have_the_bits_of_host_memory,
           why_nccl_is_off_is_said, arenas_come_in_three_kinds, parts_of_a_world_have_its_devices, a_disagreement_is_told_to_all_ranks,
-          a_late_rank_ends_in_the_deadline_with_the_place)
+          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and what becomes of their
  * failures. */
-#include "base/text.h"
 #include "collectives/world_private.h"
-#include "tests/support/conformance.h"
 #include "tests/support/device_move.h"
-#include "tests/support/ranks.h"
+#include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 
 #include <math.h>
@@ -14,25 +12,18 @@ enum { COUNT = 1003 };
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    struct conformance conformance = *(const struct conformance *)argument;
-
-    conformance_run(world, &conformance);
-    RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
-}
-
 START_TEST(every_operation_is_right)
 {
-    ck_assert_ranks_on(2, 2, NULL, run, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
-    ck_assert_ranks_on(3, 3, NULL, run, &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
-    ck_assert_ranks_on(4, 4, NULL, run, &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
+    ck_assert_ranks_on(2, 2, NULL, device_ranks_conform, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
+    ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
+    ck_assert_ranks_on(4, 4, NULL, device_ranks_conform, &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
 }
 END_TEST
 
 START_TEST(calls_agreed_before_are_right)
 {
-    ck_assert_ranks_on(3, 3, NULL, run,
+    ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts + 2, .count_count = 1, .arena = true, .device = true, .flags = PL_AGREED}));
 }
 END_TEST
@@ -41,18 +32,10 @@ START_TEST(every_operation_is_right_in_the_order_of_gpu_indices)
 {
     static const int order[] = {2, 0, 1};
 
-    ck_assert_ranks_on(3, 3, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 3}), run,
+    ck_assert_ranks_on(3, 3, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 3}), device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
 }
 END_TEST
-
-static void is_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    pl_world_describe(world, &text);
-    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%s", (const char *)argument, pl_text_string(&text));
-}
 
 START_TEST(the_communicator_follows_gpu_indices)
 {
@@ -60,8 +43,8 @@ START_TEST(the_communicator_follows_gpu_indices)
     char expected[] = "backend nccl: on\n  NCCL 2.";
     char places[] = "place 0 to 1 of its communicator: ranks 1 0\n";
 
-    ck_assert_ranks_on(2, 2, NULL, is_on, expected);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), is_on, places);
+    ck_assert_ranks_on(2, 2, NULL, device_ranks_say, expected);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), device_ranks_say, places);
 }
 END_TEST
 
@@ -296,53 +279,47 @@ START_TEST(a_disagreement_is_told_to_all_ranks)
 }
 END_TEST
 
-struct fault {
-    const char *fault;
-    enum pl_status of_rank_1; /* what the rank with the fault reports */
-    const char *text;
-    unsigned flags;
-    int64_t deadline_ns; /* of each call on rank 1 */
-};
-
-static void suffer(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void suffer(int ranks, const char *nccl, const struct device_fault *fault)
 {
-    const struct fault *fault = argument;
-    /* The others wait longer, for who gives up first is heard by all. */
-    int64_t patience_ns = pl_world_rank(world) == 1 ? 0 : 8 * PL_NS_PER_S;
-    struct pl_error told = PL_ERROR_NONE;
-    enum pl_status status = PL_OK;
-    int64_t begin_ns = pl_clock_now_ns();
-    void *memory;
-
-    RANKS_OK(pl_device_alloc(pl_world_device(world), COUNT * sizeof(float), &memory, &error));
-    for (int i = 0; i < 5 && status == PL_OK; i++) {
-        status = sum_on_device(world, memory, fault->flags, pl_deadline_after_ns(fault->deadline_ns + patience_ns), NULL, &told);
-    }
-    RANKS_NEED(status != PL_OK, "the fault was not noticed");
-    RANKS_NEED(pl_world_rank(world) != 1 || (status == fault->of_rank_1 && strstr(told.cause, fault->text)), "%s: %s", pl_status_name(status),
-               told.cause);
-    RANKS_NEED(strstr(told.context, " on host ") && strstr(told.context, "GPU-"), "the place is not told: %s", told.context);
-    RANKS_NEED((double)(pl_clock_now_ns() - begin_ns) < 20e9, "it took %g s", (double)(pl_clock_now_ns() - begin_ns) / 1e9);
-    pl_device_release(pl_world_device(world), memory);
-}
-
-START_TEST(faults_end_all_ranks_with_rank_host_and_device)
-{
-    static const struct fault faults[] = {
-        {"async:1:3", PL_LIBRARY, "NCCL, between ranks: remote process exited or there was a network error: the fake NCCL was told to fail", 0,
-         60 * PL_NS_PER_S},
-        {"async:1:3", PL_LIBRARY, "NCCL, between ranks: remote process exited or there was a network error", PL_AGREED, 60 * PL_NS_PER_S},
-        {"hang:1:2", PL_TIMEOUT, "rank 1: collective number 2, allreduce, did not end before its deadline", 0, PL_NS_PER_S},
-        {"hang:1:2", PL_TIMEOUT, "rank 1: collective number 2, allreduce, did not end before its deadline", PL_AGREED, PL_NS_PER_S},
-    };
-
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", faults[i].fault, 1), 0);
-        ck_assert_ranks_on(3, 3, NULL, suffer, (void *)(uintptr_t)&faults[i]);
-    }
+    ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", nccl, 1), 0);
+    ck_assert_ranks_on(ranks, ranks, NULL, device_ranks_suffer, (void *)(uintptr_t)fault);
     ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
 }
+
+START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
+{
+    const char *network = "NCCL, between ranks: remote process exited or there was a network error: the fake NCCL was told to fail";
+    const char *late = "rank 1: collective number 3, allreduce, did not end before its deadline";
+
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
+            suffer(ranks, "async:1:3", &((struct device_fault){.text = network, .of_rank_1 = PL_LIBRARY, .flags = flags}));
+            suffer(ranks, "hang:1:3",
+                   &((struct device_fault){.text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
+        }
+    }
+}
 END_TEST
+
+START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
+{
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
+            suffer(ranks, "", &((struct device_fault){.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+            suffer(ranks, "",
+                   &((struct device_fault){.order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+        }
+    }
+}
+END_TEST
+
+static void say_and_conform(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    device_ranks_say(world, argument, failure);
+    if (!failure[0]) {
+        device_ranks_conform(world, &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}), failure);
+    }
+}
 
 START_TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
 {
@@ -350,11 +327,10 @@ START_TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
+    /* Half of it is waited for the rank that does not come; the rest is for a machine that is busy. */
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "8", "test", NULL), PL_OK);
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "init:0", 1), 0);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), is_on, why);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), run,
-                       &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}));
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, why);
     ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
 }
 END_TEST
@@ -366,14 +342,12 @@ START_TEST(the_setting_backend_chooses_among_those_for_devices)
 
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "device", "test", NULL), PL_OK);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), is_on, off);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), run,
-                       &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}));
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, off);
 }
 END_TEST
 
 UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right, every_operation_is_right_in_the_order_of_gpu_indices,
           the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
           a_step_needs_no_host_between_its_collectives, groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks,
-          faults_end_all_ranks_with_rank_host_and_device, ranks_that_cannot_join_leave_it_to_the_hosts,
-          the_setting_backend_chooses_among_those_for_devices)
+          faults_of_nccl_end_all_ranks_with_rank_host_and_device, a_lost_device_ends_all_ranks_with_rank_host_and_device,
+          ranks_that_cannot_join_leave_it_to_the_hosts, the_setting_backend_chooses_among_those_for_devices)

@@ -7,8 +7,7 @@
 #include "runtime/optimizer.h"
 #include "runtime/plan_file.h"
 #include "runtime/plan_private.h"
-#include "tests/support/device.h"
-#include "tests/support/ranks.h"
+#include "tests/support/device_ranks.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -276,6 +275,131 @@ START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
 }
 END_TEST
 
+/* The copy is held before it has begun, and with it whoever changes the weights: on the device, for the host goes on. */
+static void changes_wait(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial *trial = argument;
+    struct pl_checkpoints_options options = {.directory = trial->directory};
+    struct pl_checkpoint_state state = {.step = 1};
+    struct pl_checkpoints *kept = NULL;
+    struct pl_error told = PL_ERROR_NONE;
+    struct job here = {0}, again = {0};
+    enum pl_status waited;
+    bool found = false;
+    float apart = 1.0F;
+
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, trial, true, &here, &error));
+    RANKS_OK(job_start(world, trial, true, &again, &error));
+    RANKS_OK(pl_checkpoints_open(here.plan, here.optimizer, &options, &kept, &error));
+    RANKS_OK(job_train(&here, trial, 0, 1, &error));
+    RANKS_OK(job_train(&again, trial, 0, 1, &error));
+    (void)device_order("hold_copies");
+    RANKS_OK(pl_checkpoints_save(kept, &state, &error));
+    RANKS_OK(pl_optimizer_step(here.optimizer, 0.5, &error));
+    waited = pl_device_stream_finish(device, here.stream, pl_deadline_after_ns(PL_NS_PER_S / 5), &told);
+    (void)device_order("let_copies_go");
+    RANKS_NEED(waited == PL_TIMEOUT, "the weights were changed before the checkpoint had them: %s", pl_status_name(waited));
+    RANKS_OK(pl_checkpoints_flush(kept, &error));
+    RANKS_OK(pl_plan_finish(here.plan, &error));
+    RANKS_OK(pl_checkpoints_load(kept, &found, &state, &error));
+    RANKS_OK(difference(&here, &again, &apart, &error));
+    RANKS_NEED(found && apart == 0.0F, "the checkpoint is %g apart from the weights of its step", (double)apart); /* NOLINT */
+    pl_checkpoints_close(kept);
+    job_end(&again);
+    job_end(&here);
+}
+
+START_TEST(the_next_step_waits_for_a_checkpoints_copy_on_the_device)
+{
+    struct trial trial = {.optimizer = {.kind = PL_ADAM}};
+    struct scratch scratch;
+
+    if (!device_order("let_copies_go")) {
+        return; /* a real driver holds nothing back */
+    }
+    scratch = scratch_new();
+    trial.directory = scratch.path;
+    ck_assert_ranks_on(1, 1, NULL, changes_wait, &trial);
+    scratch_done(&scratch);
+}
+END_TEST
+
+static enum pl_status faulty_step(struct job *job, const struct device_fault *fault, int step, struct pl_error *reterr)
+{
+    struct pl_world *world = pl_plan_world(job->plan);
+
+    if (step == 2 && pl_world_rank(world) == 1) {
+        device_ranks_order(world, fault->order);
+    }
+    for (size_t t = TENSORS; t-- > 0;) {
+        PL_TRY(pl_plan_ready(job->plan, t, reterr));
+    }
+    return pl_optimizer_step(job->optimizer, 0.1, reterr);
+}
+
+static void suffers(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial trial = {.optimizer = {.kind = PL_ADAMW}};
+    const struct device_fault *fault = argument;
+    struct pl_error told = PL_ERROR_NONE;
+    struct job here = {0};
+    enum pl_status status = PL_OK;
+    int64_t begin_ns = pl_clock_now_ns();
+
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, &trial, true, &here, &error));
+    for (int step = 0; step < 5 && status == PL_OK; step++) {
+        status = faulty_step(&here, fault, step, &told);
+    }
+    if (status == PL_OK) {
+        status = pl_plan_finish(here.plan, &told);
+    }
+    job_end(&here);
+    device_ranks_judge(world, fault, status, &told, begin_ns, failure);
+}
+
+START_TEST(a_lost_device_ends_the_step_of_all_ranks)
+{
+    static const struct device_fault faults[] = {
+        {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY},
+        {.order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(faults) && device_order("let_copies_go"); i++) {
+        for (int ranks = 2; ranks <= 4; ranks += 2) {
+            struct device_fault fault = faults[i];
+
+            ck_assert_ranks_on(ranks, ranks, NULL, suffers, &fault);
+            fault.shared = true;
+            ck_assert_ranks_on(ranks, 1, NULL, suffers, &fault);
+        }
+    }
+}
+END_TEST
+
+static void suffers_on_nccl(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_world_describe(world, &text);
+    if (strstr(pl_text_string(&text), "backend nccl: on")) {
+        suffers(world, argument, failure);
+    }
+}
+
+START_TEST(an_error_of_nccl_ends_the_step_of_all_ranks)
+{
+    struct device_fault fault = {.text = "NCCL, between ranks: remote process exited", .of_rank_1 = PL_LIBRARY};
+
+    ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "async:1:15", 1), 0); /* a bucket of the third step */
+    for (int ranks = 2; ranks <= 4 && device_order("let_copies_go"); ranks += 2) {
+        ck_assert_ranks_on(ranks, ranks, NULL, suffers_on_nccl, &fault);
+    }
+    ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
+}
+END_TEST
+
 static void writes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct trial *trial = argument;
@@ -335,4 +459,6 @@ END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), every_optimizer_steps_as_in_host_memory,
                 gradients_that_are_not_finite_skip_the_step_on_the_device, a_run_resumed_on_the_device_ends_in_the_same_bits,
-                the_model_file_holds_what_the_device_holds, device_memory_without_a_device_is_refused_in_words)
+                the_next_step_waits_for_a_checkpoints_copy_on_the_device, a_lost_device_ends_the_step_of_all_ranks,
+                an_error_of_nccl_ends_the_step_of_all_ranks, the_model_file_holds_what_the_device_holds,
+                device_memory_without_a_device_is_refused_in_words)

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What ranks with devices do in the tests of more than one backend. Functions for ranks.h. */
+#ifndef PL_TESTS_SUPPORT_DEVICE_RANKS_H
+#define PL_TESTS_SUPPORT_DEVICE_RANKS_H
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "collectives/arena.h"
+#include "tests/support/conformance.h"
+#include "tests/support/device.h"
+#include "tests/support/ranks.h"
+
+/** `argument`: a struct conformance, which stays as it is. */
+static inline void device_ranks_conform(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct conformance conformance = *(const struct conformance *)argument;
+
+    conformance_run(world, &conformance);
+    RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
+}
+
+/** `argument`: a text that the world's description must hold. */
+static inline void device_ranks_say(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_world_describe(world, &text);
+    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%s", (const char *)argument, pl_text_string(&text));
+}
+
+/** What befalls rank 1 in the third of five calls, and how that has to end. */
+struct device_fault {
+    const char *order; /* of the fake driver, for the device of rank 1; NULL: something else comes by itself */
+    const char *text;  /* rank 1 says so */
+    enum pl_status of_rank_1;
+    unsigned flags;
+    int64_t deadline_ns; /* of that call on rank 1; 0, and all others: a minute */
+    bool arena;
+    bool shared; /* the device is everybody's: any rank may be the first to notice */
+};
+
+/** Give this rank's device the order. */
+static inline void device_ranks_order(struct pl_world *world, const char *order)
+{
+    char text[64];
+
+    if (order) {
+        snprintf(text, sizeof(text), "%s=%d", order, pl_device_info(pl_world_device(world))->ordinal);
+        (void)device_order(text);
+    }
+}
+
+/** How a rank's part of a fault ended: each with its own place, and all in time. */
+static inline void device_ranks_judge(struct pl_world *world, const struct device_fault *fault, enum pl_status status, const struct pl_error *told,
+                                      int64_t begin_ns, char failure[RANKS_TEXT_BYTES])
+{
+    double took_s = (double)(pl_clock_now_ns() - begin_ns) / 1e9;
+    const char *told_of;
+    char place[64];
+
+    snprintf(place, sizeof(place), "rank %d on host ", pl_world_rank(world));
+    RANKS_NEED(status != PL_OK, "the fault was not noticed");
+    told_of = pl_world_rank(world) == 1 ? fault->text : "rank 1 has given up";
+    RANKS_NEED(strstr(told->cause, told_of) || (fault->shared && (strstr(told->cause, fault->text) || strstr(told->cause, "has given up"))),
+               "'%s' is not told: %s: %s (%s)", told_of, pl_status_name(status), told->cause, told->context);
+    RANKS_NEED(fault->shared || status == (pl_world_rank(world) == 1 ? fault->of_rank_1 : PL_PEER), "%s: %s", pl_status_name(status), told->cause);
+    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"), "the place is not told: %s (%s)", told->cause, told->context);
+    RANKS_NEED(took_s < 20.0, "it took %g s", took_s);
+}
+
+/** `argument`: a struct device_fault. */
+static inline void device_ranks_suffer(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { COUNT = 1003 };
+    const struct device_fault *fault = argument;
+    struct pl_device *device = pl_world_device(world);
+    int64_t begin_ns = pl_clock_now_ns();
+    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = COUNT, .memory = PL_MEMORY_DEVICE, .flags = fault->flags};
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_span span = {.data = NULL};
+    enum pl_status status = PL_OK;
+    void *memory = NULL;
+
+    if (fault->arena) {
+        RANKS_OK(pl_arena_alloc(world, COUNT * sizeof(float), PL_MEMORY_DEVICE, &span, &error));
+    } else {
+        RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
+    }
+    c.send = c.recv = fault->arena ? span.data : memory;
+    c.scaled = true; /* which no backend does without a kernel where it works on the device */
+    c.prescale = 1.0;
+    c.postscale = 0.5;
+    for (int i = 1; i <= 5 && status == PL_OK; i++) {
+        c.deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+        if (i == 3 && pl_world_rank(world) == 1) {
+            device_ranks_order(world, fault->order);
+            c.deadline_ns = fault->deadline_ns ? pl_deadline_after_ns(fault->deadline_ns) : c.deadline_ns;
+        }
+        status = pl_collective_run(world, &c, &told);
+    }
+    if (memory) {
+        pl_device_release(device, memory);
+    }
+    device_ranks_judge(world, fault, status, &told, begin_ns, failure);
+}
+
+#endif
