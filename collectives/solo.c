@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world of one rank, device memory: every collective is a copy on the device, scaled where asked, in order with the caller's stream. */
 #include "base/memory.h"
+#include "base/text.h"
 #include "collectives/backend.h"
 #include "collectives/stream.h"
 #include "device/kernel.h"
@@ -97,6 +98,12 @@ static void cancel(void *state, struct pl_request *request)
     *event_of(request) = NULL;
 }
 
+static void describe(void *state, struct pl_text *text)
+{
+    (void)state;
+    pl_text_append(text, "  device memory of every size: a copy on the device, nothing where it is in place\n");
+}
+
 const struct pl_backend pl_backend_solo = {.name = "solo",
                                            .on_device = true,
                                            .streamed = true,
@@ -107,4 +114,5 @@ const struct pl_backend pl_backend_solo = {.name = "solo",
                                            .progress = progress,
                                            .order = order,
                                            .cancel = cancel,
+                                           .describe = describe,
                                            .free = free_solo};

@@ -15,144 +15,16 @@
 #include "collectives/kernel.h"
 #include "collectives/world.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum peer { PEER_NONE, PEER_MPI, PEER_MPI_BEST };
-
-struct options {
-    uint64_t min_bytes;
-    uint64_t max_bytes;
-    uint64_t factor;
-    enum pl_dtype dtype;
-    enum peer peer;
-    bool arena;
-    bool json;
-    bool alone; /* the operation alone, no produce and consume */
-    bool bound; /* measure the time of reading and writing every buffer once */
-    int pairs;
-    int threads;
-    unsigned flags;
-    double loop_ms;
-};
-
-struct bench {
-    const struct options *options;
-    struct pl_world *world;
-    int rank;
-    int size;
-    void *ours;   /* arena or private */
-    void *theirs; /* private */
-    uint64_t count;
-    uint64_t bytes;
-    bool slow; /* one operation lasts so long that an untimed one before each loop would only cost time */
-};
-
-static const char usage[] = "usage: paceline bench allreduce [options]          (several ranks: mpirun -n N paceline bench allreduce ...)\n"
-                            "  --min-bytes N --max-bytes N   sizes, 4 to 64 MiB; KiB, MiB and GiB are understood\n"
-                            "  --factor N                    from one size to the next, 4\n"
-                            "  --type TYPE                   float32\n"
-                            "  --buffers arena|private       arena\n"
-                            "  --peer mpi|mpi-best           beside MPI_Allreduce; mpi-best: the fastest of whole and cut into 64 KiB to 4 MiB\n"
-                            "  --alone                       the operation alone, without rewriting and reading the buffers around it\n"
-                            "  --bound                       also the time of reading and writing every rank's buffer once, as the limit\n"
-                            "  --wire float16|bfloat16       narrow float32 between hosts\n"
-                            "  --reproducible                same bits whatever the layout\n"
-                            "  --pairs N                     7\n"
-                            "  --loop-ms N                   8: shortest loop that is timed\n"
-                            "  --threads N                   N threads of this process as ranks, without mpirun\n"
-                            "  --json                        one object a line: bytes ranks time_us busbw_gbs wrong peer_time_us ratio\n";
-
 static _Noreturn void fail(const struct pl_error *error, const char *what)
 {
     pl_log_error(error, "%s", what);
     exit(1);
-}
-
-static bool parse_bytes(const char *text, uint64_t *ret_bytes)
-{
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    int shift = !strcmp(end, "KiB") ? 10 : !strcmp(end, "MiB") ? 20 : !strcmp(end, "GiB") ? 30 : 0;
-
-    *ret_bytes = (uint64_t)value << shift;
-    return end != text && (!*end || shift) && value > 0;
-}
-
-static bool parse_peer(const char *text, enum peer *ret_peer)
-{
-    *ret_peer = !strcmp(text, "mpi") ? PEER_MPI : !strcmp(text, "mpi-best") ? PEER_MPI_BEST : PEER_NONE;
-    return *ret_peer != PEER_NONE;
-}
-
-static bool parse_options(int argc, char **argv, struct options *options)
-{
-    static const struct option names[] = {
-        {"min-bytes", 1, NULL, 'm'}, {"max-bytes", 1, NULL, 'M'}, {"factor", 1, NULL, 'f'},  {"type", 1, NULL, 't'}, {"buffers", 1, NULL, 'b'},
-        {"peer", 1, NULL, 'p'},      {"alone", 0, NULL, 'a'},     {"bound", 0, NULL, 'B'},   {"wire", 1, NULL, 'w'}, {"reproducible", 0, NULL, 'r'},
-        {"pairs", 1, NULL, 'n'},     {"loop-ms", 1, NULL, 'l'},   {"threads", 1, NULL, 'T'}, {"json", 0, NULL, 'j'}, {NULL, 0, NULL, 0}};
-    bool good = true;
-    int letter;
-
-    while (good && (letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        switch (letter) {
-        case 'm':
-            good = parse_bytes(optarg, &options->min_bytes);
-            break;
-        case 'M':
-            good = parse_bytes(optarg, &options->max_bytes);
-            break;
-        case 'f':
-            good = parse_bytes(optarg, &options->factor) && options->factor > 1;
-            break;
-        case 't':
-            good = pl_dtype_find(optarg, &options->dtype);
-            break;
-        case 'b':
-            options->arena = !strcmp(optarg, "arena");
-            good = options->arena || !strcmp(optarg, "private");
-            break;
-        case 'p':
-            good = parse_peer(optarg, &options->peer);
-            break;
-        case 'a':
-            options->alone = true;
-            break;
-        case 'B':
-            options->bound = true;
-            break;
-        case 'w':
-            options->flags |= !strcmp(optarg, "float16") ? PL_WIRE_FLOAT16 : PL_WIRE_BFLOAT16;
-            good = !strcmp(optarg, "float16") || !strcmp(optarg, "bfloat16");
-            break;
-        case 'r':
-            options->flags |= PL_REPRODUCIBLE;
-            break;
-        case 'n':
-            options->pairs = atoi(optarg);
-            good = options->pairs > 0 && options->pairs < 1000;
-            break;
-        case 'l':
-            options->loop_ms = atof(optarg);
-            good = options->loop_ms > 0;
-            break;
-        case 'T':
-            options->threads = atoi(optarg);
-            good = options->threads > 0 && options->threads <= 64;
-            break;
-        case 'j':
-            options->json = true;
-            break;
-        default:
-            good = false;
-            break;
-        }
-    }
-    return good && optind + 1 == argc && !strcmp(argv[optind], "allreduce") && options->min_bytes <= options->max_bytes;
 }
 
 /* ---- one iteration ---- */
@@ -219,6 +91,18 @@ static double slowest(struct bench *bench, double value)
     return value;
 }
 
+static void run_loop(struct bench *bench, enum what what, void *data, uint64_t piece_bytes, int64_t iterations)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (bench->device && bench_device_loop(bench, iterations, &error) != PL_OK) {
+        fail(&error, "allreduce in device memory");
+    }
+    for (int64_t i = 0; !bench->device && i < iterations; i++) {
+        run_once(bench, what, data, piece_bytes, bench->options->alone);
+    }
+}
+
 /* Nanoseconds an iteration, of the slowest rank. */
 static double time_loop(struct bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
 {
@@ -226,16 +110,16 @@ static double time_loop(struct bench *bench, enum what what, uint64_t piece_byte
     struct pl_error error = PL_ERROR_NONE;
     int64_t begin_ns;
 
-    if (!bench->slow) {
+    if (bench->device && !bench->slow) {
+        run_loop(bench, what, data, piece_bytes, 1);
+    } else if (!bench->slow) {
         run_once(bench, what, data, piece_bytes, false);
     }
     if (pl_barrier(bench->world, &error) != PL_OK) {
         fail(&error, "barrier");
     }
     begin_ns = pl_clock_now_ns();
-    for (int64_t i = 0; i < iterations; i++) {
-        run_once(bench, what, data, piece_bytes, bench->options->alone);
-    }
+    run_loop(bench, what, data, piece_bytes, iterations);
     return slowest(bench, (double)(pl_clock_now_ns() - begin_ns) / (double)iterations);
 }
 
@@ -309,16 +193,32 @@ static int input_of(enum pl_dtype dtype, int rank, uint64_t i)
     return dtype == PL_BOOL ? (int)((i + (uint64_t)rank) % 7 == 0) : (int)((i * 3 + (uint64_t)rank) % 4);
 }
 
+static void copy(struct bench *bench, void *to, const void *from)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (bench_device_copy(bench, to, from, bench->bytes, &error) != PL_OK) {
+        fail(&error, "copying");
+    }
+}
+
 static uint64_t count_wrong(struct bench *bench)
 {
     enum pl_dtype dtype = bench->options->dtype;
     size_t item = pl_dtype_bytes(dtype);
+    char *data = bench->device ? bench->theirs : bench->ours;
     uint64_t wrong = 0;
 
     for (uint64_t i = 0; i < bench->count; i++) {
-        put_value(dtype, bench->ours, i, input_of(dtype, bench->rank, i));
+        put_value(dtype, data, i, input_of(dtype, bench->rank, i));
     }
-    run_once(bench, DO_OURS, bench->ours, 0, true);
+    if (bench->device) {
+        copy(bench, bench->ours, data);
+        run_loop(bench, DO_OURS, bench->ours, 0, 1);
+        copy(bench, data, bench->ours);
+    } else {
+        run_once(bench, DO_OURS, data, 0, true);
+    }
     for (uint64_t i = 0; i < bench->count; i++) {
         char expected[8];
         int sum = 0;
@@ -327,7 +227,7 @@ static uint64_t count_wrong(struct bench *bench)
             sum += input_of(dtype, r, i);
         }
         put_value(dtype, expected, 0, dtype == PL_BOOL ? sum > 0 : sum);
-        wrong += memcmp(expected, (char *)bench->ours + i * item, item) != 0;
+        wrong += memcmp(expected, data + i * item, item) != 0;
     }
     return (uint64_t)(slowest(bench, (double)wrong) + 0.5);
 }
@@ -371,13 +271,15 @@ static uint64_t best_piece(struct bench *bench, int64_t iterations)
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(pieces) && (i == 0 || pieces[i] < bench->bytes); i++) {
         double ns[3];
+        double middle_ns;
 
         for (int k = 0; k < 3; k++) {
             ns[k] = cost_of(bench, DO_PEER, pieces[i], iterations);
         }
-        if (i == 0 || median(ns, 3) < best_ns) {
+        middle_ns = median(ns, 3);
+        if (i == 0 || middle_ns < best_ns) {
             best = pieces[i];
-            best_ns = ns[1];
+            best_ns = middle_ns;
         }
     }
     return best;
@@ -393,7 +295,7 @@ struct result {
 
 static void measure(struct bench *bench, struct result *result)
 {
-    const struct options *options = bench->options;
+    const struct bench_options *options = bench->options;
     double ours[1000];
     double theirs[1000];
     double ratios[1000];
@@ -423,9 +325,16 @@ static void measure(struct bench *bench, struct result *result)
     result->wrong = count_wrong(bench);
 }
 
+static const char *buffers_text(const struct bench_options *options)
+{
+    static const char *const names[] = {[BUFFERS_ARENA] = "arena", [BUFFERS_PRIVATE] = "private", [BUFFERS_DEVICE] = "device"};
+
+    return names[options->buffers];
+}
+
 static void print_result(const struct bench *bench, const struct result *result)
 {
-    const struct options *options = bench->options;
+    const struct bench_options *options = bench->options;
     double algbw = (double)bench->bytes / (result->time_us * 1e3);
     double busbw = algbw * 2 * (bench->size - 1) / bench->size;
 
@@ -436,8 +345,8 @@ static void print_result(const struct bench *bench, const struct result *result)
         printf("{\"bytes\": %" PRIu64
                ", \"ranks\": %d, \"hosts\": %d, \"type\": \"%s\", \"buffers\": \"%s\", \"time_us\": %.3f, \"busbw_gbs\": %.4f, "
                "\"wrong\": %" PRIu64,
-               bench->bytes, bench->size, pl_world_cross_size(bench->world), pl_dtype_text(options->dtype), options->arena ? "arena" : "private",
-               result->time_us, busbw, result->wrong);
+               bench->bytes, bench->size, pl_world_cross_size(bench->world), pl_dtype_text(options->dtype), buffers_text(options), result->time_us,
+               busbw, result->wrong);
         if (options->peer != PEER_NONE) {
             printf(", \"peer_time_us\": %.3f, \"ratio\": %.3f", result->peer_us, result->ratio);
         }
@@ -463,31 +372,57 @@ static void print_head(const struct bench *bench)
 {
     if (bench->rank == 0 && !bench->options->json) {
         printf("# %d ranks on %d hosts, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, pl_world_cross_size(bench->world),
-               bench->options->arena ? "arena" : "private", bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
+               buffers_text(bench->options), bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
         printf("#       size        count     type         time    algbw    busbw  #wrong%s%s\n",
                bench->options->peer != PEER_NONE ? "    peer_time  ratio" : "", bench->options->bound ? "        bound  share" : "");
     }
 }
 
+static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *bootstrap, struct pl_span *span, struct pl_error *reterr)
+{
+    uint64_t room = bench->options->max_bytes + 8;
+
+    bench->theirs = pl_memory_new_aligned(room, 1, 4096, reterr);
+    if (!bench->theirs) {
+        return PL_MEMORY;
+    }
+    if (bench->options->buffers == BUFFERS_DEVICE) {
+        return bench_device_open(bench, bootstrap, room, reterr);
+    }
+    PL_TRY(pl_world_new(bootstrap, NULL, &bench->world, reterr));
+    if (bench->options->buffers == BUFFERS_ARENA) {
+        PL_TRY(pl_arena_alloc(bench->world, room, PL_MEMORY_HOST, span, reterr));
+        bench->ours = span->data;
+        return PL_OK;
+    }
+    bench->ours = pl_memory_new_aligned(room, 1, 4096, reterr);
+    return bench->ours ? PL_OK : PL_MEMORY;
+}
+
+static void close_bench(struct bench *bench, struct pl_span *span)
+{
+    free(bench->theirs);
+    if (bench->device) {
+        bench_device_close(bench);
+        return;
+    }
+    if (bench->options->buffers == BUFFERS_PRIVATE) {
+        free(bench->ours);
+    }
+    pl_arena_free(bench->world, span);
+    pl_world_free(bench->world);
+}
+
 /* Returns wrong elements found. */
-static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct options *options)
+static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_options *options)
 {
     struct bench bench = {.options = options, .rank = bootstrap->rank, .size = bootstrap->size};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_span span = {.data = NULL};
-    uint64_t room = options->max_bytes + 8;
     uint64_t wrong = 0;
 
-    if (pl_world_new(bootstrap, NULL, &bench.world, &error) != PL_OK) {
-        fail(&error, "making the world");
-    }
-    if (options->arena && pl_arena_alloc(bench.world, room, PL_MEMORY_HOST, &span, &error) != PL_OK) {
-        fail(&error, "arena");
-    }
-    bench.theirs = pl_memory_new_aligned(room, 1, 4096, &error);
-    bench.ours = options->arena ? span.data : pl_memory_new_aligned(room, 1, 4096, &error);
-    if (!bench.theirs || !bench.ours) {
-        fail(&error, "buffers");
+    if (open_bench(&bench, bootstrap, &span, &error) != PL_OK) {
+        fail(&error, "making the world and its buffers");
     }
     print_head(&bench);
     for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes *= options->factor) {
@@ -502,19 +437,14 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct options *
         print_result(&bench, &result);
         wrong += result.wrong;
     }
-    free(bench.theirs);
-    if (!options->arena) {
-        free(bench.ours);
-    }
-    pl_arena_free(bench.world, &span);
-    pl_world_free(bench.world);
+    close_bench(&bench, &span);
     return wrong;
 }
 
 struct seat {
     pthread_t thread;
     struct pl_bootstrap *bootstrap;
-    const struct options *options;
+    const struct bench_options *options;
     uint64_t wrong;
 };
 
@@ -527,7 +457,7 @@ static void *seat_main(void *argument)
     return NULL;
 }
 
-static uint64_t run_threads(const struct options *options)
+static uint64_t run_threads(const struct bench_options *options)
 {
     struct seat seats[64];
     struct pl_bootstrap *bootstraps[64];
@@ -553,17 +483,17 @@ static uint64_t run_threads(const struct options *options)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .arena = true, .pairs = 7, .loop_ms = 8};
+    struct bench_options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .pairs = 7, .loop_ms = 8};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
     uint64_t wrong;
 
     if (argc > 1 && strcmp(argv[argc - 1], "--help") == 0) {
-        fputs(usage, stdout);
+        fputs(bench_usage, stdout);
         return EXIT_SUCCESS;
     }
-    if (!parse_options(argc, argv, &options)) {
-        fputs(usage, stderr);
+    if (!bench_options_parse(argc, argv, &options)) {
+        fputs(bench_usage, stderr);
         return 2;
     }
     if (options.threads) {

@@ -2,6 +2,7 @@
 /* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
 #include "base/log.h"
 #include "base/text.h"
+#include "collectives/choose_device.h"
 #include "collectives/kernel.h"
 #include "collectives/world.h"
 #include "device/device.h"
@@ -67,13 +68,29 @@ static void print_devices(void)
     }
 }
 
+/*
+ * As a training program would make it: with a GPU for each rank where there are any. What keeps a GPU from being used is part of the answer:
+ * `ret_reason`, and a world without.
+ */
+static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_device **ret_device, struct pl_world **ret_world,
+                                 struct pl_error *ret_reason, struct pl_error *reterr)
+{
+    if (pl_world_new_on_device(bootstrap, NULL, NULL, ret_device, ret_world, ret_reason) == PL_OK) {
+        return PL_OK;
+    }
+    return pl_world_new(bootstrap, NULL, ret_world, reterr);
+}
+
 int main(int argc, char **argv)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error reason = PL_ERROR_NONE;
+    struct pl_device *device = NULL;
     struct pl_world *world = NULL;
     enum pl_status status;
+    char why[1200];
 
     if (argc > 1) {
         fputs("usage: paceline info                     (of a whole job: mpirun -n N paceline info)\n", stderr);
@@ -81,7 +98,7 @@ int main(int argc, char **argv)
     }
     status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error) : pl_bootstrap_new_self(&bootstrap, &error);
     if (status == PL_OK) {
-        status = pl_world_new(bootstrap, NULL, &world, &error);
+        status = make_world(bootstrap, &device, &world, &reason, &error);
     }
     if (status != PL_OK) {
         pl_log_error(&error, "info");
@@ -91,10 +108,14 @@ int main(int argc, char **argv)
         pl_world_describe(world, &text);
         fputs(pl_text_string(&text), stdout);
         printf("reductions by %s code\n", pl_kernel_best()->name);
+        if (reason.status != PL_OK) {
+            printf("no device is used: %s\n", pl_error_text(&reason, why, sizeof(why)));
+        }
         print_devices();
         print_knobs(pl_world_knobs(world));
     }
     pl_world_free(world);
+    pl_device_close(device);
     pl_bootstrap_free(bootstrap);
     return 0;
 }

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/choose_device.h"
 #include "collectives/collective.h"
-#include "runtime/start_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,16 +126,8 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
                                         : pl_bootstrap_new_self(&runtime->bootstrap, reterr));
         bootstrap = runtime->bootstrap;
     }
-    PL_TRY(pl_world_new(bootstrap, &options, &runtime->world, reterr));
-    if (on_device) {
-        /* Who shares a host is known to a world only, and a world is told its device when it is made. */
-        PL_TRY(pl_start_choose_device(runtime->world, device, &options.device, reterr));
-        if (options.device) {
-            runtime->device = options.device;
-            pl_world_free(PL_TAKE(runtime->world));
-            PL_TRY(pl_world_new(bootstrap, &options, &runtime->world, reterr));
-        }
-    }
+    PL_TRY(on_device ? pl_world_new_on_device(bootstrap, &options, device, &runtime->device, &runtime->world, reterr)
+                     : pl_world_new(bootstrap, &options, &runtime->world, reterr));
     return observe(runtime, reterr);
 }
 

@@ -8,23 +8,25 @@
 #   --build DIR                   build folder (build-gpu)
 #   --packages DIR                Debian packages unpacked below DIR: libraries and tools that the machine lacks, such as Open MPI and Check
 #   --json FILE                   the table and the figures of the benchmarks (BUILD/gpu/results.json)
+#   --limit SECONDS               stop what runs then, leave out what has not begun, and still write the table: for a machine that is lent
 #
 #   tests/gpu.sh --pack DIR       on a Debian 12 machine with network: fill such a DIR, to be carried to the other
 #
-# Steps:
-#   unit         device code and the layers with the real driver
-#   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
-#   conformance  the collectives' conformance matrix between processes
+# Steps, in this order:
+#   unit         device code, the layers and ranks as threads with the real driver
+#   bench        the kernels against the card's copy bandwidth; what the runtime adds to a step of ResNet-50's gradients; allreduces of ranks that
+#                share the card
 #   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
-#   bench        the kernels against the card's copy bandwidth; a step of ResNet-50's gradients
 #   torch        images a second beside PyTorch
+#   conformance  the collectives' conformance matrix between processes, in host memory and in the card's
+#   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
 #
 # What is missing (Open MPI, Check, cuDNN, compute-sanitizer, torch) is named, and what needs it is left out.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-steps=(unit sanitizer conformance examples bench torch)
-build=$root/build-gpu packages= json= only=()
+steps=(unit bench examples torch conformance sanitizer)
+build=$root/build-gpu packages= json= limit=0 only=()
 
 # What apt would install on a machine that has nothing, without what every machine with a compiler has.
 pack() {
@@ -48,9 +50,10 @@ while [ $# -gt 0 ]; do
     --build) build=$(realpath -m "${2:?--build DIR}"); shift ;;
     --packages) packages=$(realpath -e "${2:?--packages DIR}") || exit 2; shift ;;
     --json) json=$(realpath -m "${2:?--json FILE}"); shift ;;
+    --limit) limit=${2:?--limit SECONDS}; shift ;;
     --list) echo "${steps[*]}"; exit 0 ;;
     --pack) pack "$(realpath -m "${2:?--pack DIR}")"; exit ;;
-    *) sed -n '3,25s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    *) sed -n '3,27s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
 done
@@ -117,11 +120,23 @@ has check || { check=disabled; left_out+=("Check: no unit tests"); }
 names=() results=() seconds=() details=()
 # step NAME COMMAND...: run it, keep its output in WORK/NAME.log and its last line in the table.
 step() {
-  local name=$1 began=$SECONDS code=0
+  local name=$1 began=$SECONDS code=0 pid watch= stopped=
   shift
+  names+=("$name")
+  if [ "$limit" -gt 0 ] && [ $((limit - SECONDS)) -lt 5 ]; then
+    results+=(skipped) seconds+=(0) details+=("no time was left")
+    return 77
+  fi
   echo "---- $name"
-  "$@" >"$work/$name.log" 2>&1 || code=$?
-  names+=("$name") seconds+=($((SECONDS - began))) details+=("$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1 | cut -c 1-110)")
+  set -m # a process group of its own, so that all of it can be stopped
+  "$@" >"$work/$name.log" 2>&1 </dev/null &
+  pid=$!
+  [ "$limit" = 0 ] || { { sleep $((limit - SECONDS)); kill -- "-$pid"; sleep 3; kill -KILL -- "-$pid"; } 2>/dev/null & watch=$!; }
+  set +m
+  wait $pid || code=$?
+  [ -z "$watch" ] || { kill -- "-$watch"; wait "$watch"; } 2>/dev/null
+  [ $code -le 128 ] || [ $SECONDS -lt "$limit" ] || stopped="stopped when $limit s were over: "
+  seconds+=($((SECONDS - began))) details+=("$stopped$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1 | cut -c 1-110)")
   case $code in
     0) results+=(passed) ;;
     77) results+=(skipped) ;;
@@ -140,11 +155,16 @@ compile() {
 
 # Programs of the unit tests, or cases of one, that work with the real driver as with the tests' own; the others order faults from that one.
 real_tests=(device_kernel device_device:new_memory_is_zero_and_copies_go_both_ways device_device:memory_that_exists_is_pinned_once
-  device_device:a_stream_waits_for_another_ones_event device_device:another_process_opens_the_memory_and_writes_to_it examples_cuda
-  runtime_device_named runtime_device_plan)
-unit_tests() {
-  local entry name only program found=0 failed=0 code
-  for entry in "${real_tests[@]}"; do
+  device_device:a_stream_waits_for_another_ones_event device_device:another_process_opens_the_memory_and_writes_to_it
+  collectives_device:every_operation_is_right_on_a_shared_device collectives_device:long_vectors_go_through_in_segments
+  collectives_device:reproducible_sums_have_the_bits_of_host_memory runtime_device_named runtime_device_plan examples_cuda)
+
+# run_tests ENTRY... -- WORDS...: those programs or cases, each behind the words.
+run_tests() {
+  local entry name only program found=0 failed=0 code entries=()
+  while [ "$1" != -- ]; do entries+=("$1"); shift; done
+  shift
+  for entry in "${entries[@]}"; do
     name=${entry%%:*} only=
     [ "$name" = "$entry" ] || only=${entry#*:}
     program=$(find "$build/tests/unit" -name "test_$name" -type f | head -n 1)
@@ -156,34 +176,52 @@ unit_tests() {
     [ $code = 0 ] || [ $code = 77 ] || failed=$((failed + 1))
   done
   [ $found -gt 0 ] || { echo "no unit tests were built"; return 77; }
-  echo "$found of ${#real_tests[@]} run, $failed failed"
+  echo "$found of ${#entries[@]} run, $failed failed"
   [ $failed = 0 ]
 }
+unit_tests() { run_tests "${real_tests[@]}" --; }
 sanitize() {
   local tool
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
   for tool in memcheck racecheck; do
-    CK_FORK=no unit_tests compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 || return
+    run_tests device_kernel runtime_device_named runtime_device_plan -- compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 || return
   done
 }
 conformance() {
   [ $mpi = enabled ] || { echo "no Open MPI"; return 77; }
   [ -x "$build/tests/integration/conformance_ranks" ] || { echo "not built"; return 77; }
+  local ranks
+  for ranks in 2 4; do
+    echo "== $ranks processes on one GPU"
+    mpirun --oversubscribe --bind-to none -n $ranks "$build/tests/integration/conformance_ranks" devices 1 || return
+  done
   "$root/tests/integration/conformance.sh"
 }
 measure() {
-  "$build/tests/bench/bench_device" --gradients "$root/examples/synthetic/resnet50.json" --json "$work/bench_device.json" || return
-  "$build/examples/synthetic/synthetic" --gradients "$root/examples/synthetic/resnet50.json" --json 1 | tee "$work/synthetic.json"
+  local list=$root/examples/synthetic/resnet50.json ranks=2
+  local words=(allreduce --buffers device --min-bytes 4KiB --max-bytes 256MiB --factor 8 --pairs 5 --json)
+  "$build/tests/bench/bench_device" --gradients "$list" --json "$work/bench_device.json" || return
+  "$build/tests/bench/step_device" --gradients "$list" --json "$work/step_device.json" || return
+  export PACELINE_SHARE_DEVICE=1
+  if [ $mpi = enabled ]; then
+    for ranks in 2 4; do
+      mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || return
+    done
+  else
+    "$build/collectives/paceline-bench" "${words[@]}" --threads $ranks | tee "$work/allreduce_$ranks.json" || return
+  fi
+  "$build/collectives/paceline-info"
+  "$build/examples/synthetic/synthetic" --gradients "$list" --json 1 | tee "$work/synthetic.json"
 }
 
 cd "$work" || exit 1
 if step build compile; then
   ! wanted unit || step unit unit_tests
-  ! wanted sanitizer || step sanitizer sanitize
-  ! wanted conformance || step conformance conformance
-  ! wanted examples || step examples "$root/tests/integration/gpu_examples.py"
   ! wanted bench || step bench measure
+  ! wanted examples || step examples "$root/tests/integration/gpu_examples.py"
   ! wanted torch || step torch "$root/tests/bench/torch_peer.py" --build "$build" --json "$work/torch.json"
+  ! wanted conformance || step conformance conformance
+  ! wanted sanitizer || step sanitizer sanitize
 fi
 
 echo

@@ -23,7 +23,7 @@ support=$PACELINE_BUILD/tests/support
 if [ -e "$support/nccl/libnccl.so.2" ]; then
     for setting in "1 no_nccl" "3 nccl"; do
         echo "== 3 processes, devices and NCCL: $setting"
-        FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$support/${setting#* }:$support \
+        FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$support/${setting#* }:$support${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
             timeout 120 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "${setting% *}"
     done
 fi

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/start_device.h"
+#include "collectives/choose_device.h"
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -94,7 +94,7 @@ static void run_beside(struct pl_device *device)
     }
 }
 
-enum pl_status pl_start_choose_device(struct pl_world *world, const char *wanted, struct pl_device **ret_device, struct pl_error *reterr)
+static enum pl_status choose(struct pl_world *world, const char *wanted, struct pl_device **ret_device, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_device_sight *sights = NULL;
     struct pl_error reason = PL_ERROR_NONE, said = PL_ERROR_NONE;
@@ -116,5 +116,29 @@ enum pl_status pl_start_choose_device(struct pl_world *world, const char *wanted
         run_beside(device);
     }
     *ret_device = device;
+    return PL_OK;
+}
+
+enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const char *wanted,
+                                      struct pl_device **ret_device, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    struct pl_world_options with = options ? *options : (struct pl_world_options){.knobs = NULL};
+    struct pl_world *world = NULL;
+    enum pl_status status;
+
+    /* Who shares a host is known to a world only, and a world is told its device when it is made. */
+    PL_TRY(pl_world_new(bootstrap, &with, &world, reterr));
+    status = choose(world, wanted, &with.device, reterr);
+    if (status == PL_OK && with.device) {
+        pl_world_free(PL_TAKE(world));
+        status = pl_world_new(bootstrap, &with, &world, reterr);
+    }
+    if (status != PL_OK) {
+        pl_world_free(world);
+        pl_device_close(with.device);
+        return status;
+    }
+    *ret_device = with.device;
+    *ret_world = world;
     return PL_OK;
 }

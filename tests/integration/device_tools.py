@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""paceline info, paceline bench and the benchmark of a step on the driver for tests, as processes: what they say of device memory, and right sums."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+SUPPORT = BUILD / "tests/support"
+
+
+def run(program, *words, ranks=1, nccl=False, fake="devices=2", status=0, **settings):
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks] if ranks > 1 else []
+    command += [BUILD / program, *words]
+    environment = dict(os.environ, FAKE_CUDA=fake + ",delay_us=20,leaks", LD_LIBRARY_PATH=f"{SUPPORT}/{'nccl' if nccl else 'no_nccl'}:{SUPPORT}",
+                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", **settings)
+    done = subprocess.run([str(word) for word in command], env=environment, text=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+    print("$", *command, done.stdout, done.stderr, sep="\n")
+    assert done.returncode == status, f"exit status {done.returncode}, not {status}"
+    return done.stdout + done.stderr
+
+
+def says(text, *wanted):
+    for words in wanted:
+        assert words in text, f"'{words}' is missing"
+
+
+def info():
+    says(run("collectives/paceline-info"), "backend solo: on\n  device memory", "devices: 2\n  0: Fake GPU 0")
+    says(run("collectives/paceline-info", ranks=2, nccl=True), "backend nccl: on\n  NCCL 2.", "backend device: on", "left to the backend device")
+    says(run("collectives/paceline-info", ranks=2), "backend nccl: off, NCCL cannot be loaded", "backend device: on\n  allreduce between device arenas")
+    says(run("collectives/paceline-info", ranks=2, fake="devices=1"), "no device is used: ", "backend nccl: off, this world was given no device")
+    says(run("collectives/paceline-info", ranks=2, nccl=True, fake="devices=1", PACELINE_SHARE_DEVICE="1"), "share GPU-", "backend device: on")
+    says(run("collectives/paceline-info", fake="no_device"), "devices: no GPU is used: the driver is there")
+
+
+def bench():
+    words = ["allreduce", "--buffers", "device", "--min-bytes", "64", "--max-bytes", "64KiB", "--factor", "32", "--pairs", 1, "--loop-ms", 1, "--json"]
+    ways = [dict(ranks=1), dict(ranks=2, nccl=True), dict(ranks=2), dict(ranks=2, fake="devices=1", PACELINE_SHARE_DEVICE="1")]
+    for way in ways:
+        lines = [json.loads(line) for line in run("collectives/paceline-bench", *words, **way).splitlines() if line.startswith("{")]
+        assert [line["bytes"] for line in lines] == [64, 2048, 65536], lines
+        assert all(line["wrong"] == 0 and line["buffers"] == "device" and line["time_us"] > 0 for line in lines), lines
+    run("collectives/paceline-bench", *words, "--threads", 2)
+    says(run("collectives/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
+    says(run("collectives/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
+    run("collectives/paceline-bench", *words, "--bound", status=2)
+
+
+def step():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "step.json"
+        run("tests/bench/step_device", "--backward-ms", 0, "--work-mib", 1, "--rounds", 1, "--json", path, fake="devices=1")
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [row["case"] for row in rows] == ["host, the runtime's calls of a step", "one rank, bare loop", "one rank, runtime"], rows
+        assert rows[0]["tensors"] == 8 and rows[0]["host_us"] > 0 and rows[1]["step_us"] > 0, rows
+    run("tests/bench/step_device", fake="no_device", status=77)
+
+
+info()
+bench()
+step()
