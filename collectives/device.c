@@ -129,8 +129,7 @@ static enum pl_status after_roll(struct pl_staged *d, struct pl_error *reterr)
     for (int r = 0; r < d->size; r++) {
         most = d->roll->cards[r].words[CARD_MOST] > most ? d->roll->cards[r].words[CARD_MOST] : most;
     }
-    pl_roll_release(&d->rolls, d->roll);
-    d->roll = NULL;
+    pl_roll_release(&d->rolls, PL_TAKE(d->roll));
     if (!shared) {
         d->stage = PL_STAGED_SEGMENTS;
         pl_staged_plan(d, most);
@@ -208,19 +207,16 @@ static void cancel(void *state, struct pl_request *request)
     (void)request;
     pl_world_give_up(d->host, d->world->failure.status);
     if (d->leaving) {
-        pl_request_cancel(d->leaving);
-        d->leaving = NULL;
+        pl_request_cancel(PL_TAKE(d->leaving));
     }
-    pl_roll_release(&d->rolls, d->roll);
-    d->roll = NULL;
+    pl_roll_release(&d->rolls, PL_TAKE(d->roll));
     pl_staged_cancel(d);
     /* Nothing may touch the buffers afterwards; a device that does not get there has failed, and writes nothing any more. */
     if (pl_device_stream_finish(pl_world_device(d->world), d->down.stream, deadline_ns, NULL) != PL_OK ||
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "device: its last copies were not seen to end");
     }
-    pl_stream_give_back(&d->down, d->event);
-    d->event = NULL;
+    pl_stream_give_back(&d->down, &d->event);
 }
 
 static int waits_for(void *state, const struct pl_request *request)

@@ -262,7 +262,7 @@ void pl_staged_cancel(struct pl_staged *d)
             pl_request_cancel(slot->request);
             slot->request = NULL;
         }
-        pl_stream_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, slot->event);
+        pl_stream_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
         *slot = (struct pl_slot){.stage = PL_SLOT_FREE};
     }
 }

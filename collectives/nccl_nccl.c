@@ -29,7 +29,7 @@ static const int64_t NAP_NS = 50 * PL_NS_PER_US;
 /* After NCCL's error: how long a disagreement, which would explain it, is waited for. After a rank has left: how long for what it sent before. */
 static const int64_t HEAR_NS = PL_NS_PER_S;
 
-enum { WORD_EVENT, WORD_ROLL, WORD_AFTER };
+enum { WORD_ROLL = 1, WORD_AFTER }; /* behind the event of stream.h */
 
 struct nccl {
     struct pl_world *world;
@@ -52,11 +52,6 @@ struct nccl {
     int64_t alone_since_ns; /* 0: all ranks are there */
     bool aborted;
 };
-
-static void **event_of(struct pl_request *request)
-{
-    return (void **)(void *)&request->words[WORD_EVENT];
-}
 
 static struct pl_roll **roll_of(struct pl_request *request)
 {
@@ -345,7 +340,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
     for (int i = 0; i < n->given_count; i++, request = request->sibling) {
         PL_TRY(finish(n, &request->collective, reterr));
-        PL_TRY(pl_stream_mark(&n->stream, n->stream.stream, event_of(request), reterr));
+        PL_TRY(pl_stream_mark(&n->stream, n->stream.stream, pl_stream_event_of(request), reterr));
         request->launched = true;
         request->moves++;
     }
@@ -418,7 +413,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     if (!n->stuck_since_ns) {
         status = move(n, &n->stuck_error);
         if (status == PL_OK && request->launched) {
-            status = pl_stream_reached(&n->stream, event_of(request), &reached, &n->stuck_error);
+            status = pl_stream_reached(&n->stream, pl_stream_event_of(request), &reached, &n->stuck_error);
         }
     }
     if (status != PL_OK || n->stuck_since_ns) {
@@ -426,8 +421,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     }
     *ret_done = reached && agreed;
     if (*ret_done) {
-        pl_roll_release(&n->rolls, roll);
-        *roll_of(request) = NULL;
+        pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
     }
     return PL_OK;
 }
@@ -435,9 +429,8 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
 {
     const struct nccl *n = state;
-    void *event = *event_of(request);
 
-    return event ? pl_device_stream_wait(n->device, stream, event, reterr) : PL_OK;
+    return pl_stream_order(&n->stream, request, stream, reterr);
 }
 
 static enum pl_status rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
@@ -470,10 +463,8 @@ static void cancel(void *state, struct pl_request *request)
         pl_nccl_abort(&n->library);
         pl_world_give_up(pl_world_host_part(n->world), n->world->failure.status);
     }
-    pl_stream_give_back(&n->stream, *event_of(request));
-    pl_roll_release(&n->rolls, *roll_of(request));
-    *event_of(request) = NULL;
-    *roll_of(request) = NULL;
+    pl_stream_give_back(&n->stream, pl_stream_event_of(request));
+    pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
     n->waiting = NULL;
     n->given_count = 0;
 }

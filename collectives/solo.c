@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD_EVENT };
-
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     strcpy(reason, "there is more than one rank");
@@ -63,11 +61,6 @@ static enum pl_status launch(struct pl_stream *stream, const struct pl_collectiv
     return PL_OK;
 }
 
-static void **event_of(struct pl_request *request)
-{
-    return (void **)(void *)&request->words[WORD_EVENT];
-}
-
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_stream *stream = state;
@@ -75,27 +68,24 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     (void)ret_done;
     PL_TRY(pl_stream_follow(stream, request->collective.stream, reterr));
     PL_TRY(launch(stream, &request->collective, reterr));
-    PL_TRY(pl_stream_mark(stream, stream->stream, event_of(request), reterr));
+    PL_TRY(pl_stream_mark(stream, stream->stream, pl_stream_event_of(request), reterr));
     request->launched = true;
     return PL_OK;
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    return pl_stream_reached(state, event_of(request), ret_done, reterr);
+    return pl_stream_reached(state, pl_stream_event_of(request), ret_done, reterr);
 }
 
 static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
 {
-    const struct pl_stream *own = state;
-
-    return pl_device_stream_wait(own->device, stream, *event_of(request), reterr);
+    return pl_stream_order(state, request, stream, reterr);
 }
 
 static void cancel(void *state, struct pl_request *request)
 {
-    pl_stream_give_back(state, *event_of(request));
-    *event_of(request) = NULL;
+    pl_stream_give_back(state, pl_stream_event_of(request));
 }
 
 static void describe(void *state, struct pl_text *text)

@@ -68,16 +68,22 @@ enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *r
     if (*event) {
         PL_TRY(pl_device_event_done(stream->device, *event, ret_reached, reterr));
         if (*ret_reached) {
-            pl_stream_give_back(stream, *event);
-            *event = NULL;
+            pl_stream_give_back(stream, event);
         }
     }
     return PL_OK;
 }
 
-void pl_stream_give_back(struct pl_stream *stream, void *event)
+void pl_stream_give_back(struct pl_stream *stream, void **event)
 {
-    if (event) {
-        stream->spare[stream->spare_count++] = event; /* there is room: it was taken from there */
+    if (*event) {
+        stream->spare[stream->spare_count++] = PL_TAKE(*event); /* there is room: it was taken from there */
     }
+}
+
+enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other, struct pl_error *reterr)
+{
+    void *event = *pl_stream_event_of(request);
+
+    return event ? pl_device_stream_wait(stream->device, other, event, reterr) : PL_OK;
 }

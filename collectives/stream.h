@@ -8,6 +8,7 @@
 #define PL_COLLECTIVES_STREAM_H
 
 #include "base/status.h"
+#include "collectives/backend.h"
 #include "device/device.h"
 
 struct pl_stream {
@@ -33,6 +34,16 @@ enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_eve
 /** Whether the event has been reached; if so it is given back and `*event` is NULL. NULL counts as reached. */
 enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *ret_reached, struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_stream_give_back(struct pl_stream *stream, void *event);
+/** Give the event back, if there is one, without waiting for it; `*event` is NULL then. */
+void pl_stream_give_back(struct pl_stream *stream, void **event);
+
+/** Where a streamed backend keeps the event behind a request: the first of the request's words. NULL until all of it is given to the device. */
+static inline void **pl_stream_event_of(struct pl_request *request)
+{
+    return (void **)(void *)&request->words[0];
+}
+
+/** Let `other` wait for the event of `request` from now on: pl_backend.order. */
+enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif
