@@ -73,7 +73,7 @@ cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 work=$build/gpu
 mkdir -p "$work"
 json=${json:-$work/results.json}
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_SOURCE=$root PACELINE_BUILD=$build CK_TIMEOUT_MULTIPLIER=10
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_SOURCE=$root PACELINE_BUILD=$build CK_DEFAULT_TIMEOUT=60 CK_TIMEOUT_MULTIPLIER=10
 left_out=()
 
 # use DIR...: headers, libraries and pkg-config files below DIR are found by the compiler, the linker and the loader.
