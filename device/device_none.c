@@ -196,3 +196,8 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
 {
     return none(reterr);
 }
+
+enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream, struct pl_error *reterr)
+{
+    return none(reterr);
+}

@@ -384,3 +384,10 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
                ? launch(device, kernels[step->kind][column], blocks_for(device, divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
                : PL_OK;
 }
+
+enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream, struct pl_error *reterr)
+{
+    struct pl_spin_args args = {.ns = ns};
+
+    return blocks > 0 ? launch(device, PL_KERNEL_spin, blocks, &args, stream, reterr) : PL_OK;
+}

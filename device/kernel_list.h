@@ -5,6 +5,7 @@
 
 #include "device/kernel_move.h"
 #include "device/kernel_reduce.h"
+#include "device/kernel_spin.h"
 #include "device/kernel_step.h"
 
 /* name, struct of arguments, call of the body with `a`, `block` and `blocks` */
@@ -47,7 +48,8 @@
     X(nesterov_bfloat16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_BFLOAT16, a, block, blocks))                                                 \
     X(adam_float32, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT32, a, block, blocks))                                                           \
     X(adam_float16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT16, a, block, blocks))                                                           \
-    X(adam_bfloat16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_BFLOAT16, a, block, blocks))
+    X(adam_bfloat16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_BFLOAT16, a, block, blocks))                                                         \
+    X(spin, pl_spin_args, code_spin(a, block, blocks))
 
 enum pl_device_kernel {
 #define PL_KERNEL_ENUM(name, args, call) PL_KERNEL_##name,

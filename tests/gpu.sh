@@ -198,20 +198,25 @@ conformance() {
   "$root/tests/integration/conformance.sh"
 }
 measure() {
-  local list=$root/examples/synthetic/resnet50.json ranks=2
+  local list=$root/examples/synthetic/resnet50.json ranks=2 kind
   local words=(allreduce --buffers device --min-bytes 4KiB --max-bytes 256MiB --factor 8 --pairs 5 --json)
+  local step=("$build/examples/synthetic/synthetic" --gradients "$list" --backward-ms 20 --json 1)
   "$build/tests/bench/bench_device" --gradients "$list" --json "$work/bench_device.json" || return
   "$build/tests/bench/step_device" --gradients "$list" --json "$work/step_device.json" || return
   export PACELINE_SHARE_DEVICE=1
+  "${step[@]}" --device cuda | tee "$work/synthetic.json" || return
   if [ $mpi = enabled ]; then
     for ranks in 2 4; do
       mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || return
     done
+    for kind in busy timer; do
+      mpirun --oversubscribe --bind-to none -n 2 "${step[@]}" --device cuda:0 --work $kind | tee -a "$work/synthetic.json" || return
+    done
   else
     "$build/collectives/paceline-bench" "${words[@]}" --threads $ranks | tee "$work/allreduce_$ranks.json" || return
+    echo "no Open MPI: one rank's overlap only"
   fi
   "$build/collectives/paceline-info"
-  "$build/examples/synthetic/synthetic" --gradients "$list" --json 1 | tee "$work/synthetic.json"
 }
 
 cd "$work" || exit 1

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A training step without a model: the gradients of a list, a backward pass that only takes time, and real communication. It tells what a
- * machine's network makes of a model before the model is there, and how much of it the backward pass hides.
+ * A training step without a model: the gradients of a list, a backward pass that only takes time, and real communication, on CPUs or GPUs. It tells
+ * what a machine's network makes of a model before the model is there, and how much of it the backward pass hides.
  */
-#include "examples/nn/options.h"
+#include "examples/nn/device.h"
+#include "examples/synthetic/gpu.h"
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
 
@@ -19,7 +20,7 @@ enum { MOST_STEPS = 100000 };
 static const int64_t SLICE_NS = PL_NS_PER_MS / 2;
 
 struct options {
-    const char *gradients, *work;
+    const char *gradients, *device, *work;
     double backward_ms;
     uint64_t poll, steps, warmup, json;
 };
@@ -27,8 +28,10 @@ struct options {
 static const struct nn_option option_table[] = {
     NN_TEXT(struct options, gradients, "", "JSON file with the gradients; without one, those of examples/mnist"),
     NN_NUMBER(struct options, backward_ms, "0", 0, 1e6, "of the backward pass, shared out over tensors by size; 0: as long as the communication"),
-    NN_TEXT(struct options, work, "busy", "busy: the backward pass keeps the CPU busy; timer: it leaves the CPU alone, as on a device"),
-    NN_NUMBER(struct options, poll, "0", 0, 1, "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only say what is ready"),
+    NN_TEXT(struct options, work, "busy",
+            "busy: the backward pass keeps the CPU, or every multiprocessor of the GPU, busy; timer: it leaves them alone"),
+    NN_TEXT(struct options, device, "auto", "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),
+    NN_NUMBER(struct options, poll, "0", 0, 1, "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only say what is ready; on the CPU"),
     NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "that are timed, of each kind"),
     NN_NUMBER(struct options, warmup, "3", 0, MOST_STEPS, "before them"),
     NN_NUMBER(struct options, json, "0", 0, 1, "1: print one JSON object"),
@@ -40,10 +43,12 @@ struct synthetic {
     struct pl_runtime *runtime;
     struct pl_world *world;
     struct gradient_list list;
+    struct gpu *gpu; /* NULL: on the CPU */
     struct pl_plan *plan;
     bool busy;
     uint64_t step;
-    double *ms; /* [steps] */
+    float *ends; /* [2 * tensors] what this rank writes into each tensor, then what it finds there */
+    double *ms;  /* [steps] */
 };
 
 /* What the three kinds of step took, the slowest rank's time, medians. */
@@ -64,17 +69,32 @@ static void mark(const struct synthetic *s, size_t i)
 {
     float *gradient = pl_plan_tensor(s->plan, i)->gradient;
 
-    gradient[0] = gradient[s->list.counts[i] - 1] = value_of(s, i, pl_world_rank(s->world));
+    gradient[0] = s->ends[2 * i];
+    gradient[s->list.counts[i] - 1] = s->ends[2 * i + 1];
+}
+
+static enum pl_status read_ends(const struct synthetic *s, struct pl_error *reterr)
+{
+    if (s->gpu) {
+        return gpu_get_ends(s->gpu, s->ends, reterr);
+    }
+    for (size_t i = 0; i < s->list.count; i++) {
+        const float *gradient = pl_plan_tensor(s->plan, i)->gradient;
+
+        s->ends[2 * i] = gradient[0];
+        s->ends[2 * i + 1] = gradient[s->list.counts[i] - 1];
+    }
+    return PL_OK;
 }
 
 static enum pl_status check(const struct synthetic *s, struct pl_error *reterr)
 {
+    PL_TRY(read_ends(s, reterr));
     for (size_t i = 0; i < s->list.count; i++) {
-        const float *gradient = pl_plan_tensor(s->plan, i)->gradient;
         float want = value_of(s, i, 0) + (float)(pl_world_size(s->world) - 1) / 2.0F;
 
-        for (int end = 0; end < 2; end++) {
-            float got = gradient[end ? s->list.counts[i] - 1 : 0];
+        for (size_t end = 0; end < 2; end++) {
+            float got = s->ends[2 * i + end];
 
             if (fabsf(got - want) > 1e-3F) {
                 return pl_error_set(reterr, PL_CORRUPT, "the average of tensor '%s' is %g, not %g", s->list.names[i], (double)got, (double)want);
@@ -105,22 +125,49 @@ static enum pl_status work_until(const struct synthetic *s, int64_t end_ns, bool
     return PL_OK;
 }
 
+/* When in a backward pass of `backward_ms` so many elements are done. */
+static int64_t done_ns(const struct synthetic *s, double backward_ms, uint64_t elems)
+{
+    return (int64_t)(backward_ms * (double)PL_NS_PER_MS * (double)elems / (double)s->list.elems);
+}
+
+static enum pl_status begin_step(struct synthetic *s, double backward_ms, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < s->list.count; i++) {
+        s->ends[2 * i] = s->ends[2 * i + 1] = value_of(s, i, pl_world_rank(s->world));
+    }
+    if (!s->gpu) {
+        return PL_OK;
+    }
+    PL_TRY(gpu_set_ends(s->gpu, s->ends, reterr));
+    return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* a launch a tensor is the backward pass' */
+}
+
 /* One step: tensors become ready from the last to the first, each when its share of the time is over. */
 static enum pl_status run_step(struct synthetic *s, double backward_ms, bool communicate, struct pl_error *reterr)
 {
     int64_t start_ns = pl_clock_now_ns();
     uint64_t done_elems = 0;
 
+    PL_TRY(begin_step(s, backward_ms, reterr));
     for (size_t i = s->list.count; i-- > 0;) {
+        int64_t before_ns = done_ns(s, backward_ms, done_elems), end_ns;
+
         done_elems += s->list.counts[i];
-        PL_TRY(work_until(s, start_ns + (int64_t)(backward_ms * (double)PL_NS_PER_MS * (double)done_elems / (double)s->list.elems),
-                          communicate && s->options.poll, reterr));
-        if (communicate) {
+        end_ns = done_ns(s, backward_ms, done_elems);
+        if (!s->gpu) {
+            PL_TRY(work_until(s, start_ns + end_ns, communicate && s->options.poll, reterr));
             mark(s, i);
+        } else if (backward_ms > 0.0) {
+            PL_TRY(gpu_work(s->gpu, end_ns - before_ns, s->busy, reterr));
+            PL_TRY(gpu_mark(s->gpu, i, reterr));
+        }
+        if (communicate) {
             PL_TRY(pl_plan_ready(s->plan, i, reterr));
         }
     }
-    return communicate ? pl_plan_wait(s->plan, reterr) : PL_OK;
+    PL_TRY(communicate ? pl_plan_wait(s->plan, reterr) : PL_OK);
+    return pl_plan_finish(s->plan, reterr);
 }
 
 static int compare_doubles(const void *left_at, const void *right_at)
@@ -178,18 +225,21 @@ static enum pl_status report(const struct synthetic *s, const struct result *res
     int ranks = pl_world_size(s->world), hosts = pl_world_cross_size(s->world);
     unsigned long long bytes = s->list.elems * sizeof(float);
     size_t buckets = pl_plan_bucket_count(s->plan);
+    const char *device = s->gpu ? pl_device_info(pl_runtime_device(s->runtime))->name : "cpu";
 
     if (s->options.json) {
         pl_text_printf(&text, "{\"model\": ");
         pl_json_print_string(s->list.name, &text);
+        pl_text_printf(&text, ", \"device\": ");
+        pl_json_print_string(device, &text);
         pl_text_printf(&text,
                        ", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, \"buckets\": %zu, \"work\": \"%s\", "
                        "\"communication_ms\": %.3f, \"backward_ms\": %.3f, \"step_ms\": %.3f, \"overlap\": %.3f, \"busbw_gb_s\": %.3f}",
                        ranks, hosts, s->list.count, bytes, buckets, s->options.work, result->communication_ms, result->backward_ms, result->step_ms,
                        overlap_of(result), busbw_gb_s(s, result));
     } else {
-        pl_text_printf(&text, "%s: %d rank(s) on %d host(s), %zu tensors, %.1f MB, %zu bucket(s), work: %s\n", s->list.name, ranks, hosts,
-                       s->list.count, (double)bytes / 1e6, buckets, s->options.work);
+        pl_text_printf(&text, "%s: %d rank(s) on %d host(s), %zu tensors, %.1f MB, %zu bucket(s), device: %s, work: %s\n", s->list.name, ranks, hosts,
+                       s->list.count, (double)bytes / 1e6, buckets, device, s->options.work);
         pl_text_printf(&text, "  communication alone %10.3f ms\n  backward pass alone %10.3f ms\n  step of both        %10.3f ms\n",
                        result->communication_ms, result->backward_ms, result->step_ms);
         pl_text_printf(&text, "  overlap             %10.3f of the shorter of the two\n  bus bandwidth       %10.3f GB/s", overlap_of(result),
@@ -203,20 +253,30 @@ static enum pl_status report(const struct synthetic *s, const struct result *res
 
 static enum pl_status make_plan(struct synthetic *s, struct pl_error *reterr)
 {
-    PL_TRY(pl_plan_new(s->world, NULL, &s->plan, reterr));
+    struct pl_plan_options options = {.memory = PL_MEMORY_HOST};
+
+    if (pl_runtime_device(s->runtime)) {
+        PL_TRY(gpu_new(pl_runtime_device(s->runtime), &s->gpu, reterr));
+        options.memory = PL_MEMORY_DEVICE;
+        options.stream = gpu_stream(s->gpu);
+    }
+    PL_TRY(pl_plan_new(s->world, &options, &s->plan, reterr));
     for (size_t i = 0; i < s->list.count; i++) {
         size_t index;
 
         PL_TRY(pl_plan_add(s->plan, s->list.names[i], 1, &s->list.counts[i], &index, reterr));
     }
-    return pl_plan_seal(s->plan, reterr);
+    PL_TRY(pl_plan_seal(s->plan, reterr));
+    return s->gpu ? gpu_bind(s->gpu, s->plan, reterr) : PL_OK;
 }
 
 static enum pl_status run(struct synthetic *s, struct pl_error *reterr)
 {
     struct result result;
+    const char *device;
     double backward_ms;
 
+    PL_TRY(nn_device_parse(s->options.device, &device, reterr));
     s->busy = strcmp(s->options.work, "busy") == 0;
     if (!s->busy && strcmp(s->options.work, "timer") != 0) {
         return pl_error_set(reterr, PL_INVALID, "--work is '%s', expected busy or timer", s->options.work);
@@ -226,7 +286,11 @@ static enum pl_status run(struct synthetic *s, struct pl_error *reterr)
         return PL_MEMORY;
     }
     PL_TRY(*s->options.gradients ? gradient_list_read(s->options.gradients, &s->list, reterr) : gradient_list_default(&s->list, reterr));
-    PL_TRY(pl_runtime_start(&s->runtime, reterr));
+    s->ends = pl_memory_new(2 * s->list.count, sizeof(float), reterr);
+    if (!s->ends) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_runtime_start_on_device(NULL, device, &s->runtime, reterr));
     s->world = pl_runtime_world(s->runtime);
     PL_TRY(make_plan(s, reterr));
     PL_TRY(time_steps(s, 0.0, true, &result.communication_ms, reterr));
@@ -256,7 +320,9 @@ int main(int argc, char **argv)
         return EXIT_FAILURE; /* at once: mpirun ends the other ranks */
     }
     pl_plan_free(synthetic.plan);
+    gpu_free(synthetic.gpu);
     gradient_list_done(&synthetic.list);
+    free(synthetic.ends);
     free(synthetic.ms);
     pl_runtime_stop(synthetic.runtime);
     return EXIT_SUCCESS;

@@ -636,8 +636,31 @@ START_TEST(an_adam_step_is_the_papers)
 }
 END_TEST
 
+START_TEST(a_spin_holds_its_stream_for_its_time)
+{
+    struct pl_device *device = open_gpu("devices=1,delay_us=20");
+    struct pl_error error = PL_ERROR_NONE;
+    void *stream = NULL, *before = NULL, *behind = NULL;
+    double took_ms = 0.0;
+
+    ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
+    ck_assert_ok(pl_device_event_new(device, true, &before, &error), &error);
+    ck_assert_ok(pl_device_event_new(device, true, &behind, &error), &error);
+    ck_assert_ok(pl_device_event_record(device, before, stream, &error), &error);
+    ck_assert_ok(pl_device_spin(device, 3 * PL_NS_PER_MS, 2, stream, &error), &error);
+    ck_assert_ok(pl_device_event_record(device, behind, stream, &error), &error);
+    finish(device, stream);
+    ck_assert_ok(pl_device_event_ms(device, before, behind, &took_ms, &error), &error);
+    ck_assert_double_ge(took_ms, 2.99); /* a device's clocks have steps */
+    pl_device_event_free(device, before);
+    pl_device_event_free(device, behind);
+    pl_device_stream_free(device, stream);
+    pl_device_close(device);
+}
+END_TEST
+
 UNIT_MAIN("device/kernel", tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte, floats_are_scaled_and_rounded_once_on_the_way,
           resnet50s_161_tensors_are_packed_in_one_launch, int64_above_two_to_the_53_survives, indexes_go_beyond_two_to_the_32,
           scaling_works_in_place_and_between_types, reductions_give_the_hosts_bits, minimum_keeps_a_nan_and_what_has_no_kernel_is_refused,
           squared_norms_are_right_and_the_same_wherever_the_values_lie, optimizers_take_the_hosts_steps_bit_for_bit,
-          clipping_and_skipping_are_decided_on_the_device, an_adam_step_is_the_papers)
+          clipping_and_skipping_are_decided_on_the_device, an_adam_step_is_the_papers, a_spin_holds_its_stream_for_its_time)
