@@ -6,8 +6,8 @@
  * thread to each world that spans hosts, where the bootstrap may be used by several threads at once (MPI: MPI_THREAD_MULTIPLE), `on` to each world of
  * more than one rank, `off` to none. Worlds that are parts of another one have none.
  *
- * Threads  the program's and this one take turns: every entry of request.c and arena.c holds the world's lock. A program that waits keeps
- *          the lock and advances by itself.
+ * Threads  the program's and this one take turns: every entry of request.c, request_wait.c and arena.c holds the world's lock. A
+ *          program that waits keeps the lock and advances by itself.
  * Cost     20 ns a call for the lock. While requests are under way the thread looks after them every 50 to 100 us, less often where nothing
  *          has moved for long; it sleeps while there are none.
  * Test     tests/unit/collectives/test_progress.c, examples/synthetic

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a world, for the files that make it up: world.c, topology.c, request.c, arena.c. Backends use backend.h. */
+/** The inside of a world, for the files that make it up: world.c, topology.c, request.c, request_wait.c, arena.c. Backends use backend.h. */
 #ifndef PL_COLLECTIVES_WORLD_PRIVATE_H
 #define PL_COLLECTIVES_WORLD_PRIVATE_H
 
 #include "collectives/backend.h"
 #include "collectives/progress.h"
 
-enum { PL_WORLD_MAX_BACKENDS = 7 };
+enum {
+    PL_WORLD_MAX_BACKENDS = 7,
+    /* Before a wait's first look at the clock, which costs about as much as 20 polls of a shared word; from then on each poll is followed by a
+     * look, since one may take milliseconds where MPI or a neighbour keeps the CPU. */
+    PL_POLLS_BEFORE_CLOCK = 64,
+};
 
 /** A backend of the table as this world sees it. */
 struct pl_world_backend {
@@ -102,8 +107,26 @@ void pl_topology_done(struct pl_topology *topology);
 enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_request *request,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c. */
+/** Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and request_wait.c. */
 void pl_request_advance(struct pl_world *world);
+
+/** Whether the request has ended or, of a group, all its members. */
+bool pl_request_has_ended(struct pl_request *request);
+
+/** Wait until the request has ended and release it; its status. */
+enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Put the request and its members back among the unused ones. */
+void pl_request_release(struct pl_request *request);
+
+/** The world cannot go on: everything queued ends with `error`. The first error stays, and its status is returned. */
+enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *error);
+
+/** The error that ended the world. */
+enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr);
+
+/** What observers are told of the request, as it stands now; `name` becomes the event's. */
+void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event);
 
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
