@@ -349,7 +349,8 @@ START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
 
     ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
     ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(100 * PL_NS_PER_MS), &error), PL_TIMEOUT);
-    ck_assert_says(error, "work on a stream has not ended after 0.1 s (device 0, Fake GPU 0, 0000:1a:00.0)");
+    ck_assert_says(error, "work on a stream has not ended after ");
+    ck_assert_says(error, " s (device 0, Fake GPU 0, 0000:1a:00.0)");
     ck_assert(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S);
     pl_device_release(device, base);
     pl_device_close(device);
