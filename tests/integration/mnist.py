@@ -93,16 +93,21 @@ def accuracy(folder):
 
 
 def equivalence(folder):
+    """One rank with 128 samples a step against four with 32. OpenBLAS's kernels for Haswell round a sample's sums alike however many samples a
+    product has; with others, as for newer Intel processors, rounding decides some ReLU near zero, and weights part by 1e-3 in 20 steps."""
     data = real_data(folder)
+    alike = "avx2" in pathlib.Path("/proc/cpuinfo").read_text()
+    environment = {"OPENBLAS_CORETYPE": "Haswell"} if alike else {}
+    most = 1e-4 if alike else 1e-2
     same = ["--data", data, "--dropout", "0", "--max-steps", "20", "--warmup-epochs", "0", "--seed", "3"]
-    run(1, *same, "--batch-size", "128", "--learning-rate", "0.02", "--model-dir", folder / "one")
-    run(4, *same, "--batch-size", "32", "--learning-rate", "0.005", "--model-dir", folder / "four")
+    run(1, *same, "--batch-size", "128", "--learning-rate", "0.02", "--model-dir", folder / "one", environment=environment)
+    run(4, *same, "--batch-size", "32", "--learning-rate", "0.005", "--model-dir", folder / "four", environment=environment)
     one, four = (read_model(folder / name / "model.safetensors")[1] for name in ("one", "four"))
     assert one.keys() == four.keys()
     for name in one:
         apart = math.sqrt(sum((a - b) ** 2 for a, b in zip(one[name], four[name])) / sum(a * a for a in one[name]))
         print(f"{name}: {apart:.2e}")
-        assert apart <= 1e-4, f"{name} differs by {apart}"
+        assert apart <= most, f"{name} differs by {apart}"
     run(1, *same, "--batch-size", "128", "--learning-rate", "0.02", "--seed", "4", "--model-dir", folder / "other")
     other = read_model(folder / "other/model.safetensors")[1]
     assert any(a != b for a, b in zip(one["conv1.weight"], other["conv1.weight"])), "the seed has no effect"
