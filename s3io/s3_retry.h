@@ -37,7 +37,7 @@ int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t r
  * SDKs', a repetition for which nothing is left waits for its second instead of failing: attempts and deadlines decide about that.
  */
 struct pl_s3_allowance {
-    double left; /* below 0: so many seconds are lent */
+    double left; /* below 0: so many are owed */
     int64_t counted_ns;
 };
 

@@ -8,7 +8,7 @@
 #   --build DIR                   build folder (build-gpu)
 #   --packages DIR                Debian packages unpacked below DIR: libraries and tools that the machine lacks, such as Open MPI and Check
 #   --json FILE                   the table and the figures of the benchmarks (BUILD/gpu/results.json)
-#   --limit SECONDS               stop what runs then, leave out what has not begun, and still write the table: for a machine that is lent
+#   --limit SECONDS               stop what runs then, leave out what has not begun, and still write the table
 #
 #   tests/gpu.sh --pack DIR       on a Debian 12 machine with network: fill such a DIR, to be carried to the other
 #
