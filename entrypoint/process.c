@@ -105,7 +105,7 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
 
     child_set_up(setup, &failure);
     if (failure.code == 0) {
-        if (setup->signals != NULL) {
+        if (setup->signals != NULL && !setup->keep_blocked) {
             pl_signals_restore(setup->signals);
         }
         execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);

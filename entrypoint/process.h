@@ -15,6 +15,7 @@ struct pl_process_setup {
     const char *cwd;                    /* NULL: the caller's */
     const struct pl_signals *signals;   /* what to restore; NULL: nothing was changed */
     int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's */
+    bool keep_blocked;                  /* leave signals blocked: the program takes them itself, and none can end it before it does */
     bool own_group;                     /* a process group of its own, led by the program */
     bool foreground;                    /* make that group the terminal's foreground, when stdin is one */
     int death_signal;                   /* 0, or what the program gets when the calling thread ends (an extra, no mechanism) */

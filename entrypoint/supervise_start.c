@@ -88,6 +88,7 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
     setup.argv = (const char *const *)supervisor->plan->sync.items;
     setup.environment = pl_environment_strings(supervisor->job->process);
     setup.cwd = supervisor->job->paths.base;
+    setup.keep_blocked = true; /* the stop of a short job must not come too early for what it wrote */
     if (pl_supervise_start(supervisor, PL_ENDING_SYNC, &setup, NULL, &error) != PL_OK) {
         pl_log_error(&error, "intermediate output is not uploaded");
     }

@@ -26,10 +26,10 @@ if [ "$where" = two ]; then
     cluster_up 2
     for host in "${cluster_hosts[@]}"; do host_rate "$host" 1gbit; done
     hosts_listen
-    run() { cluster_mpirun 1 env "$@" --work timer --steps 5 --warmup 1; }
+    run() { cluster_mpirun 1 env PACELINE_DEVICE=off "$@" --work timer --steps 5 --warmup 1; }
 else
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    run() { mpirun --oversubscribe --bind-to none -n 2 env "$@" --work busy --steps 15 --warmup 3; }
+    run() { mpirun --oversubscribe --bind-to none -n 2 env PACELINE_DEVICE=off "$@" --work busy --steps 15 --warmup 3; }
 fi
 for round in $(seq "$rounds"); do
     for list in "$@"; do

@@ -60,7 +60,8 @@ static inline void device_ranks_judge(struct pl_world *world, const struct devic
 
     snprintf(place, sizeof(place), "rank %d on host ", pl_world_rank(world));
     RANKS_NEED(status != PL_OK, "the fault was not noticed");
-    told_of = pl_world_rank(world) == 1 ? fault->text : "rank 1 has given up";
+    /* Who heard it first may tell it on: then a rank between is named, whose own message names rank 1. */
+    told_of = pl_world_rank(world) == 1 ? fault->text : "has given up; its own message says why";
     RANKS_NEED(strstr(told->cause, told_of) || (fault->shared && (strstr(told->cause, fault->text) || strstr(told->cause, "has given up"))),
                "'%s' is not told: %s: %s (%s)", told_of, pl_status_name(status), told->cause, told->context);
     RANKS_NEED(fault->shared || status == (pl_world_rank(world) == 1 ? fault->of_rank_1 : PL_PEER), "%s: %s", pl_status_name(status), told->cause);

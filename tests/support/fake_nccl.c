@@ -304,22 +304,33 @@ static void run_group(void *argument, bool runs)
 
 /* ---- asking ---- */
 
+static void free_group(struct operation *first)
+{
+    while (first) {
+        struct operation *next = first->next;
+
+        free(first);
+        first = next;
+    }
+}
+
 static ncclResult_t close_group(void)
 {
     struct operation *first = opened;
     struct ncclComm *comm;
+    int state = ncclSuccess;
 
     opened = NULL;
     if (!first) {
         return ncclSuccess;
     }
     comm = first->comm;
-    if (comm->group || atomic_load(&comm->state) != ncclSuccess) {
-        return ncclInvalidUsage; /* the last one is not through: the caller had to poll */
+    if (comm->group || !atomic_compare_exchange_strong(&comm->state, &state, ncclInProgress)) {
+        free_group(first);
+        return comm->group || state == ncclInProgress ? ncclInvalidUsage : (ncclResult_t)state; /* the last one is not through, or has failed */
     }
     comm->group = first;
     comm->polls = POLLS;
-    atomic_store(&comm->state, ncclInProgress);
     return ncclInProgress;
 }
 

@@ -288,7 +288,7 @@ static void suffer(int ranks, const char *nccl, const struct device_fault *fault
 
 START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
 {
-    const char *network = "NCCL, between ranks: remote process exited or there was a network error: the fake NCCL was told to fail";
+    const char *network = "remote process exited or there was a network error: the fake NCCL was told to fail";
     const char *late = "rank 1: collective number 3, allreduce, did not end before its deadline";
 
     for (int ranks = 2; ranks <= 4; ranks += 2) {
