@@ -62,7 +62,9 @@ fault() { # KIND SIGNAL VICTIM
   if grep -q -e pmix_server_log_fn -e 'MPI_INIT failed' "$cluster/output"; then
     for host in "${cluster_hosts[@]}"; do
       host_run "$host" pkill -KILL -f "$program" || true
+      host_run "$host" pkill -KILL -x orted || true
       left_on "$host" >/dev/null
+      host_run "$host" find /dev/shm -mindepth 1 -delete # Open MPI's, which its launcher would have removed
     done
     return 1
   fi
