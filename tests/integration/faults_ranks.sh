@@ -77,7 +77,7 @@ fault() { # KIND SIGNAL VICTIM
     [ -e "$cluster/faults/noticed-$rank" ] || continue
     read -r seconds status words <"$cluster/faults/noticed-$rank"
     case $status in TIMEOUT | PEER) ;; *) fail "rank $rank says $status" ;; esac
-    [[ $words =~ (waiting|waited)\ for\ rank\ [0-3] || $words =~ rank\ $victim ]] || fail "rank $rank names nobody"
+    [[ $words =~ (waiting|waited)\ for\ rank\ [0-3] || $words =~ rank\ $victim || $words =~ rank\ [0-3]\ has\ given\ up ]] || fail "rank $rank names nobody"
     [[ ! $words =~ (for|about)\ rank\ $victim && ! $words =~ rank\ $victim\'s\ process ]] || named=$rank
     awk "BEGIN { exit !($seconds >= 0 && $seconds < $deadline_s + 3) }" || fail "rank $rank needed $seconds s"
   done
