@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "device/kernel.h"
 #include "examples/synthetic/gradient_list.h"
+#include "tests/bench/median.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,19 +43,6 @@ struct bench {
 
 /* One launch over `bytes` of the pools from `offset_bytes` on. */
 typedef enum pl_status launch(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr);
-
-static int compare_doubles(const void *left_at, const void *right_at)
-{
-    double left = *(const double *)left_at, right = *(const double *)right_at;
-
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof(*values), compare_doubles);
-    return values[count / 2];
-}
 
 static int64_t deadline(void)
 {

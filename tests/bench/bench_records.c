@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "s3io/checksum.h"
 #include "s3io/stream.h"
+#include "tests/bench/median.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,19 +36,6 @@ _Noreturn static void die(const char *what, const struct pl_error *error)
 
     fprintf(stderr, "bench_records: %s: %s\n", what, error ? pl_error_text(error, text, sizeof(text)) : strerror(errno));
     exit(EXIT_FAILURE);
-}
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof(*values), compare);
-    return values[count / 2];
 }
 
 static void put_le(unsigned char *at, uint64_t value, unsigned bytes)

@@ -9,6 +9,8 @@
  * Rounds alternate between starting the program directly and through `paceline`; our own time is the difference of the
  * medians.
  */
+#include "tests/bench/median.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,19 +74,6 @@ static double one_start_ms(char *const *argv)
         exit(1);
     }
     return (double)(strtoll(text, NULL, 10) - begin_ns) / 1e6;
-}
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), compare);
-    return values[count / 2];
 }
 
 static long resident_kib(pid_t pid)
@@ -163,8 +152,8 @@ int main(int argc, char **argv)
         direct_ms[round] = one_start_ms((char *const[]){argv[0], (char *)"first", NULL});
         through_ms[round] = one_start_ms((char *const[]){argv[1], (char *)"--", argv[0], (char *)"first", NULL});
     }
-    direct = median(direct_ms, rounds);
-    through = median(through_ms, rounds);
+    direct = median(direct_ms, (size_t)rounds);
+    through = median(through_ms, (size_t)rounds);
     printf("{\"bench\": \"startup\", \"case\": \"first_instruction\", \"rounds\": %d, \"direct_ms\": %.2f, \"paceline_ms\": %.2f, \"own_ms\": %.2f, "
            "\"goal_ms\": %d}\n",
            rounds, direct, through, through - direct, GOAL_MS);

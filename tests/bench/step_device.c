@@ -17,6 +17,7 @@
  */
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
+#include "tests/bench/median.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,19 +44,6 @@ struct bench {
     struct pl_optimizer *optimizer;
     float *values, *gradient, *slots[2]; /* the bare loop's, with the plan's layout */
 };
-
-static int compare_doubles(const void *left_at, const void *right_at)
-{
-    double left = *(const double *)left_at, right = *(const double *)right_at;
-
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, size_t count)
-{
-    qsort(values, count, sizeof(*values), compare_doubles);
-    return values[count / 2];
-}
 
 /* The backward pass of tensor i, which leaves its gradient at `gradient`. */
 static enum pl_status compute(struct bench *b, size_t i, void *gradient, struct pl_error *reterr)
