@@ -61,10 +61,10 @@ enum pl_status pl_transport_allgather(const struct pl_transport *transport, int 
             status = transport->send(transport->context, held, (size_t)blocks * bytes, to, PL_TAG_BOOTSTRAP, &out, reterr);
         }
         if (status == PL_OK) {
-            status = pl_transfer_wait(transport, &in, deadline_ns, "starting up", from, reterr);
+            status = pl_transfer_wait(transport, &in, deadline_ns, "meeting the other ranks", from, reterr);
         }
         if (status == PL_OK) {
-            status = pl_transfer_wait(transport, &out, deadline_ns, "starting up", to, reterr);
+            status = pl_transfer_wait(transport, &out, deadline_ns, "meeting the other ranks", to, reterr);
         }
         if (status != PL_OK) {
             bool idle = !in.active || transport->cancel(transport->context, &in);
@@ -136,6 +136,13 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
                                        .any_thread = true,
                                        .free = self_free};
     *ret_bootstrap = bootstrap;
+    return PL_OK;
+}
+
+enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_TRY(bootstrap->barrier(bootstrap->context, deadline_ns, reterr));
+    bootstrap->together = true;
     return PL_OK;
 }
 

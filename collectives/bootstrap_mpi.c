@@ -165,15 +165,11 @@ static void seat_free(struct pl_bootstrap *bootstrap)
     int finalized = 0;
 
     MPI_Finalized(&finalized);
-    if (!finalized && !seat->broken) {
-        /* All ranks are known to be here before anything that could wait for them for ever. */
-        bool together = !seat->owns_mpi || barrier(seat, pl_deadline_after_ns(10 * PL_NS_PER_S), NULL) == PL_OK;
-
-        if (together) {
-            MPI_Comm_free(&seat->comm);
-            if (seat->owns_mpi) {
-                MPI_Finalize();
-            }
+    /* MPI's end waits for all ranks for ever: only where they are known to be here. */
+    if (!finalized && !seat->broken && (!seat->owns_mpi || bootstrap->together)) {
+        MPI_Comm_free(&seat->comm);
+        if (seat->owns_mpi) {
+            MPI_Finalize();
         }
     }
     free(seat);

@@ -437,6 +437,9 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_opt
         print_result(&bench, &result);
         wrong += result.wrong;
     }
+    if (pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(bench.world), &error) != PL_OK) {
+        fail(&error, "leaving");
+    }
     close_bench(&bench, &span);
     return wrong;
 }

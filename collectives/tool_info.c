@@ -114,8 +114,12 @@ int main(int argc, char **argv)
         print_devices();
         print_knobs(pl_world_knobs(world));
     }
+    status = pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error);
+    if (status != PL_OK) {
+        pl_log_error(&error, "leaving");
+    }
     pl_world_free(world);
     pl_device_close(device);
     pl_bootstrap_free(bootstrap);
-    return 0;
+    return status == PL_OK ? 0 : 1;
 }

@@ -44,6 +44,9 @@ struct pl_bootstrap {
     /** True when several threads may use it, its transport and the ones split off it at once. */
     bool any_thread;
 
+    /** pl_bootstrap_leave() went well: all ranks are at their end. */
+    bool together;
+
     /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
     struct pl_transport *transport;
 
@@ -54,7 +57,7 @@ struct pl_bootstrap {
 /**
  * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
  * if it is not yet (asking for MPI_THREAD_MULTIPLE), and finalised by pl_bootstrap_free() only if it was initialised
- * here and the last wait ended well: after a dead peer MPI_Finalize can hang, and leaving is the program's `_exit`.
+ * here and pl_bootstrap_leave() went well: without a peer MPI_Finalize can hang, and leaving is the program's `_exit`.
  * SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has died would raise it.
  * PL_UNSUPPORTED where the build has no MPI.
  */
@@ -69,6 +72,16 @@ enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_boot
 /** One rank alone. */
 enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * The end of a program that went well: return when every rank has come here, however late, up to the deadline. What pl_bootstrap_free() ends after
+ * that (MPI) would wait for them for ever. Worlds made over `bootstrap` may be freed before or after.
+ *
+ * Collective  yes.
+ * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this program's end for a failure.
+ */
+enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Release it on this rank; does not wait for ranks that pl_bootstrap_leave() has not met. NULL is fine. */
 void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
 
 /** Zero-initialise; zero means the default everywhere. */

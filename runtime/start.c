@@ -185,25 +185,31 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
     return runtime->trace;
 }
 
+/* The last collective tells for whom it waits and notices a rank that has died; bootstrap's own meeting behind it is then short. */
+static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
+{
+    const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
+    struct pl_error error = PL_ERROR_NONE;
+
+    PL_TRY(pl_barrier(runtime->world, reterr));
+    if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, path, &error) != PL_OK) {
+        pl_log_error(&error, "the trace was not merged, its rings stay");
+    }
+    return runtime->bootstrap ? pl_bootstrap_leave(runtime->bootstrap, pl_world_deadline_ns(runtime->world), reterr) : PL_OK;
+}
+
 void pl_runtime_stop(struct pl_runtime *runtime)
 {
     struct pl_error error = PL_ERROR_NONE;
-    const char *path;
+    int64_t begin_ns = pl_clock_now_ns();
 
     if (!runtime) {
         return;
     }
-    path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
-    if (*path && pl_world_failure(runtime->world, NULL) == PL_OK) {
-        /* After a failure the rings stay as they are. */
-        enum pl_status status = pl_barrier(runtime->world, &error);
-
-        if (status == PL_OK && pl_world_local_rank(runtime->world) == 0) {
-            status = merge_rings(runtime, path, &error);
-        }
-        if (status != PL_OK) {
-            pl_log_error(&error, "the trace was not merged, its rings stay");
-        }
+    /* After a failure nobody is waited for. */
+    if (pl_world_failure(runtime->world, NULL) == PL_OK && leave(runtime, &error) != PL_OK) {
+        pl_error_context(&error, "waited %.1f s", (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S);
+        pl_log_error(&error, "leaving without the other ranks");
     }
     free_runtime(runtime);
 }

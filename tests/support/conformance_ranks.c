@@ -61,6 +61,9 @@ static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
     } else {
         run(world, NULL, failure);
     }
+    if (pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error) != PL_OK) {
+        fprintf(stderr, "leaving: %s\n", error.cause);
+    }
     pl_world_free(world);
     pl_device_close(options.device);
     pl_bootstrap_free(bootstrap);

@@ -2,7 +2,7 @@
 /*
  * A rank of tests/integration/lifecycle.py, which says what each word does:
  *
- *   lifecycle_probe topology | stop | leave | again | span | wait SECONDS | vanish
+ *   lifecycle_probe topology | stop SECONDS | leave | again | span | wait SECONDS | vanish | desert
  */
 #include "runtime/paceline.h"
 
@@ -94,6 +94,12 @@ static enum pl_status run(const char *word, double seconds, struct pl_error *ret
         return PL_OK; /* without a stop */
     }
     PL_TRY(pl_barrier(world, reterr));
+    if (strcmp(word, "desert") == 0 && pl_world_rank(world) == pl_world_size(world) - 1) {
+        _exit(VANISH_STATUS); /* while the others stop */
+    }
+    if (strcmp(word, "stop") == 0 && pl_world_rank(world) == 0) {
+        pl_clock_nap((int64_t)(seconds * (double)PL_NS_PER_S), PL_DEADLINE_NEVER);
+    }
     begin_ns = pl_clock_now_ns();
     pl_runtime_stop(runtime);
     if (strcmp(word, "stop") == 0) {
