@@ -163,15 +163,17 @@ enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const
     return status;
 }
 
-enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const char *key, const void *data, size_t bytes, int64_t deadline_ns,
-                         struct pl_s3_info *ret_info, struct pl_error *reterr)
+enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const char *key, const void *data, size_t bytes, bool no_checksum,
+                         int64_t deadline_ns, struct pl_s3_info *ret_info, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "PUT", .bucket = bucket, .key = key, .body = data, .body_bytes = bytes, .deadline_ns = deadline_ns};
     char checksum[9];
     enum pl_status status;
 
-    pl_http_word_base64(pl_checksum_crc32c(0, data, bytes), checksum);
-    operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
+    if (!no_checksum) {
+        pl_http_word_base64(pl_checksum_crc32c(0, data, bytes), checksum);
+        operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
+    }
     status = pl_s3_call(client, &operation, reterr);
     if (status == PL_OK && ret_info) {
         status = fill_info(&operation.head, bytes, ret_info, reterr);

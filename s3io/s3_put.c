@@ -416,7 +416,8 @@ static enum pl_status run(struct upload *upload, struct pl_s3_info *ret_info, st
     PL_TRY(settle_parts(upload, reterr));
     PL_TRY(fill(upload, first, &end, reterr));
     if (end) {
-        PL_TRY(pl_s3_put(upload->client, upload->bucket, upload->key, first->memory, first->bytes, upload->deadline_ns, NULL, reterr));
+        PL_TRY(pl_s3_put(upload->client, upload->bucket, upload->key, first->memory, first->bytes, upload->options.no_checksums, upload->deadline_ns,
+                         NULL, reterr));
         if (upload->options.progress) {
             upload->options.progress(upload->options.progress_context, first->bytes);
         }

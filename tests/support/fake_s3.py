@@ -62,7 +62,7 @@ class Failure(Exception):
 
 
 class FakeS3:
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), needs_if_match=False, keep=None):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), needs_if_match=False, refuses_checksums=False, keep=None):
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
         self.malformed = malformed          # with 400 instead of 301
@@ -78,6 +78,7 @@ class FakeS3:
         self.uploads = {}
         self.parts = {}  # key -> number of parts, of objects that were uploaded so
         self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
+        self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
         self.keep_below = keep  # a directory
         self.server = None
         self.tasks = set()
@@ -149,6 +150,8 @@ class FakeS3:
             raise Failure(403, "RequestTimeTooSkewed")
         if self.good_token and fields.get("x-amz-security-token") != self.good_token:
             raise Failure(400, "ExpiredToken")
+        if self.refuses_checksums and {"x-amz-checksum-crc32c", "x-amz-checksum-algorithm"} & fields.keys():
+            raise Failure(501, "NotImplemented")
 
     def operate(self, method, path, items, fields, body):
         match = re.fullmatch(r"/bkt(?:/(.*))?", path, re.S)
