@@ -66,6 +66,49 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *pl
     return pl_launcher_set(plan, "LD_PRELOAD", pl_text_string(&list), reterr);
 }
 
+/* True when words[at] is the value of an option -x that begins with `prefix`. */
+static bool is_export_of(const struct pl_words *words, size_t at, const char *prefix)
+{
+    return at > 0 && strcmp(words->items[at - 1], "-x") == 0 && strncmp(words->items[at], prefix, strlen(prefix)) == 0;
+}
+
+/* The user's options. Who preloads a library of his own keeps ours in front of it, without which ranks share one host name. */
+static enum pl_status add_custom(const struct pl_words *custom, const char *libraries, struct pl_words *argv, struct pl_error *reterr)
+{
+    static const char preload[] = "LD_PRELOAD=";
+
+    for (size_t i = 0; i < custom->count; i++) {
+        if (is_export_of(custom, i, preload)) {
+            PL_TRY(pl_words_printf(argv, reterr, "%s%s:%s", preload, libraries, custom->items[i] + strlen(preload)));
+        } else {
+            PL_TRY(pl_words_add(argv, custom->items[i], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/*
+ * Each rank takes its host's own SM_* in place of those that mpirun passes on. So what the user's -x SM_NAME=value adds is
+ * added on every host; as with the toolkit, it does not replace a variable of the job.
+ */
+static enum pl_status keep_exports(const struct pl_words *custom, struct pl_plan *plan, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < custom->count; i++) {
+        const char *equals = strchr(custom->items[i], '=');
+        PL_AUTO_FREE char *name = NULL;
+
+        if (!is_export_of(custom, i, "SM_") || equals == NULL) {
+            continue;
+        }
+        name = pl_memory_string_n(custom->items[i], (size_t)(equals - custom->items[i]), reterr);
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        if (pl_environment_get(plan->additions, name) == NULL) {
+            PL_TRY(pl_launcher_set(plan, name, equals + 1, reterr));
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
 {
     static const char *const credentials[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
@@ -166,6 +209,7 @@ static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl
 static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program, const struct pl_mpi_custom *custom, struct pl_plan *plan,
                                 struct pl_error *reterr)
 {
+    const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
 
     PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
@@ -173,8 +217,8 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(pl_mpi_options_add_fixed(plan->mpi_major, interface, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
     PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
-    PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", pl_environment_get(plan->additions, "LD_PRELOAD")));
-    PL_TRY(pl_words_add_all(&plan->argv, &custom->words, reterr));
+    PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
+    PL_TRY(add_custom(&custom->words, libraries, &plan->argv, reterr));
     PL_TRY(add_fabric(job, &plan->argv, reterr));
     PL_TRY(add_names(plan, &plan->argv, reterr));
     PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
@@ -209,6 +253,9 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     status = pl_mpi_options_split(options != NULL ? pl_json_text(options) : "", &custom, reterr);
     if (status == PL_OK) {
         status = check_slots(job, &custom, reterr);
+    }
+    if (status == PL_OK) {
+        status = keep_exports(&custom.words, plan, reterr);
     }
     if (status == PL_OK && plan->role == PL_PLAN_MASTER) {
         status = make_argv(job, &program, &custom, plan, reterr);

@@ -2,9 +2,9 @@
 /*
  * paceline rank -- PROGRAM ARGUMENTS...
  *
- * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's environment;
- * here the host's own values come back, the thread counts are set for the ranks that share the host, and the program
- * runs under a watcher that reports to this host's process 1. It ends as the program ended.
+ * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's SM_*; here the
+ * host's own come back, the thread counts are set for the ranks that share the host, and the program runs under a
+ * watcher that reports to this host's process 1. It ends as the program ended.
  */
 #include "entrypoint/verb.h"
 

@@ -58,16 +58,51 @@ enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name,
     return pl_file_write_atomic(path, data, bytes, 0600, reterr);
 }
 
-enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *additions, struct pl_error *reterr)
+/* What describes the host and so must not come from another one; `text` is a name or NAME=value. */
+static bool is_of_host(const char *text)
+{
+    static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME"};
+    size_t length = strcspn(text, "=");
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (strlen(names[i]) == length && strncmp(text, names[i], length) == 0) {
+            return true;
+        }
+    }
+    return strncmp(text, "SM_", 3) == 0;
+}
+
+enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    char *const *strings = pl_environment_strings(additions);
 
-    for (size_t i = 0; strings != NULL && strings[i] != NULL; i++) {
-        pl_text_append_n(&text, strings[i], strlen(strings[i]) + 1);
+    for (char *const *at = pl_environment_strings(environment); *at != NULL; at++) {
+        if (is_of_host(*at)) {
+            pl_text_append_n(&text, *at, strlen(*at) + 1);
+        }
     }
     PL_TRY(pl_text_check(&text, reterr));
     return pl_rundir_write(rundir, "environment", text.data != NULL ? text.data : "", text.length, reterr);
+}
+
+/* Without what describes a host: the master's, where mpirun passed it on. */
+static enum pl_status forget_host(struct pl_environment *environment, struct pl_error *reterr)
+{
+    size_t at = 0;
+
+    while (at < pl_environment_count(environment)) {
+        const char *text = pl_environment_strings(environment)[at];
+        PL_AUTO_FREE char *name = NULL;
+
+        if (!is_of_host(text)) {
+            at++;
+            continue;
+        }
+        name = pl_memory_string_n(text, strcspn(text, "="), reterr);
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        pl_environment_unset(environment, name);
+    }
+    return PL_OK;
 }
 
 enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr)
@@ -78,6 +113,7 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 
     snprintf(file, sizeof(file), "%s/environment", path);
     PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
+    PL_TRY(forget_host(environment, reterr));
     for (char *at = data; at < data + bytes; at += strlen(at) + 1) {
         char *equals = strchr(at, '=');
 

@@ -29,11 +29,14 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
 enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Keep `additions` for the ranks of this host. */
-enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *additions,
+/** Keep for the ranks of this host what in `environment` describes it: SM_*, CURRENT_HOST, PACELINE_HOST_NAME. */
+enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Set in `environment` what process 1 of this host saved. */
+/**
+ * Put what process 1 of this host saved in place of what describes another host; all else in `environment` stays, as
+ * mpirun and its -x options made it.
+ */
 enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Connect to process 1 of this host. */

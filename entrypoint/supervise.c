@@ -74,7 +74,7 @@ enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const st
         return PL_OK;
     }
     PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
-    PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->additions, reterr));
+    PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
     return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
 }
 

@@ -151,6 +151,21 @@ def exit_codes():
             refused(tree, f'code {code}', 'algo-1', 'why')
 
 
+def what_the_user_exports_reaches_ranks():
+    """-x in the custom options wins over what train adds for all hosts; the host's own variables come from the host."""
+    if shutil.which('mpirun') is None:
+        skipped.append('what_the_user_exports_reaches_ranks: no mpirun')
+        return
+    options = '-x LD_LIBRARY_PATH=/opt/foo/lib -x PACELINE_TIMEOUT_S=5 -x SM_MINE=a -x SM_CURRENT_HOST=other -x LD_PRELOAD='
+    hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'paceline_timeout_s': '9', 'sagemaker_mpi_custom_mpi_options': options}
+    with Tree(hps, {'run.sh': SHOW}, env={'SM_IMAGE': 'kept'}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        env = tree.seen()
+        names = ('LD_LIBRARY_PATH', 'PACELINE_TIMEOUT_S', 'SM_MINE', 'SM_CURRENT_HOST', 'SM_IMAGE')
+        expect([env.get(name) for name in names] == ['/opt/foo/lib', '5', 'a', 'algo-1', 'kept'], env)
+        expect(env['LD_PRELOAD'].endswith('libpaceline-hostname.so:'), env['LD_PRELOAD'])
+
+
 def large_hyperparameters():
     hps = {f'p{i}': 'x' * 2500 for i in range(100)}
     hps['sagemaker_program'] = 'run.sh'
@@ -344,7 +359,7 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
-         program_not_found, no_python, wrong_options, exit_codes, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
+         program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          secrets_stay_out_of_plan_and_log, intermediate_output, intermediate_output_to_s3]
 for case in CASES:

@@ -31,6 +31,20 @@ awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEG
 expect_nobody
 case_end algo-1 algo-2
 
+# What a rank prints is its own host's, not what mpirun passed on from the master.
+case_begin "ranks see the channels of their own host"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 1
+  echo "{\"own${host#algo-}\": {}}" >"$cluster/$host/ml/input/config/inputdataconfig.json"
+  host_start $host "$paceline" -- sh -c 'echo "rank $OMPI_COMM_WORLD_RANK: $(env | grep ^SM_CHANNEL_ | tr "\n" ";") $SM_CHANNELS"'
+done
+wait_both 60
+for rank in 0 1; do
+  grep -qF "rank $rank: SM_CHANNEL_OWN$((rank + 1))=/opt/ml/input/data/own$((rank + 1)); [\"own$((rank + 1))\"]" "$cluster/algo-1.log" ||
+    case_failed "rank $rank has other channels"
+done
+case_end algo-1 algo-2
+
 for rank in 1 3; do
   where=algo-$((rank / 2 + 1))
   case_begin "rank $rank exits with 3"

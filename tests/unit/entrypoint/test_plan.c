@@ -139,6 +139,28 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
 }
 END_TEST
 
+START_TEST(what_the_user_exports_stands_behind_our_own_and_keeps_our_library)
+{
+    struct tree tree;
+    const char *at;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    two_hosts(&tree, "algo-1");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"epochs\": \"2\", \"sagemaker_mpi_custom_mpi_options\": "
+                     "\"-x LD_LIBRARY_PATH=/opt/foo/lib -x LD_PRELOAD=/opt/mine.so -x SM_MINE=a -x SM_HP_EPOCHS=9\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    at = behind(&tree, "|-x|LD_LIBRARY_PATH|");
+    ck_assert_ptr_nonnull(strstr(at, "|-x|LD_LIBRARY_PATH=/opt/foo/lib|-x|LD_PRELOAD=/"));
+    (void)behind(&tree, "/libpaceline-hostname.so:/opt/mine.so|-x|SM_MINE=a|");
+    two_hosts(&tree, "algo-2");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_MINE"), "a");
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_HP_EPOCHS"), "2");
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
 {
     struct tree tree;
@@ -320,7 +342,8 @@ END_TEST
 
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, the_kind_of_program_follows_its_name_and_the_code_directory,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
-          mpi_starts_on_the_master_and_waits_on_the_others, more_processes_than_slots_is_an_error_unless_allowed, open_mpi_5_gets_its_own_names,
-          custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
-          smddp_and_xla_are_refused_clearly, the_parameter_server_is_chosen_by_the_program_or_by_the_option,
-          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory)
+          mpi_starts_on_the_master_and_waits_on_the_others, what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
+          more_processes_than_slots_is_an_error_unless_allowed, open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form,
+          a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
+          the_parameter_server_is_chosen_by_the_program_or_by_the_option, words_behind_two_dashes_are_run_as_they_are,
+          code_is_fetched_only_into_an_empty_directory)
