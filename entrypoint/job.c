@@ -8,7 +8,6 @@
 #include "entrypoint/pyrepr.h"
 #include "entrypoint/region.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -404,67 +403,4 @@ const char *pl_job_option(const struct pl_job *job, const char *name, const char
         }
     }
     return value != NULL ? value : fallback;
-}
-
-/* True when `word` stands in `name` in any case and, with `whole`, no letter or digit touches it. */
-static bool has_word(const char *name, const char *word, bool whole)
-{
-    size_t length = strlen(word);
-
-    for (const char *at = strcasestr(name, word); at != NULL; at = strcasestr(at + 1, word)) {
-        bool open_left = at == name || !isalnum((unsigned char)at[-1]);
-
-        if (!whole || (open_left && !isalnum((unsigned char)at[length]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool pl_job_is_secret(const char *name)
-{
-    static const struct {
-        const char *word;
-        bool whole;
-    } words[] = {
-        {"password", false}, {"passwd", false}, {"secret", false}, {"credential", false}, {"apikey", false}, {"accesskey", false},
-        {"key", true},       {"keys", true},    {"token", true},   {"private", true},     {"creds", true},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(words); i++) {
-        if (has_word(name, words[i].word, words[i].whole)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-enum pl_status pl_job_mask_secrets(struct pl_job *job, struct pl_error *reterr)
-{
-    PL_AUTO_JSON struct pl_json *masked = pl_json_copy(job->hyperparameters);
-
-    if (masked == NULL) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory masking secrets");
-    }
-    for (const struct pl_json *member = pl_json_first(job->hyperparameters); member != NULL; member = pl_json_next(member)) {
-        if (pl_json_kind(member) == PL_JSON_STRING && *pl_json_text(member) != '\0' && pl_job_is_secret(pl_json_name(member))) {
-            PL_TRY(pl_json_set(masked, pl_json_name(member), pl_json_new_string("***"), reterr));
-        }
-    }
-    pl_json_free(job->hyperparameters);
-    job->hyperparameters = PL_TAKE(masked);
-    for (size_t i = 0; i < job->knobs.count; i++) {
-        char *value = strchr(job->knobs.items[i], '=');
-
-        *value = '\0';
-        if (pl_job_is_secret(job->knobs.items[i])) {
-            size_t shown = strlen(value + 1) < 3 ? strlen(value + 1) : 3;
-
-            memset(value + 1, '*', shown);
-            value[1 + shown] = '\0';
-        }
-        *value = '=';
-    }
-    pl_words_done(&job->user_args);
-    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
 }

@@ -126,14 +126,4 @@ const char *pl_job_base_dir(const struct pl_environment *process);
  */
 const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback);
 
-/**
- * Replace by "***" every text under a name that looks like a secret, so that what is made from `job` afterwards may be shown.
- * For `paceline plan`; a job that is to run is never masked.
- */
-enum pl_status pl_job_mask_secrets(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** True when a variable or hyperparameter of this name probably holds a secret: PASSWORD, SECRET, CREDENTIALS, or a word KEY, TOKEN, PRIVATE, CREDS.
- */
-bool pl_job_is_secret(const char *name);
-
 #endif

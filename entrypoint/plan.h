@@ -100,7 +100,7 @@ const char *pl_plan_role_text(enum pl_plan_role role);
 
 /**
  * Append the plan, with the source steps before it, as one line of JSON: role, launcher, hosts, host, cwd, argv (null where
- * nothing is started), env, processes, source, steps, side, sync, sshd, warnings. Mask the job first: pl_job_mask_secrets().
+ * nothing is started), env, processes, source, steps, side, sync, sshd, warnings. Mask the job first: pl_secrets_mask().
  */
 enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
                              struct pl_error *reterr) PL_MUST_CHECK;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "entrypoint/job.h"
 #include "entrypoint/plan.h"
+#include "entrypoint/secrets.h"
 #include "entrypoint/variables.h"
 #include "entrypoint/verb.h"
 
@@ -28,7 +29,7 @@ static enum pl_status print_plan(const struct pl_call *call, struct pl_error *re
         PL_TRY(pl_words_add(&command, call->words.items[i], reterr));
     }
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
-    PL_TRY(pl_job_mask_secrets(job, reterr));
+    PL_TRY(pl_secrets_mask(job, reterr));
     PL_TRY(pl_source_plan(job, &source, reterr));
     PL_TRY(pl_plan_new(job, &plan, reterr));
     PL_TRY(pl_plan_print(job, plan, &source, &text, reterr));

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/job.h"
 #include "entrypoint/plan.h"
+#include "entrypoint/secrets.h"
 #include "tests/support/fuzz.h"
 
 #include <stdio.h>
@@ -53,7 +54,7 @@ static void read_job(const char *base)
     PL_BUG_IF(pl_environment_new_empty(&environment, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_BASE_DIR", base, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_PROGRAM", "/bin/true", &error) != PL_OK);
-    if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK || pl_job_mask_secrets(job, &error) != PL_OK ||
+    if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK || pl_secrets_mask(job, &error) != PL_OK ||
         pl_plan_new(job, &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
         return;

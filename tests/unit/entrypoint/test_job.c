@@ -194,24 +194,6 @@ START_TEST(the_region_comes_from_where_boto3_looks)
 }
 END_TEST
 
-START_TEST(secrets_are_masked_by_name)
-{
-    struct tree tree;
-
-    tree_setup(&tree);
-    write_hps(&tree, "{\"api_key\": \"abc\", \"monkey\": \"chimp\", \"hf-token\": \"\\\"t\\\"\", \"tokenizer\": \"bert\", \"key\": \"5\", "
-                     "\"paceline_secret\": \"hush\"}");
-    ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_ok(pl_job_mask_secrets(tree.job, &tree.error), &tree.error);
-    ck_assert_str_eq(joined(&tree.job->user_args), "--api_key|***|--hf-token|***|--key|5|--monkey|chimp|--tokenizer|bert");
-    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_SECRET=***");
-    ck_assert(pl_job_is_secret("AWS_SECRET_ACCESS_KEY"));
-    ck_assert(pl_job_is_secret("dbPassword"));
-    ck_assert(!pl_job_is_secret("max_tokens"));
-    tree_done(&tree);
-}
-END_TEST
-
 START_TEST(deep_and_damaged_values_stay_text)
 {
     struct tree tree;
@@ -231,5 +213,4 @@ END_TEST
 UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything, faults_in_files_name_file_line_column_and_what_was_expected,
           only_resourceconfig_must_exist, values_are_decoded_once_and_names_sorted_by_owner,
           distribution_hosts_keep_the_groups_order_and_the_first_is_master, process_counts_are_checked,
-          switches_follow_pythons_truth_but_for_the_text_false, the_region_comes_from_where_boto3_looks, secrets_are_masked_by_name,
-          deep_and_damaged_values_stay_text)
+          switches_follow_pythons_truth_but_for_the_text_false, the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text)
