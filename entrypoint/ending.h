@@ -14,7 +14,7 @@
     X(LAUNCHER, "launcher", "mpirun")                                                                                                                \
     X(DAEMON, "daemon", "Open MPI's launch daemon")                                                                                                  \
     X(SSHD, "sshd", "sshd")                                                                                                                          \
-    X(SIDE, "side", "the side process")                                                                                                              \
+    X(SIDE, "side", "the parameter server")                                                                                                          \
     X(SYNC, "sync", "the upload of intermediate output")                                                                                             \
     X(STEP, "step", "the command")
 

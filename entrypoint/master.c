@@ -356,10 +356,17 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     return pl_supervise_start_main(supervisor, reterr);
 }
 
+/* True when what failed ended while the job was being stopped: what still runs has the stop's time, unless mpirun ends it. */
+static bool failed_while_stopping(const struct pl_supervisor *supervisor)
+{
+    return supervisor->failed && supervisor->ending_known && supervisor->stop_number != 0 && supervisor->stop_ns <= supervisor->failed_ns &&
+           !supervisor->plan->spawns_ranks;
+}
+
 /* How long the launcher of a failed job may still take. */
 static int64_t grace_end(const struct pl_supervisor *supervisor)
 {
-    if (!supervisor->failed) {
+    if (!supervisor->failed || failed_while_stopping(supervisor)) {
         return PL_DEADLINE_NEVER;
     }
     return supervisor->failed_ns + (supervisor->ending_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
@@ -380,7 +387,7 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
             next_ns = grace_end(supervisor);
         }
         PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
-        if (supervisor->failed && !program_told) {
+        if (supervisor->failed && !program_told && !failed_while_stopping(supervisor)) {
             pl_supervise_signal(supervisor, PL_ENDING_PROGRAM, SIGTERM); /* mpirun ends its ranks itself */
             program_told = true;
         }

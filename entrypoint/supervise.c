@@ -102,10 +102,10 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
     return PL_OK;
 }
 
-/* Ranks tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all. */
+/* Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all. */
 static int weight(const struct pl_ending *ending)
 {
-    if (ending->of != PL_ENDING_RANK && ending->of != PL_ENDING_PROGRAM) {
+    if (ending->of != PL_ENDING_RANK && ending->of != PL_ENDING_PROGRAM && ending->of != PL_ENDING_SIDE) {
         return 0;
     }
     return ending->signalled && ending->code == SIGTERM ? 1 : 2;
@@ -184,7 +184,7 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of,
 
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    const enum pl_ending_of programs[] = {PL_ENDING_PROGRAM, PL_ENDING_RANK, PL_ENDING_SIDE, PL_ENDING_STEP};
+    const enum pl_ending_of programs[] = {PL_ENDING_PROGRAM, PL_ENDING_RANK, PL_ENDING_STEP};
     char name[16];
 
     if (supervisor->stop_number != 0) {
@@ -226,6 +226,27 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
     return supervisor->stop_ns + budget_ns - early_ns;
 }
 
+static void tell_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+{
+    if (supervisor->role != NULL && supervisor->role->ended != NULL) {
+        supervisor->role->ended(supervisor, party, ending);
+    }
+}
+
+static void tell_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    if (supervisor->role != NULL && supervisor->role->frame != NULL) {
+        supervisor->role->frame(supervisor, party, frame);
+    }
+}
+
+static void tell_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+{
+    if (supervisor->role != NULL && supervisor->role->gone != NULL) {
+        supervisor->role->gone(supervisor, party, why);
+    }
+}
+
 static void take_signal(struct pl_supervisor *supervisor, int number)
 {
     switch (number) {
@@ -263,13 +284,15 @@ static void take_ending(struct pl_supervisor *supervisor, struct pl_party *party
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (!party->ended) {
-        party->ended = true;
-        if (party->of == PL_ENDING_SYNC && !pl_ending_ok(ending)) {
-            pl_ending_sentence(ending, &text);
-            pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
-        }
-        supervisor->role->ended(supervisor, party, ending);
+    if (party->ended) {
+        return;
+    }
+    party->ended = true;
+    if (party->of != PL_ENDING_SYNC) {
+        tell_ended(supervisor, party, ending);
+    } else if (!pl_ending_ok(ending)) {
+        pl_ending_sentence(ending, &text);
+        pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
     }
 }
 
@@ -294,9 +317,7 @@ static void take_watch_frame(struct pl_supervisor *supervisor, struct pl_party *
     if (frame->type == PL_FRAME_BEGUN && frame->count >= 3 && pl_frame_number(frame, 1, -1, INT32_MAX, &rank, NULL) == PL_OK) {
         party->begun = true;
         party->rank = (int)rank;
-        if (supervisor->role->frame != NULL) {
-            supervisor->role->frame(supervisor, party, frame);
-        }
+        tell_frame(supervisor, party, frame);
         if (supervisor->stop_number != 0 && party->of == PL_ENDING_RANK) {
             char text[16]; /* it came too late to hear it with the others */
 
@@ -319,7 +340,7 @@ static void take_hello(struct pl_supervisor *supervisor, struct pl_party *party,
         party->kind = PL_PARTY_AGENT;
     } else if (strcmp(kind, "master") == 0) {
         party->kind = PL_PARTY_MASTER;
-        supervisor->role->frame(supervisor, party, frame);
+        tell_frame(supervisor, party, frame);
     } else {
         party->dropped = true;
     }
@@ -341,7 +362,7 @@ static void take_frames(struct pl_supervisor *supervisor, struct pl_party *party
         } else if (party->kind == PL_PARTY_WATCH) {
             take_watch_frame(supervisor, party, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
-            supervisor->role->frame(supervisor, party, &frame);
+            tell_frame(supervisor, party, &frame);
         }
     }
     if (status == PL_OK || status == PL_END || party->dropped) {
@@ -350,8 +371,8 @@ static void take_frames(struct pl_supervisor *supervisor, struct pl_party *party
     party->dropped = true;
     if (party->kind == PL_PARTY_WATCH) {
         take_silent_end(supervisor, party);
-    } else if (party->kind != PL_PARTY_NEW && supervisor->role->gone != NULL) {
-        supervisor->role->gone(supervisor, party, status == PL_PEER ? "its connection closed" : error.cause);
+    } else if (party->kind != PL_PARTY_NEW) {
+        tell_gone(supervisor, party, status == PL_PEER ? "its connection closed" : error.cause);
     }
 }
 
@@ -389,10 +410,10 @@ static void beat(struct pl_supervisor *supervisor)
         if (now_ns - party->link.heard_ns > supervisor->silence_ns) {
             snprintf(why, sizeof(why), "nothing was heard from it for %lld s", (long long)(supervisor->silence_ns / PL_NS_PER_S));
             party->dropped = true;
-            supervisor->role->gone(supervisor, party, why);
+            tell_gone(supervisor, party, why);
         } else if (due && pl_link_send(&party->link, PL_FRAME_HEARTBEAT, NULL, 0, NULL) != PL_OK) {
             party->dropped = true;
-            supervisor->role->gone(supervisor, party, "it takes no more messages");
+            tell_gone(supervisor, party, "it takes no more messages");
         }
     }
 }

@@ -42,7 +42,10 @@ struct pl_party {
 
 struct pl_supervisor;
 
-/** What a role does about events. All are called from pl_supervise_turn(). */
+/**
+ * What a role does about events. All are called from pl_supervise_turn(); where one is NULL, the event is passed over. The end of the
+ * upload of intermediate output, which fails no job, is no event.
+ */
 struct pl_role {
     void (*ended)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending);
     void (*frame)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame);

@@ -119,6 +119,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 
 struct step_state {
     const struct pl_plan_step *step;
+    const struct pl_party *party;
     bool ended;
     bool ok;
 };
@@ -127,7 +128,9 @@ static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party,
 {
     struct step_state *state = supervisor->state;
 
-    (void)party;
+    if (party != state->party) {
+        return;
+    }
     state->ended = true;
     state->ok = pl_ending_ok(ending);
     if (!state->ok && !state->step->is_question) {
@@ -143,6 +146,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     void *outer_state = supervisor->state;
     enum pl_status status;
     struct step_state state = {.step = step};
+    struct pl_party *party = NULL;
 
     supervisor->role = &role;
     supervisor->state = &state;
@@ -150,7 +154,8 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     setup.environment = environment;
     setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
     pl_log(step->is_question ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
-    status = pl_supervise_start(supervisor, PL_ENDING_STEP, &setup, NULL, reterr);
+    status = pl_supervise_start(supervisor, PL_ENDING_STEP, &setup, &party, reterr);
+    state.party = party;
     while (status == PL_OK && !state.ended) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
 

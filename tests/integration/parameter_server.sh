@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A parameter server job on two hosts: the server beside the program on each, ended when the master's program has ended.
+# A parameter server job on two hosts: the server beside the program on each, ended when the master's program has ended, also when
+# the job is stopped.
 # A shell script stands for the interpreter, so that TensorFlow is not needed.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -11,18 +12,26 @@ cat >"$cluster/python" <<'PY'
 #!/bin/sh
 if [ "$1" = -c ]; then
   echo "$TF_CONFIG" >/opt/ml/output/data/server
+  echo $$ >/opt/ml/output/data/server_pid
   exec sleep 1000
 fi
 echo "$TF_CONFIG" >/opt/ml/output/data/program
-while [ ! -e /opt/ml/output/data/server ]; do sleep 0.05; done
+while [ ! -e /opt/ml/output/data/server_pid ]; do sleep 0.05; done
+if [ -n "${WORKER_STOP:-}" ]; then # saving takes longer than a failed job's program would get, and needs the server to its end
+  case $TF_CONFIG-$WORKER_STOP in
+  *'"type": "master"'*) trap 'sleep 4; kill -0 "$(cat /opt/ml/output/data/server_pid)" && echo saved >/opt/ml/output/data/saved; exit 0' TERM;;
+  *-saves) trap 'sleep 4; exit 0' TERM;;
+  esac
+  echo ready
+  while :; do sleep 0.05; done
+fi
 case $TF_CONFIG in *'"type": "master"'*) sleep 1; exit "$MASTER_CODE";; esac
 PY
 chmod +x "$cluster/python"
 
 fail() { echo "FAILED: $*"; cat "$cluster"/*.log; exit 1; }
 
-for master_code in 0 6; do
-  cluster_environment=(PACELINE_PYTHON="$cluster/python" MASTER_CODE=$master_code)
+start_both() {
   for host in algo-1 algo-2; do
     rm -rf "$cluster/$host/ml/output" && mkdir -p "$cluster/$host/ml/output" "$cluster/$host/ml/code"
     echo "{\"current_host\": \"$host\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"eth0\"}" >"$cluster/$host/ml/input/config/resourceconfig.json"
@@ -30,6 +39,11 @@ for master_code in 0 6; do
     echo >"$cluster/$host/ml/code/train.py"
     host_start $host "$PACELINE_BUILD/entrypoint/paceline" train
   done
+}
+
+for master_code in 0 6; do
+  cluster_environment=(PACELINE_PYTHON="$cluster/python" MASTER_CODE=$master_code)
+  start_both
   for host in algo-1 algo-2; do
     host_wait $host 60
     if [ $master_code = 0 ]; then [ "$code" = 0 ] || fail "$host ended with $code"; else [ "$code" != 0 ] || fail "$host ended with 0"; fi
@@ -42,4 +56,27 @@ for master_code in 0 6; do
     for host in algo-1 algo-2; do grep -q 'exited with code 6' "$cluster/$host/ml/output/failure" || fail "$host: the failure file"; done
   fi
 done
-echo "parameter servers end with the master's program, well or not"
+
+for worker_stop in saves dies; do
+  cluster_environment=(PACELINE_PYTHON="$cluster/python" WORKER_STOP=$worker_stop)
+  start_both
+  for host in algo-1 algo-2; do
+    tries=400
+    until grep -q '^ready$' "$cluster/$host.log"; do
+      tries=$((tries - 1))
+      [ $tries -gt 0 ] || fail "the program of $host did not start"
+      sleep 0.05
+    done
+  done
+  host_signal algo-1 TERM
+  for host in algo-1 algo-2; do
+    host_wait $host 60
+    if [ $worker_stop = saves ]; then [ "$code" = 0 ] || fail "a stop: $host ended with $code"; else [ "$code" != 0 ] || fail "a stop: $host ended with 0"; fi
+    [ -z "$(host_pids $host)" ] || fail "processes are left on $host"
+  done
+  [ -e "$cluster/algo-1/ml/output/data/saved" ] || fail "a stop: the master's program could not save while the worker's program $worker_stop"
+  if [ $worker_stop = dies ]; then
+    grep -q 'stopped by SIGTERM; the program on host algo-2 was killed by signal 15' "$cluster/algo-1/ml/output/failure" || fail "a stop: the failure file"
+  fi
+done
+echo "parameter servers end with the master's program, well or not, and outlive its saving"

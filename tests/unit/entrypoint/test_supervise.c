@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The supervisor over plans made by hand, whose programs are shell scripts. */
+#include "entrypoint/supervise.h"
+#include "tests/unit/entrypoint/tree.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct rig {
+    struct tree tree;
+    struct pl_signals signals;
+    struct pl_failure failure;
+    struct pl_plan plan;
+    struct pl_plan_side side;
+    struct pl_supervisor supervisor;
+};
+
+/* A host of a job on the hosts `hosts`, JSON strings with commas between; the first is this one. Scripts know process 1 as $SUPERVISOR. */
+static void rig_setup(struct rig *rig, const char *hosts)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char pid[16], path[PATH_MAX];
+
+    *rig = (struct rig){.signals = PL_SIGNALS_NONE, .failure = PL_FAILURE_NONE};
+    tree_setup(&rig->tree);
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    tree_env(&rig->tree, "SUPERVISOR", pid);
+    tree_env(&rig->tree, "PACELINE_PEER_WAIT_S", "1");
+    pl_text_printf(&text, "{\"current_host\": \"localhost\", \"hosts\": [%s], \"network_interface_name\": \"lo\"}", hosts);
+    tree_write(&rig->tree, "input/config/resourceconfig.json", pl_text_string(&text));
+    ck_assert_ok(tree_job(&rig->tree), &rig->tree.error);
+    ck_assert_ok(pl_signals_open(&rig->signals, &rig->tree.error), &rig->tree.error);
+    ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error), &rig->tree.error);
+    ck_assert_ok(pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure, &rig->tree.error), &rig->tree.error);
+    rig->plan = (struct pl_plan){.role = PL_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
+}
+
+static void take_plan(struct rig *rig)
+{
+    ck_assert_ok(pl_supervise_take_plan(&rig->supervisor, &rig->plan, &rig->tree.error), &rig->tree.error);
+}
+
+static void add_script(struct rig *rig, struct pl_words *argv, const char *script)
+{
+    ck_assert_ok(pl_words_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error), &rig->tree.error);
+}
+
+static void rig_done(struct rig *rig)
+{
+    pl_supervise_sweep(&rig->supervisor, NULL, 0);
+    pl_supervise_close(&rig->supervisor);
+    pl_failure_close(&rig->failure);
+    pl_signals_close(&rig->signals);
+    pl_words_done(&rig->plan.argv);
+    pl_words_done(&rig->plan.sync);
+    pl_words_done(&rig->side.argv);
+    tree_done(&rig->tree);
+}
+
+static void expect_file(const struct rig *rig, const char *name, const char *beginning)
+{
+    PL_AUTO_FREE char *data = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_ok(pl_file_read(scratch_path(&rig->tree.scratch, name, path), 65536, &data, NULL, &error), &error);
+    ck_assert_msg(strncmp(data, beginning, strlen(beginning)) == 0, "%s: '%s'", name, data);
+}
+
+START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
+{
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.side.argv, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done");
+    rig.side.environment = rig.tree.environment;
+    rig.plan.side = &rig.side;
+    add_script(&rig, &rig.plan.argv,
+               "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM; kill -TERM $SUPERVISOR\n"
+               "while :; do sleep 0.02; done");
+    take_plan(&rig);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 0);
+    expect_file(&rig, "log", "saved\n");
+    expect_file(&rig, "output/success", "");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(a_parameter_server_that_dies_fails_the_job_by_its_name)
+{
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.side.argv, "exit 7");
+    rig.side.environment = rig.tree.environment;
+    rig.plan.side = &rig.side;
+    add_script(&rig, &rig.plan.argv, "exec sleep 100");
+    take_plan(&rig);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    expect_file(&rig, "output/failure", "the parameter server on host localhost exited with code 7\n");
+    rig_done(&rig);
+}
+END_TEST
+
+/* A name that is too long to be asked for does not resolve and costs no time. */
+#define LABEL "a.name.that.is.too.long."
+#define LONG_NAME LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL "x"
+
+START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
+{
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\", \"" LONG_NAME "\"");
+    add_script(&rig, &rig.plan.sync, "exit 1");
+    add_script(&rig, &rig.plan.argv, "true");
+    rig.plan.needs_names = true;
+    take_plan(&rig);
+    pl_supervise_start_sync(&rig.supervisor);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
+    expect_file(&rig, "output/failure", "host name 'a.name");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
+{
+    struct rig rig;
+    struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.plan.sync, "exit 1");
+    add_script(&rig, &step.argv, "sleep 0.5");
+    take_plan(&rig);
+    pl_supervise_start_sync(&rig.supervisor);
+    ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
+    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
+    pl_words_done(&step.argv);
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(whoever_connects_during_a_step_is_passed_over)
+{
+    static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
+    struct rig rig;
+    struct pl_link links[PL_ARRAY_ITEMS(kinds)];
+    struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &step.argv, "sleep 0.5");
+    rig.plan.needs_link = true;
+    rig.plan.additions = rig.tree.environment;
+    take_plan(&rig);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
+        links[i] = PL_LINK_NONE;
+        ck_assert_ok(pl_rundir_connect(rig.supervisor.rundir.path, &links[i], &rig.tree.error), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_HELLO, &rig.tree.error, kinds[i], "localhost"), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_BEGUN, &rig.tree.error, "rank", "0", "1"), &rig.tree.error);
+        pl_link_close(&links[i]);
+    }
+    ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
+    ck_assert(!rig.supervisor.failed);
+    pl_words_done(&step.argv);
+    rig_done(&rig);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
+          a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
+          an_upload_that_dies_during_a_step_fails_nothing, whoever_connects_during_a_step_is_passed_over)
