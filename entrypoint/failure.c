@@ -13,6 +13,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+/* What an earlier run in the same directory said is nobody's word about this one. */
+static enum pl_status remove_old(int directory_fd, const char *name, struct pl_error *reterr)
+{
+    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
+}
+
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)
 {
     PL_TRY(pl_file_make_dirs(output, 0755, reterr));
@@ -25,24 +31,33 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     if (failure->reserve_fd >= 0 && fallocate(failure->reserve_fd, 0, 0, PL_FAILURE_RESERVE_BYTES) != 0) {
         pl_file_close_at(&failure->reserve_fd);
     }
-    return PL_OK;
+    PL_TRY(remove_old(failure->directory_fd, "failure", reterr));
+    return remove_old(failure->directory_fd, "success", reterr);
+}
+
+/* The beginning of what the program wrote itself, if it did and if that is a file. */
+static void append_own(int directory_fd, struct pl_text *text)
+{
+    PL_AUTO_CLOSE int fd = openat(directory_fd, "failure", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    char part[4096];
+    size_t bytes;
+
+    while (fd >= 0 && text->length < PL_FAILURE_USER_MAX_BYTES && pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK &&
+           bytes > 0) {
+        pl_text_append_n(text, part, bytes);
+    }
 }
 
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
-    PL_AUTO_FREE char *own = NULL;
-    size_t own_bytes = 0;
 
     if (failure->directory_fd < 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory for the failure file");
     }
-    if (pl_file_read_at(failure->directory_fd, "failure", PL_FAILURE_USER_MAX_BYTES, &own, &own_bytes, NULL) == PL_OK && own_bytes > 0) {
-        pl_text_append_n(&whole, own, own_bytes);
-        if (own[own_bytes - 1] != '\n') {
-            pl_text_append_char(&whole, '\n');
-        }
-        pl_text_append(&whole, "\n");
+    append_own(failure->directory_fd, &whole);
+    if (whole.length > 0) {
+        pl_text_append(&whole, whole.data[whole.length - 1] != '\n' ? "\n\n" : "\n");
     }
     pl_text_append(&whole, text);
     PL_TRY(pl_text_check(&whole, reterr));

@@ -16,7 +16,7 @@
 enum {
     PL_FAILURE_SHOWN_BYTES = 1024,          /* what SageMaker shows */
     PL_FAILURE_RESERVE_BYTES = 16 * 1024,   /* room kept for the report */
-    PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* of a program's own failure file */
+    PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* what is kept of a program's own failure file */
 };
 
 struct pl_failure {
@@ -26,12 +26,16 @@ struct pl_failure {
 
 #define PL_FAILURE_NONE ((struct pl_failure){.directory_fd = -1, .reserve_fd = -1})
 
-/** Open (and make) the directory `output`. */
+/**
+ * Open (and make) the directory `output` and remove what an earlier run left of the two files. Call it before anything of this job runs.
+ *
+ * Errors  PL_SYSTEM. Where only an old file could not be removed, `failure` is usable all the same.
+ */
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front; links
- * are replaced, not followed.
+ * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its first
+ * PL_FAILURE_USER_MAX_BYTES where it is longer; links are replaced, not followed.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -8,6 +8,7 @@
 #include "entrypoint/verb.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -42,16 +43,28 @@ static enum pl_status merge(const struct pl_job *job, struct pl_plan *plan, stru
     return PL_OK;
 }
 
-/* Where intermediate output goes; NULL when nobody asked, or when the platform or local mode has mounted the directory and sees to it. */
+/* Where intermediate output goes; NULL when nobody asked. */
 static const char *intermediate_uri(const struct pl_job *job)
 {
     const struct pl_json *uri = pl_json_member(job->platform, "sagemaker_s3_output");
+
+    return uri != NULL && pl_json_kind(uri) == PL_JSON_STRING && *pl_json_text(uri) != '\0' ? pl_json_text(uri) : NULL;
+}
+
+/* True when the directory is there already: the platform or local mode has mounted it and sees to it, or so it seems. */
+static bool has_intermediate(const struct pl_job *job)
+{
     struct stat info;
 
-    if (uri == NULL || pl_json_kind(uri) != PL_JSON_STRING || *pl_json_text(uri) == '\0' || stat(job->paths.output_intermediate, &info) == 0) {
-        return NULL;
-    }
-    return pl_json_text(uri);
+    return stat(job->paths.output_intermediate, &info) == 0;
+}
+
+/* False too where the kernel cannot tell. */
+static bool is_mount(const char *path)
+{
+    struct statx info;
+
+    return statx(AT_FDCWD, path, 0, 0, &info) == 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 /* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
@@ -64,6 +77,15 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
 
     if (uri == NULL || strncmp(uri, "s3://", 5) != 0) {
         return PL_OK;
+    }
+    if (has_intermediate(job)) {
+        if (is_mount(job->paths.output_intermediate)) {
+            return PL_OK;
+        }
+        pl_text_printf(&text, "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an earlier run left it",
+                       job->paths.output_intermediate);
+        PL_TRY(pl_text_check(&text, reterr));
+        return pl_words_add(&plan->warnings, pl_text_string(&text), reterr);
     }
     if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
         pl_text_printf(&text, "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
@@ -144,7 +166,7 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
 {
     const char *uri = intermediate_uri(job);
 
-    if (uri == NULL) {
+    if (uri == NULL || has_intermediate(job)) {
         return PL_OK;
     }
     if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {

@@ -11,6 +11,7 @@ enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *rete
 {
     const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
     sigset_t watched;
 
     sigfillset(&watched);
@@ -22,6 +23,7 @@ enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *rete
         return pl_error_errno(reterr, "block signals");
     }
     sigaction(SIGPIPE, &ignore, &signals->former_pipe);
+    sigaction(SIGCHLD, &standard, NULL);
     signals->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals->fd < 0) {
         enum pl_status status = pl_error_errno(reterr, "open a signal descriptor");

@@ -18,13 +18,16 @@ struct pl_signals {
 /**
  * Block all signals but the ones that report our own faults, ignore SIGPIPE (a broken pipe is a write error here), and
  * open the descriptor. Pair with pl_signals_close().
+ *
+ * SIGCHLD gets its standard disposition for good: where it was ignored when we were started, the kernel would keep the exit
+ * codes of children from us, and from mpirun, pip and every program that starts others.
  */
 enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The next waiting signal, or 0 when none waits. */
 int pl_signals_next(const struct pl_signals *signals);
 
-/** Give mask and dispositions back as they were: in a child before it runs a program, and in pl_signals_close(). */
+/** Give the mask and SIGPIPE back as they were: in a child before it runs a program, and in pl_signals_close(). */
 void pl_signals_restore(const struct pl_signals *signals);
 
 void pl_signals_close(struct pl_signals *signals);

@@ -307,6 +307,18 @@ def intermediate_output():
         expect(tree.train() == 0 and (tree.base / 'output/intermediate').is_dir(), tree.done.stderr)
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"ftp://x"'}) as tree:
         refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
+    with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"s3://bkt/out"'}) as tree:
+        (tree.base / 'output/intermediate').mkdir(parents=True)
+        expect(tree.train() == 0 and b'output/intermediate is there already: nothing is uploaded; remove it' in tree.done.stderr, tree.done.stderr)
+
+
+def a_second_run_in_the_same_directory():
+    with Tree() as tree:
+        expect(tree.train('--', 'sh', '-c', 'echo mine >"$SM_OUTPUT_DIR/failure"; exit 3') == 3, tree.done.stderr)
+        expect(tree.read('output/failure').startswith('mine\n\nthe program'), tree.read('output/failure'))
+        expect(tree.train('--', 'sh', '-c', 'exit 4') == 4 and tree.read('output/failure').startswith('the program'), tree.read('output/failure'))
+        expect(tree.train('--', 'true') == 0 and tree.read('output/failure') is None, 'the failure file of the run before')
+        expect(tree.train('--', 'false') == 1 and tree.read('output/success') is None, 'the success file of the run before')
 
 
 WRITER = """#!/bin/sh
@@ -361,7 +373,8 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
-         secrets_stay_out_of_plan_and_log, intermediate_output, intermediate_output_to_s3]
+         secrets_stay_out_of_plan_and_log, intermediate_output, intermediate_output_to_s3,
+         a_second_run_in_the_same_directory]
 for case in CASES:
     try:
         case()

@@ -41,11 +41,54 @@ START_TEST(a_programs_own_words_stay_in_front)
     struct pl_failure failure = PL_FAILURE_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    scratch_write(&scratch, "failure", "loss is NaN", 11);
     ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    scratch_write(&scratch, "failure", "loss is NaN", 11);
     ck_assert_ok(pl_failure_write(&failure, "the program exited with code 3\n", &error), &error);
     pl_failure_close(&failure);
     expect_file(&scratch, "failure", "loss is NaN\n\nthe program exited with code 3\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(of_a_programs_long_words_the_beginning_stays)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE char *words = malloc(2 * PL_FAILURE_USER_MAX_BYTES);
+    PL_AUTO_FREE char *data = NULL;
+    static const char report[] = "\n\nthe program exited with code 3\n";
+    char path[PATH_MAX];
+    size_t bytes;
+
+    ck_assert_ptr_nonnull(words);
+    memset(words, 'x', 2 * PL_FAILURE_USER_MAX_BYTES);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    scratch_write(&scratch, "failure", words, 2 * PL_FAILURE_USER_MAX_BYTES);
+    ck_assert_ok(pl_failure_write(&failure, report + 2, &error), &error);
+    pl_failure_close(&failure);
+    ck_assert_ok(pl_file_read(scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes, &error), &error);
+    ck_assert_uint_ge(bytes, PL_FAILURE_USER_MAX_BYTES + strlen(report));
+    ck_assert_mem_eq(data, words, PL_FAILURE_USER_MAX_BYTES);
+    ck_assert_str_eq(data + bytes - strlen(report), report);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(what_an_earlier_run_left_is_gone)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    scratch_write(&scratch, "failure", "old\n", 4);
+    scratch_write(&scratch, "success", "", 0);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_int_ne(access(scratch_path(&scratch, "success", path), F_OK), 0);
+    ck_assert_ok(pl_failure_write(&failure, "new\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "new\n");
     scratch_done(&scratch);
 }
 END_TEST
@@ -57,9 +100,9 @@ START_TEST(a_link_is_replaced_not_followed)
     struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX], target[PATH_MAX];
 
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
     scratch_write(&scratch, "secret", "secret", 6);
     ck_assert_int_eq(symlink(scratch_path(&scratch, "secret", target), scratch_path(&scratch, "failure", path)), 0);
-    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
     ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
     pl_failure_close(&failure);
     expect_file(&scratch, "failure", "report\n");
@@ -145,6 +188,6 @@ START_TEST(an_ending_travels_unchanged)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, a_programs_own_words_stay_in_front, a_link_is_replaced_not_followed,
-          success_is_an_empty_file, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          an_ending_travels_unchanged)
+UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, a_programs_own_words_stay_in_front,
+          of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone, a_link_is_replaced_not_followed, success_is_an_empty_file,
+          the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines, an_ending_travels_unchanged)

@@ -116,6 +116,18 @@ START_TEST(the_program_gets_clean_signals)
 }
 END_TEST
 
+START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
+{
+    struct pl_ending ending;
+
+    signal(SIGCHLD, SIG_IGN);
+    start_watch("grep SigIgn /proc/self/status >&2; exit 7");
+    ending = await_ending();
+    ck_assert_int_eq(ending.code, 7);
+    ck_assert_uint_eq(strtoull(strstr(ending.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
+}
+END_TEST
+
 START_TEST(a_stop_reaches_the_whole_group)
 {
     struct pl_ending ending;
@@ -174,5 +186,5 @@ START_TEST(a_missing_program_says_so)
 END_TEST
 
 UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
-          the_program_gets_clean_signals, a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing,
-          the_program_dies_with_its_supervisor, a_missing_program_says_so)
+          the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_stop_reaches_the_whole_group,
+          a_daemon_that_holds_stderr_delays_nothing, the_program_dies_with_its_supervisor, a_missing_program_says_so)
