@@ -105,6 +105,13 @@ def words_of(argv):
     return argv[1:] if argv[0] == '/bin/sh' else argv
 
 
+def unmasked(words, env):
+    """`plan` shows *** for values under secret names; `env` masks nothing. The arguments are the last words."""
+    args = json.loads(env.get('SM_USER_ARGS', '[]'))
+    at = len(words) - len(args)
+    return words[:at] + [arg if word == '***' else word for word, arg in zip(words[at:], args)]
+
+
 def run_case(name, data):
     case, expected = data['case'], data['expected']
     for host, result in expected.get('hosts', {}).items():
@@ -140,7 +147,7 @@ def check_host(name, host, result, tree):
         if plan['argv'] is None:
             continue
         if row is None:
-            check(f'{name} {process} arguments', words_of(plan['argv']), seen['argv'])
+            check(f'{name} {process} arguments', unmasked(words_of(plan['argv']), env), seen['argv'])
         else:
             differs(row)
             assert words_of(plan['argv']) != seen['argv'], f'{name}: there is no difference any more'
