@@ -71,9 +71,40 @@ static enum pl_status config_path(const struct pl_job *job, const char *name, ch
     return join(job->paths.input_config, name, ret_path, reterr);
 }
 
+/* Add the names of `list` to `names`, each once. */
+static enum pl_status add_hosts(const char *path, const struct pl_json *list, struct pl_words *names, struct pl_error *reterr)
+{
+    PL_TRY(pl_config_check_names(path, list, "a host name", reterr));
+    for (const struct pl_json *host = pl_json_first(list); host != NULL; host = pl_json_next(host)) {
+        if (pl_words_find(names, pl_json_text(host)) >= 0) {
+            return pl_config_wrong(path, host, "each host once", reterr);
+        }
+        PL_TRY(pl_words_add(names, pl_json_text(host), reterr));
+    }
+    return PL_OK;
+}
+
+/* The hosts of one group: some of "hosts", and of no group before, which bounds them all. */
+static enum pl_status check_group_hosts(const char *path, const struct pl_json *list, const struct pl_job *job, struct pl_words *grouped,
+                                        struct pl_error *reterr)
+{
+    size_t first = grouped->count;
+    const struct pl_json *host = pl_json_first(list);
+
+    PL_TRY(add_hosts(path, list, grouped, reterr));
+    for (size_t i = first; i < grouped->count; i++, host = pl_json_next(host)) {
+        if (pl_words_find(&job->hosts, grouped->items[i]) < 0) {
+            return pl_config_wrong(path, host, "one of the names in \"hosts\"", reterr);
+        }
+    }
+    return PL_OK;
+}
+
 /* instance_groups and topology, with the types that later code counts on. */
 static enum pl_status check_groups(const char *path, struct pl_job *job, struct pl_error *reterr)
 {
+    PL_AUTO_WORDS struct pl_words grouped = PL_WORDS_NONE;
+
     PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_JSON_ARRAY, false, &job->groups, reterr));
     for (const struct pl_json *group = job->groups != NULL ? pl_json_first(job->groups) : NULL; group != NULL; group = pl_json_next(group)) {
         const struct pl_json *hosts = NULL;
@@ -84,7 +115,7 @@ static enum pl_status check_groups(const char *path, struct pl_job *job, struct 
         }
         PL_TRY(pl_config_string(path, group, "instance_group_name", NULL, &name, reterr));
         PL_TRY(pl_config_member(path, group, "hosts", PL_JSON_ARRAY, true, &hosts, reterr));
-        PL_TRY(pl_config_check_names(path, hosts, "a host name", reterr));
+        PL_TRY(check_group_hosts(path, hosts, job, &grouped, reterr));
     }
     job->topology = pl_json_member(job->resource, "topology");
     if (job->topology != NULL && !pl_hyperparameters_is_true(job->topology)) {
@@ -103,13 +134,10 @@ static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
     PL_TRY(pl_config_read(path, true, &job->resource, reterr));
     PL_TRY(pl_config_string(path, job->resource, "current_host", NULL, &job->current_host, reterr));
     PL_TRY(pl_config_member(path, job->resource, "hosts", PL_JSON_ARRAY, true, &hosts, reterr));
-    PL_TRY(pl_config_check_names(path, hosts, "a host name", reterr));
     if (pl_json_count(hosts) == 0 || pl_json_count(hosts) > PL_JOB_HOSTS_MAX) {
         return pl_config_wrong(path, hosts, "1 to 4096 host names", reterr);
     }
-    for (const struct pl_json *host = pl_json_first(hosts); host != NULL; host = pl_json_next(host)) {
-        PL_TRY(pl_words_add(&job->hosts, pl_json_text(host), reterr));
-    }
+    PL_TRY(add_hosts(path, hosts, &job->hosts, reterr));
     job->host_index = pl_words_find(&job->hosts, job->current_host);
     current = pl_json_member(job->resource, "current_host");
     if (job->host_index < 0) {
@@ -294,6 +322,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
     int hosts;
+    int named = 0;
 
     job->switches = (struct pl_job_switches){
         .mpi = switched_on(job, "sagemaker_mpi_enabled"),
@@ -307,14 +336,15 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
     PL_TRY(choose_hosts(job, reterr));
-    job->processes_per_host = job->gpus > 0 ? job->gpus : job->neuron_cores > 0 ? job->neuron_cores : 1;
-    PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &job->processes_per_host, reterr));
+    PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &named, reterr));
+    job->counts_devices = named == 0;
+    job->processes_per_host = named > 0 ? named : job->gpus > 0 ? job->gpus : job->neuron_cores > 0 ? job->neuron_cores : 1;
     hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
-    job->processes = job->processes_per_host * hosts;
-    if (job->processes > PL_JOB_PROCESSES_MAX) {
+    if (job->processes_per_host > PL_JOB_PROCESSES_MAX / hosts) {
         return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts, job->processes_per_host,
                             PL_JOB_PROCESSES_MAX);
     }
+    job->processes = job->processes_per_host * hosts;
     return read_count(job, "sagemaker_mpi_num_processes", &job->processes, reterr);
 }
 

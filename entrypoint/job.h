@@ -95,6 +95,7 @@ struct pl_job {
     int distribution_index;             /* this host's place among distribution_hosts, -1 when it is not one */
     int host_index;                     /* this host's place among hosts */
     int processes_per_host;             /* at least 1 */
+    bool counts_devices;                /* no hyperparameter names processes_per_host: it is what this host's devices make it */
     int processes;                      /* over all distribution hosts */
     int cpus;
     int gpus;

@@ -15,7 +15,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     PL_TRY(pl_words_add(&plan->hosts, job->current_host, reterr));
     plan->role = PL_PLAN_SINGLE;
     plan->processes = 1;
-    plan->local_processes = 1;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     return pl_program_add_words(job, &program, NULL, &plan->argv, reterr);
 }

@@ -167,7 +167,10 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
     return PL_OK;
 }
 
-/* More ranks than the host list has room for would make mpirun fail much later, in its own words. */
+/*
+ * More ranks than the host list has room for would make mpirun fail much later, in its own words. Only the master knows: its
+ * devices count for all hosts.
+ */
 static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_custom *custom, struct pl_error *reterr)
 {
     int slots = job->processes_per_host * (int)job->distribution_hosts.count;
@@ -181,13 +184,35 @@ static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_
     return PL_OK;
 }
 
-static void count_ranks(const struct pl_job *job, struct pl_plan *plan)
+/* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not say. */
+static const char *find_other_type(const struct pl_job *job)
 {
-    int before = job->processes_per_host * plan->host_index;
-    int left = job->processes - before;
+    const struct pl_json *group = job->groups != NULL ? pl_json_first(job->groups) : NULL;
 
-    plan->processes = job->processes;
-    plan->local_processes = left < 0 ? 0 : left < job->processes_per_host ? left : job->processes_per_host;
+    for (; group != NULL; group = pl_json_next(group)) {
+        const struct pl_json *type = pl_json_member(group, "instance_type");
+
+        if (pl_words_find(&job->distribution_groups, pl_json_text(pl_json_member(group, "instance_group_name"))) >= 0 &&
+            pl_json_count(pl_json_member(group, "hosts")) > 0 && type != NULL && pl_json_kind(type) == PL_JSON_STRING &&
+            strcmp(pl_json_text(type), job->instance_type) != 0) {
+            return pl_json_text(type);
+        }
+    }
+    return NULL;
+}
+
+/* As the toolkit does, the master starts on every host as many processes as fit itself. */
+static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *other = job->counts_devices ? find_other_type(job) : NULL;
+
+    if (other == NULL) {
+        return PL_OK;
+    }
+    return pl_words_printf(&plan->warnings, reterr,
+                           "every host gets %d processes, counted from the devices of this one (%s), and there are hosts of another type (%s): "
+                           "sagemaker_mpi_num_of_processes_per_host names the number",
+                           job->processes_per_host, job->instance_type, other);
 }
 
 /*
@@ -212,6 +237,8 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
 
+    PL_TRY(check_slots(job, custom, reterr));
+    PL_TRY(warn_of_other_types(job, plan, reterr));
     PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
     PL_TRY(pl_mpi_options_add_fixed(plan->mpi_major, interface, &plan->argv, reterr));
@@ -245,15 +272,12 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
         /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for none. */
         PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));
     }
-    count_ranks(job, plan);
+    plan->processes = job->processes;
     if (options != NULL && pl_json_kind(options) != PL_JSON_STRING && pl_json_kind(options) != PL_JSON_NULL) {
         return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
                             pl_json_kind_text(pl_json_kind(options)));
     }
     status = pl_mpi_options_split(options != NULL ? pl_json_text(options) : "", &custom, reterr);
-    if (status == PL_OK) {
-        status = check_slots(job, &custom, reterr);
-    }
     if (status == PL_OK) {
         status = keep_exports(&custom.words, plan, reterr);
     }

@@ -109,7 +109,6 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_plan *plan
     PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
     is_master = plan->host_index == 0;
     plan->processes = (int)plan->hosts.count;
-    plan->local_processes = 1;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(choose_server(job, &program, reterr));
     PL_TRY(add_server(job, &program, plan, reterr));
@@ -132,7 +131,6 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_plan *pl
 
     PL_TRY(pl_launcher_use_hosts(job, false, plan, reterr));
     plan->processes = (int)plan->hosts.count;
-    plan->local_processes = 1;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     pl_text_append(&config, "{\"cluster\": {");
     append_addresses(&plan->hosts, "worker", 0, plan->hosts.count, MIRRORED_PORT, &config);

@@ -37,7 +37,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
 
     PL_TRY(pl_launcher_use_hosts(job, false, plan, reterr));
     plan->processes = job->processes_per_host * (int)hosts;
-    plan->local_processes = job->processes_per_host;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     if (program.kind != PL_PROGRAM_SCRIPT) {
         return pl_error_set(reterr, PL_UNSUPPORTED,

@@ -49,7 +49,6 @@ struct pl_plan {
     struct pl_words hosts; /* the hosts of this launch, the master first; just this host for a direct process */
     int host_index;        /* this host's place in `hosts` */
     int processes;         /* ranks in the whole launch */
-    int local_processes;   /* ranks on this host, for thread counts */
 
     char *cwd;
     struct pl_words argv; /* empty for an MPI worker. With `spawns_ranks` it holds the words SELF rank -- itself */

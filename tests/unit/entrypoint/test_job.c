@@ -132,6 +132,58 @@ START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
 }
 END_TEST
 
+START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
+{
+    static const struct {
+        const char *hosts;
+        const char *first;
+        const char *second;
+        const char *expected;
+    } wrong[] = {
+        {"\"algo-1\", \"algo-1\"", "", "", "expected each host once, found a string \"algo-1\""},
+        {"\"algo-1\"", "\"algo-1\", \"algo-1\"", "", "expected each host once, found a string \"algo-1\""},
+        {"\"algo-1\"", "\"algo-1\"", "\"algo-1\"", "expected each host once, found a string \"algo-1\""},
+        {"\"algo-1\"", "\"algo-1\"", "\"algo-2\"", "expected one of the names in \"hosts\", found a string \"algo-2\""},
+    };
+    struct tree tree;
+    char text[512];
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        (void)snprintf(text, sizeof(text),
+                       "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": [{\"instance_group_name\": \"a\", \"hosts\": [%s]}, "
+                       "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
+                       wrong[i].hosts, wrong[i].first, wrong[i].second);
+        write_resource(&tree, text);
+        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+        ck_assert_msg(strstr(tree.error.cause, wrong[i].expected) != NULL, "%s", tree.error.cause);
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(products_of_hosts_and_processes_are_bounded)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct tree tree;
+
+    tree_setup(&tree);
+    pl_text_append(&text, "{\"current_host\": \"algo-0\", \"hosts\": [\"algo-0\"");
+    for (int i = 1; i < PL_JOB_HOSTS_MAX; i++) {
+        pl_text_printf(&text, ", \"algo-%d\"", i);
+    }
+    pl_text_append(&text, "]}");
+    write_resource(&tree, pl_text_string(&text));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"16\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(tree.job->processes, PL_JOB_PROCESSES_MAX);
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"65536\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_LIMIT);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4096 hosts with 65536 processes each"));
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(process_counts_are_checked)
 {
     static const char *const wrong[] = {"0", "-1", "1.5", "\\\"x\\\"", "true", "999999", "99999999999999999999"};
@@ -212,5 +264,6 @@ END_TEST
 
 UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything, faults_in_files_name_file_line_column_and_what_was_expected,
           only_resourceconfig_must_exist, values_are_decoded_once_and_names_sorted_by_owner,
-          distribution_hosts_keep_the_groups_order_and_the_first_is_master, process_counts_are_checked,
-          switches_follow_pythons_truth_but_for_the_text_false, the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text)
+          distribution_hosts_keep_the_groups_order_and_the_first_is_master, every_host_is_named_once_and_groups_name_only_hosts,
+          products_of_hosts_and_processes_are_bounded, process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
+          the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text)

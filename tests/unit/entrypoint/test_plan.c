@@ -129,12 +129,10 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     (void)behind(&tree, "|NCCL_DEBUG=WARN|");
     (void)behind(&tree, "|-verbose|-x|A=b c|");
     ck_assert_str_eq(behind(&tree, "|rank|--"), "|/bin/true");
-    ck_assert_int_eq(tree.plan->local_processes, 2);
     two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
     ck_assert_uint_eq(tree.plan->argv.count, 0);
-    ck_assert_int_eq(tree.plan->local_processes, 1);
     tree_done(&tree);
 }
 END_TEST
@@ -178,6 +176,70 @@ START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
         &tree,
         "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`. */
+static void two_groups(struct tree *tree, bool first, const char *type)
+{
+    char text[640];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", \"network_interface_name\": \"lo\", "
+        "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
+        "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
+        "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
+        first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+}
+
+START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
+{
+    static const char hps[] = "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
+                              "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, hps);
+    two_groups(&tree, true, "ml.g5.xlarge");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
+    two_groups(&tree, false, "ml.g5.xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
+{
+    static const char groups[] = "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
+    static const char warning[] = "sagemaker_mpi_num_of_processes_per_host names the number";
+    struct tree tree;
+    char hps[256];
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    (void)snprintf(hps, sizeof(hps), "{%s}", groups);
+    write_hps(&tree, hps);
+    two_groups(&tree, true, "ml.g5.12xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), warning));
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "(ml.g5.12xlarge)"));
+    two_groups(&tree, true, "ml.p4d.24xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
+    write_hps(&tree, hps);
+    two_groups(&tree, true, "ml.g5.12xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
     tree_done(&tree);
 }
 END_TEST
@@ -343,7 +405,8 @@ END_TEST
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, the_kind_of_program_follows_its_name_and_the_code_directory,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
           mpi_starts_on_the_master_and_waits_on_the_others, what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
-          more_processes_than_slots_is_an_error_unless_allowed, open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form,
-          a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
-          the_parameter_server_is_chosen_by_the_program_or_by_the_option, words_behind_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory)
+          more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
+          hosts_of_several_types_are_warned_of_unless_their_count_is_named, open_mpi_5_gets_its_own_names,
+          custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
+          smddp_and_xla_are_refused_clearly, the_parameter_server_is_chosen_by_the_program_or_by_the_option,
+          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory)
