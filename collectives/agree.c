@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In the round of distance d = 1, 2, 4, ... a rank tells the one d above what it calls and which disagreement it knows of, so after
- * the last round everything has reached everybody. If two ranks differ anywhere, some message on the way between them crosses from
- * one opinion to the other; its receiver sees both, and passes that on.
+ * In the round of distance d = 1, 2, 4, ... a rank tells another what it calls and which disagreement it knows of, so after the last
+ * round everything has reached everybody: the rank d above or, of a power of two of ranks, the one whose number differs in the bit d.
+ * The latter keeps the first rounds inside a host where each has its share of the ranks in a row. If two ranks differ anywhere, some
+ * message on the way between them crosses from one opinion to the other; its receiver sees both, and passes that on.
  */
 #include "collectives/agree.h"
 
@@ -70,14 +71,21 @@ static size_t data_bytes(const struct pl_agree *agree)
     return (size_t)(agree->distance < rest ? agree->distance : rest) * agree->block_bytes;
 }
 
-static int rank_below(const struct pl_agree *agree)
+static bool is_power_of_two(int size)
 {
-    return (agree->rank - agree->distance + agree->size) % agree->size;
+    return (size & (size - 1)) == 0;
 }
 
+/* The rank that it hears from in this round. */
+static int rank_below(const struct pl_agree *agree)
+{
+    return is_power_of_two(agree->size) ? agree->rank ^ agree->distance : (agree->rank - agree->distance + agree->size) % agree->size;
+}
+
+/* The rank that it tells. */
 static int rank_above(const struct pl_agree *agree)
 {
-    return (agree->rank + agree->distance) % agree->size;
+    return is_power_of_two(agree->size) ? agree->rank ^ agree->distance : (agree->rank + agree->distance) % agree->size;
 }
 
 static enum pl_status start_round(struct pl_agree *agree, struct pl_error *reterr)
@@ -161,7 +169,9 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
 
 const void *pl_agree_data(const struct pl_agree *agree, int rank)
 {
-    return agree->held + (size_t)((agree->rank - rank + agree->size) % agree->size) * agree->block_bytes;
+    int place = is_power_of_two(agree->size) ? agree->rank ^ rank : (agree->rank - rank + agree->size) % agree->size;
+
+    return agree->held + (size_t)place * agree->block_bytes;
 }
 
 int pl_agree_waits_for(const struct pl_agree *agree)

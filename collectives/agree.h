@@ -37,7 +37,7 @@ struct pl_agree {
     struct pl_agree_card card;
     char *message_in; /* card and data */
     char *message_out;
-    char *held; /* data of rank (rank - i) mod n at place i */
+    char *held; /* a block a rank: see pl_agree_data() */
 };
 
 /** Tag of a message of the world's collective number `sequence`; slots 0 to PL_AGREE_SLOTS - 2 are free for data. */

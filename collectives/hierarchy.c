@@ -27,6 +27,7 @@ enum {
     CHUNK_LEAST_BYTES = 512 << 10, /* and several chunks, so that inside and between overlap */
     CHUNKS = 8,
     SPLIT_LEAST_BYTES = 64 << 10, /* below this one rank of each host carries the vector */
+    TOGETHER_MOST_BYTES = 4096,   /* of all ranks' data: beside the cards of an agreement, which all ranks need anyway */
 };
 
 /* A chunk on its way. Chunk number k uses place k mod (AHEAD + 1). */
@@ -54,6 +55,7 @@ struct hierarchy {
     int local_size;
     int hosts;
     bool lanes; /* every local rank has a world between hosts */
+    bool alone; /* by the setting `backend`: leaves nothing to exchange */
     const struct pl_kernel *kernel;
     struct pl_agree agree;
     uint64_t *shares; /* [local_size] */
@@ -560,6 +562,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     h->local_size = pl_world_local_size(world);
     h->hosts = pl_world_cross_size(world);
     h->lanes = pl_world_is_homogeneous(world);
+    h->alone = strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_BACKEND), pl_backend_hierarchy.name) == 0;
     status = make_parts(h, reterr);
     if (status != PL_OK) {
         free_hierarchy(h);
@@ -569,11 +572,18 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
+/* Where exchange's agreement is all that it takes, fewer steps than this backend's are made. */
+static bool is_small(const struct hierarchy *h, const struct pl_collective *c)
+{
+    return !h->alone && (c->kind == PL_BARRIER || ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
+                                                   c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world))));
+}
+
 static bool serves(void *state, const struct pl_collective *c)
 {
     const struct hierarchy *h = state;
 
-    if (c->memory == PL_MEMORY_DEVICE || pl_exchange_needs_direct(c)) {
+    if (c->memory == PL_MEMORY_DEVICE || pl_exchange_needs_direct(c) || is_small(h, c)) {
         return false;
     }
     if (is_rooted(c)) {

@@ -81,6 +81,32 @@ START_TEST(every_operation_is_right_across_hosts)
 }
 END_TEST
 
+static void run_small(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int32_t size = pl_world_size(world), sum = 0, most = -1, mine = pl_world_rank(world);
+    struct pl_error error = PL_ERROR_NONE;
+
+    (void)argument;
+    for (int root = 0; root < size; root++) {
+        RANKS_NEED(pl_barrier(world, &error) == PL_OK, "%s", error.cause);
+        RANKS_NEED(pl_allreduce(world, &mine, &sum, 1, PL_INT32, PL_SUM, &error) == PL_OK, "%s", error.cause);
+        RANKS_NEED(sum == size * (size - 1) / 2, "sum %d", sum);
+        RANKS_NEED(pl_reduce(world, &mine, &most, 1, PL_INT32, PL_MAX, root, &error) == PL_OK, "%s", error.cause);
+        RANKS_NEED(mine != root || most == size - 1, "maximum %d", most);
+    }
+}
+
+/* Without the setting these are left to messages between all ranks. */
+START_TEST(small_ones_go_inside_and_between_as_well)
+{
+    struct pl_knobs knobs;
+
+    small_segments(&knobs, "hierarchy", "");
+    ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), run_small, NULL);
+    ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 3}), run_small, NULL);
+}
+END_TEST
+
 START_TEST(every_operation_is_right_in_the_arena)
 {
     struct pl_knobs knobs;
@@ -91,4 +117,4 @@ START_TEST(every_operation_is_right_in_the_arena)
 END_TEST
 
 UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
-          every_operation_is_right_across_hosts, every_operation_is_right_in_the_arena)
+          every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, every_operation_is_right_in_the_arena)

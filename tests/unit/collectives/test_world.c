@@ -147,7 +147,7 @@ START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 200000};
     static const uint64_t counts[2][RANKS_MOST] = {{4, 2, 1}, {2, 4, 1}};
     const struct pl_collective scaled = {.kind = PL_ALLREDUCE, .count = 10, .scaled = true, .prescale = 2.0, .postscale = 1.0};
-    struct dispute disputes[19];
+    struct dispute disputes[20];
     size_t count = 0;
 
 #define DISPUTE(base, field, value, text)                                                                                                            \
@@ -156,6 +156,7 @@ START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
         disputes[count++].last.field = value;                                                                                                        \
     } while (0)
     DISPUTE(sum, count, 11, "calls allreduce of 11 float32");
+    DISPUTE(sum, count, 3000, "calls allreduce of 3000 float32");
     DISPUTE(sum, count, 100000, "calls allreduce of 100000 float32");
     DISPUTE(large, count, 7, "calls allreduce of 7 float32");
     DISPUTE(large, count, 200001, "calls allreduce of 200001 float32");
