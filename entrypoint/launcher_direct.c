@@ -16,7 +16,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     plan->role = PL_PLAN_SINGLE;
     plan->processes = 1;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    return pl_program_add_words(job, &program, NULL, &plan->argv, reterr);
+    return pl_program_use(job, &program, plan, reterr);
 }
 
 const struct pl_launcher pl_launcher_direct = {.name = "direct", .matches = matches, .plan = make_plan};

@@ -241,6 +241,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(warn_of_other_types(job, plan, reterr));
     PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
+    plan->program_words = 1;
     PL_TRY(pl_mpi_options_add_fixed(plan->mpi_major, interface, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
     PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
@@ -249,11 +250,13 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(add_fabric(job, &plan->argv, reterr));
     PL_TRY(add_names(plan, &plan->argv, reterr));
     PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
-    PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", "--", NULL}, reterr));
+    PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", NULL}, reterr));
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(ask_for_mpi4py(program, plan, reterr));
     }
-    return pl_program_add_words(job, program, "mpi4py", &plan->argv, reterr);
+    PL_TRY(pl_program_add_name(program, "mpi4py", &plan->argv, reterr));
+    PL_TRY(pl_words_add(&plan->argv, "--", reterr));
+    return pl_program_add_arguments(job, program, &plan->argv, reterr);
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)

@@ -116,7 +116,7 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_plan *plan
     append_task(is_master ? 0 : plan->host_index - 1, is_master ? "master" : "worker", &config);
     PL_TRY(pl_text_check(&config, reterr));
     PL_TRY(pl_launcher_set(plan, "TF_CONFIG", pl_text_string(&config), reterr));
-    return pl_program_add_words(job, &program, NULL, &plan->argv, reterr);
+    return pl_program_use(job, &program, plan, reterr);
 }
 
 static bool matches_mirrored(const struct pl_job *job)
@@ -137,7 +137,7 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_plan *pl
     append_task(plan->host_index, "worker", &config);
     PL_TRY(pl_text_check(&config, reterr));
     PL_TRY(pl_launcher_set(plan, "TF_CONFIG", pl_text_string(&config), reterr));
-    return pl_program_add_words(job, &program, NULL, &plan->argv, reterr);
+    return pl_program_use(job, &program, plan, reterr);
 }
 
 const struct pl_launcher pl_launcher_parameter_server = {.name = "parameter_server", .matches = matches_server, .plan = plan_server};

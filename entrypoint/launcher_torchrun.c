@@ -47,7 +47,9 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {
         PL_TRY(pl_words_add(&plan->argv, "neuron_parallel_compile", reterr));
     }
-    PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){"torchrun", "--nnodes", NULL}, reterr));
+    PL_TRY(pl_words_add(&plan->argv, "torchrun", reterr));
+    plan->program_words = plan->argv.count;
+    PL_TRY(pl_words_add(&plan->argv, "--nnodes", reterr));
     PL_TRY(pl_words_printf(&plan->argv, reterr, "%zu", hosts));
     PL_TRY(pl_words_add(&plan->argv, "--nproc_per_node", reterr));
     PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", job->processes_per_host));
@@ -57,7 +59,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
         PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", plan->host_index));
     }
     PL_TRY(pl_words_add_all(&plan->argv, &program.words, reterr));
-    return pl_program_add_arguments(job, &plan->argv, reterr);
+    return pl_program_add_arguments(job, &program, &plan->argv, reterr);
 }
 
 const struct pl_launcher pl_launcher_torchrun = {.name = "torchrun", .matches = matches, .plan = make_plan};

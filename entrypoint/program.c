@@ -257,7 +257,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     (void)find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;
-        PL_TRY(pl_words_add_all(&program->words, &job->command, reterr));
+        PL_TRY(pl_words_add(&program->words, job->command.items[0], reterr));
     } else if (job->program != NULL) {
         PL_TRY(find_named(job, pending, program, plan, reterr));
     } else if (!has_code && job->submit_uri == NULL) {
@@ -269,8 +269,11 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     return add_pip(job, program, plan, reterr);
 }
 
-enum pl_status pl_program_add_arguments(const struct pl_job *job, struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program, struct pl_words *words, struct pl_error *reterr)
 {
+    if (program->kind == PL_PROGRAM_GIVEN) {
+        return pl_words_add_list(words, (const char *const *)job->command.items + 1, reterr);
+    }
     for (size_t i = 0; i < job->user_args.count; i++) {
         PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
 
@@ -284,8 +287,7 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, struct pl_word
     return PL_OK;
 }
 
-enum pl_status pl_program_add_words(const struct pl_job *job, const struct pl_program *program, const char *launcher_module, struct pl_words *words,
-                                    struct pl_error *reterr)
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_words *words, struct pl_error *reterr)
 {
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(pl_words_add(words, program->python, reterr));
@@ -293,8 +295,14 @@ enum pl_status pl_program_add_words(const struct pl_job *job, const struct pl_pr
             PL_TRY(pl_words_add_list(words, (const char *const[]){"-m", launcher_module, NULL}, reterr));
         }
     }
-    PL_TRY(pl_words_add_all(words, &program->words, reterr));
-    return program->kind == PL_PROGRAM_GIVEN ? PL_OK : pl_program_add_arguments(job, words, reterr);
+    return pl_words_add_all(words, &program->words, reterr);
+}
+
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_program_add_name(program, NULL, &plan->argv, reterr));
+    plan->program_words = plan->argv.count;
+    return pl_program_add_arguments(job, program, &plan->argv, reterr);
 }
 
 void pl_program_done(struct pl_program *program)

@@ -23,7 +23,7 @@ struct pl_program {
     enum pl_program_kind kind;
     bool is_elf;           /* a native program, by its first bytes */
     char *python;          /* the interpreter; NULL when the program needs none or there is none */
-    struct pl_words words; /* without the interpreter: "train.py", "-m" "pkg", "./prog" */
+    struct pl_words words; /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
 };
 
 /**
@@ -34,13 +34,17 @@ struct pl_program {
  */
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add the words that start the program: the interpreter where it has one, with `launcher_module` (NULL: none) as in `PY -m mpi4py name`, then the
- * job's arguments. */
-enum pl_status pl_program_add_words(const struct pl_job *job, const struct pl_program *program, const char *launcher_module, struct pl_words *words,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** Add the words that name the program: the interpreter where it has one, with `launcher_module` (NULL: none) as in `PY -m mpi4py name`. */
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_words *words,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add the hyperparameters as arguments, as the bytes that the program sees. */
-enum pl_status pl_program_add_arguments(const struct pl_job *job, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+/** Add the program's arguments: the hyperparameters, as the bytes that it sees, or those of the given command. */
+enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program, struct pl_words *words,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Make the program with its arguments the plan's own process. */
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_program_done(struct pl_program *program);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline rank -- PROGRAM ARGUMENTS...
+ * paceline rank PROGRAM... -- [ARGUMENTS...]
  *
  * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's SM_*; here the
  * host's own come back, the thread counts are set for the ranks that share the host, and the program runs under a
@@ -76,16 +76,38 @@ static enum pl_status leave_ofi_out(struct pl_environment *environment, struct p
     return pl_environment_set(environment, "OMPI_MCA_btl", "^openib,ofi", reterr);
 }
 
+/* The words before the first `--` name the program, those behind it are its arguments. */
+static enum pl_status take_words(const struct pl_words *words, struct pl_words *argv, size_t *ret_program_words, struct pl_error *reterr)
+{
+    size_t separator = 1;
+
+    while (separator < words->count && strcmp(words->items[separator], "--") != 0) {
+        separator++;
+    }
+    if (separator >= words->count) {
+        return pl_error_set(reterr, PL_INVALID, "usage: paceline rank PROGRAM... -- [ARGUMENTS...]");
+    }
+    for (size_t i = 0; i < words->count; i++) {
+        if (i != separator) {
+            PL_TRY(pl_words_add(argv, words->items[i], reterr));
+        }
+    }
+    *ret_program_words = separator;
+    return PL_OK;
+}
+
 static enum pl_status run(const struct pl_call *call, struct pl_signals *signals, struct pl_ending *ret_ending, struct pl_error *reterr)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
     const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
                                  pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"), "/tmp", "/dev/shm", NULL};
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_watch watch = {.of = PL_ENDING_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
 
+    PL_TRY(take_words(&call->words, &argv, &watch.program_words, reterr));
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     if (run_dir != NULL) {
         PL_TRY(pl_rundir_load_environment(run_dir, environment, reterr));
@@ -95,7 +117,7 @@ static enum pl_status run(const struct pl_call *call, struct pl_signals *signals
     PL_TRY(leave_ofi_out(environment, reterr));
     watch.rank = number_of(environment, ranks, 0);
     watch.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
-    watch.setup.argv = (const char *const *)(call->words.items + 1);
+    watch.setup.argv = (const char *const *)argv.items;
     watch.setup.environment = pl_environment_strings(environment);
     pl_watch_run(&watch, signals, &link, ret_ending);
     pl_link_close(&link);
@@ -126,10 +148,6 @@ int pl_rank_main(const struct pl_call *call)
     struct pl_ending ending = PL_ENDING_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (call->words.count < 2 || strcmp(call->words.items[0], "--") != 0) {
-        fprintf(stderr, "usage: paceline rank -- PROGRAM [ARGUMENTS...]\n");
-        return 2;
-    }
     if (pl_signals_open(&signals, &error) != PL_OK || run(call, &signals, &ending, &error) != PL_OK) {
         pl_log_error(&error, "paceline rank");
         return 1;

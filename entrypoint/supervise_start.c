@@ -13,12 +13,32 @@
 
 #define SIDE_GRACE_NS (2 * PL_NS_PER_S)
 
+/* How much of a command a report may show: of the user's program what the plan says, of our own steps every word. */
+static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of)
+{
+    switch (of) {
+    case PL_ENDING_PROGRAM:
+        return supervisor->plan->program_words;
+    case PL_ENDING_STEP:
+        return SIZE_MAX;
+    case PL_ENDING_RANK:
+    case PL_ENDING_LAUNCHER:
+    case PL_ENDING_DAEMON:
+    case PL_ENDING_SSHD:
+    case PL_ENDING_SIDE:
+    case PL_ENDING_SYNC:
+        break;
+    }
+    return 1;
+}
+
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
                                   struct pl_party **ret_party, struct pl_error *reterr)
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code, "/tmp", "/dev/shm", NULL};
-    struct pl_watch watch = {.of = of, .rank = -1, .host = supervisor->job->current_host, .setup = *setup, .disks = disks};
+    struct pl_watch watch = {
+        .of = of, .rank = -1, .host = supervisor->job->current_host, .program_words = program_words(supervisor, of), .setup = *setup, .disks = disks};
     struct pl_party *party;
     pid_t pid;
     int fd;

@@ -195,14 +195,14 @@ static int64_t memory_kills(void)
     return 0;
 }
 
-/* The program without its arguments, which may hold secrets: words up to the first long option, each up to its first blank. */
-static void describe_program(const char *const *argv, char *text, size_t text_bytes)
+/* The words that name the program. */
+static void describe_program(const char *const *argv, size_t words, char *text, size_t text_bytes)
 {
     size_t used = 0;
 
     text[0] = '\0';
-    for (size_t i = 0; argv[i] != NULL && strncmp(argv[i], "--", 2) != 0; i++) {
-        int length = snprintf(text + used, text_bytes - used, "%s%.*s", i > 0 ? " " : "", (int)strcspn(argv[i], " \t\r\n"), argv[i]);
+    for (size_t i = 0; i < words && argv[i] != NULL; i++) {
+        int length = snprintf(text + used, text_bytes - used, "%s%s", i > 0 ? " " : "", argv[i]);
 
         if (length < 0 || (size_t)length >= text_bytes - used) {
             memcpy(text + text_bytes - 4, "...", 4);
@@ -278,7 +278,7 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
     ending->of = watch->of;
     ending->rank = watch->rank;
     snprintf(ending->host, sizeof(ending->host), "%s", watch->host);
-    describe_program(watch->setup.argv, ending->program, sizeof(ending->program));
+    describe_program(watch->setup.argv, watch->program_words, ending->program, sizeof(ending->program));
     if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", watch->host) != PL_OK) {
         pl_link_close(link);
     }

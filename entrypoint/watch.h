@@ -16,6 +16,7 @@ struct pl_watch {
     enum pl_ending_of of;
     int rank; /* -1 when it is no rank */
     const char *host;
+    size_t program_words;          /* how many of its first words name the program in a report; those behind them may hold secrets */
     struct pl_process_setup setup; /* stderr_fd, own_group and signals are the watcher's to set */
     const char *const *disks;      /* places to look for a full disk when the program failed; NULL-terminated, may be NULL */
 };

@@ -302,6 +302,15 @@ def secrets_stay_out_of_plan_and_log():
         expect(b'hunter2' not in tree.done.stderr + tree.done.stdout, 'the log')
 
 
+def arguments_stay_out_of_the_failure_file():
+    with Tree({'sagemaker_program': 'run.sh', 'k': 'hunter2'}, {'run.sh': '#!/bin/sh\nexit 3\n'}) as tree:
+        refused(tree, 'exited with code 3\nProgram: ./run.sh\n')
+        expect(tree.train('--', 'sh', '-c', 'exit 4', 'hunter2') == 4, tree.done.stderr)
+        expect('Program: sh\n' in tree.read('output/failure'), tree.read('output/failure'))
+    with Tree({'sagemaker_program': 'train.py', 'k': 'hunter2', 'paceline_python': PYTHON}, {'train.py': 'raise SystemExit(5)\n'}) as tree:
+        refused(tree, f'exited with code 5\nProgram: {PYTHON} train.py\n')
+
+
 def intermediate_output():
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"file:///x"'}) as tree:
         expect(tree.train() == 0 and (tree.base / 'output/intermediate').is_dir(), tree.done.stderr)
@@ -373,7 +382,7 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
-         secrets_stay_out_of_plan_and_log, intermediate_output, intermediate_output_to_s3,
+         secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
 for case in CASES:
     try:

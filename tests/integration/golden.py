@@ -96,10 +96,18 @@ def code_of(case):
     return code
 
 
+def without_rank(argv):
+    """What stands before `paceline rank`, which MPI's ranks run through, and the program with its arguments, which a `--` parts."""
+    at = next((i for i, w in enumerate(argv) if os.path.basename(w) == 'paceline' and argv[i + 1:i + 2] == ['rank']), None)
+    if at is None:
+        return [], argv
+    dash = argv.index('--', at + 3)
+    return argv[:at], argv[at + 2:dash] + argv[dash + 1:]
+
+
 def words_of(argv):
-    """The user's words: behind `paceline rank --` under MPI, behind the interpreter for Python."""
-    if 'rank' in argv and argv[argv.index('rank') + 1] == '--':
-        argv = argv[argv.index('rank') + 2:]
+    """The user's words: behind `paceline rank` under MPI, behind the interpreter for Python."""
+    argv = without_rank(argv)[1]
     if os.path.basename(argv[0]).startswith('python'):
         argv = argv[3:] if argv[1:3] == ['-m', 'mpi4py'] else argv[1:]
     return argv[1:] if argv[0] == '/bin/sh' else argv
@@ -186,9 +194,7 @@ def run_command(name, data):
         return
     interpreter = next((w for w in plan['argv'] if os.path.basename(w).startswith('python')), '')
     ours = ['LD_PRELOAD=' if w.startswith('LD_PRELOAD=') else w for w in plan['argv']]
-    if 'rank' in ours:
-        at = ours.index('rank')
-        ours = ours[:at - 1] + ours[at + 2:]
+    ours = sum(without_rank(ours), [])
     theirs = translate(data['argv'], interpreter)
     row = CASE_DIFFERENCES.get(name)
     if row == 'no-shell':

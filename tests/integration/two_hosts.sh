@@ -54,7 +54,7 @@ for rank in 1 3; do
   wait_both 10
   for host in algo-1 algo-2; do
     expect_code $host bad
-    expect_failure $host "rank $rank on host $where exited with code 3" "this is the last word of rank $rank"
+    expect_failure $host "rank $rank on host $where exited with code 3" "^Program: [^ ]*/mpi_probe\$" "this is the last word of rank $rank"
   done
   expect_nobody
   case_end algo-1 algo-2
@@ -84,7 +84,7 @@ wait_both 10
 for host in algo-1 algo-2; do
   expect_code $host bad
   expect_failure $host "rank 2 on host algo-2 exited with code 7"
-  ! grep -E "mpi_probe|mpirun|orted|sshd|ssh |relay|rank --" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
+  ! grep -E "mpi_probe|mpirun|orted|sshd|ssh |relay|paceline rank" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
 done
 case_end algo-1 algo-2
 echo "two hosts: all cases passed"

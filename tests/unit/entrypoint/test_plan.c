@@ -53,6 +53,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "/py|train.py");
+    ck_assert_uint_eq(tree.plan->program_words, 2);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "nope.py");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is not in"));
@@ -128,7 +129,8 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"), joined(&tree.plan->argv));
     (void)behind(&tree, "|NCCL_DEBUG=WARN|");
     (void)behind(&tree, "|-verbose|-x|A=b c|");
-    ck_assert_str_eq(behind(&tree, "|rank|--"), "|/bin/true");
+    ck_assert_str_eq(behind(&tree, "|rank|"), "/bin/true|--");
+    ck_assert_uint_eq(tree.plan->program_words, 1);
     two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);

@@ -19,7 +19,7 @@ static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 static void start_watch(const char *script)
 {
     const char *const argv[] = {"sh", "-c", script, NULL};
-    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
@@ -128,6 +128,13 @@ START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
 }
 END_TEST
 
+START_TEST(a_report_names_the_program_without_its_arguments)
+{
+    start_watch("exit 3");
+    ck_assert_str_eq(await_ending().program, "sh");
+}
+END_TEST
+
 START_TEST(a_stop_reaches_the_whole_group)
 {
     struct pl_ending ending;
@@ -186,5 +193,5 @@ START_TEST(a_missing_program_says_so)
 END_TEST
 
 UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
-          the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_stop_reaches_the_whole_group,
-          a_daemon_that_holds_stderr_delays_nothing, the_program_dies_with_its_supervisor, a_missing_program_says_so)
+          the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
+          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, the_program_dies_with_its_supervisor, a_missing_program_says_so)
