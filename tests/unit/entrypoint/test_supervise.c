@@ -45,6 +45,18 @@ static void add_script(struct rig *rig, struct pl_words *argv, const char *scrip
     ck_assert_ok(pl_words_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error), &rig->tree.error);
 }
 
+/* Run a program beside a parameter server to its end; the result is the exit code. */
+static int run_with_server(struct rig *rig, const char *server, const char *program)
+{
+    rig_setup(rig, "\"localhost\"");
+    add_script(rig, &rig->side.argv, server);
+    rig->side.environment = rig->tree.environment;
+    rig->plan.side = &rig->side;
+    add_script(rig, &rig->plan.argv, program);
+    take_plan(rig);
+    return pl_master_run(&rig->supervisor);
+}
+
 static void rig_done(struct rig *rig)
 {
     pl_supervise_sweep(&rig->supervisor, NULL, 0);
@@ -70,16 +82,12 @@ static void expect_file(const struct rig *rig, const char *name, const char *beg
 START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
 {
     struct rig rig;
+    int code;
 
-    rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &rig.side.argv, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done");
-    rig.side.environment = rig.tree.environment;
-    rig.plan.side = &rig.side;
-    add_script(&rig, &rig.plan.argv,
-               "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM; kill -TERM $SUPERVISOR\n"
-               "while :; do sleep 0.02; done");
-    take_plan(&rig);
-    ck_assert_int_eq(pl_master_run(&rig.supervisor), 0);
+    code = run_with_server(&rig, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done",
+                           "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM\n"
+                           "kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    ck_assert_int_eq(code, 0);
     expect_file(&rig, "log", "saved\n");
     expect_file(&rig, "output/success", "");
     rig_done(&rig);
@@ -90,13 +98,7 @@ START_TEST(a_parameter_server_that_dies_fails_the_job_by_its_name)
 {
     struct rig rig;
 
-    rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &rig.side.argv, "exit 7");
-    rig.side.environment = rig.tree.environment;
-    rig.plan.side = &rig.side;
-    add_script(&rig, &rig.plan.argv, "exec sleep 100");
-    take_plan(&rig);
-    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    ck_assert_int_eq(run_with_server(&rig, "exit 7", "exec sleep 100"), 1);
     expect_file(&rig, "output/failure", "the parameter server on host localhost exited with code 7\n");
     rig_done(&rig);
 }
