@@ -128,6 +128,28 @@ enum pl_status pl_environment_set(struct pl_environment *environment, const char
     return PL_OK;
 }
 
+enum pl_status pl_environment_put(struct pl_environment *environment, const char *string, struct pl_error *reterr)
+{
+    size_t length = strcspn(string, "=");
+    PL_AUTO_FREE char *name = pl_memory_string_n(string, length, reterr);
+
+    if (name == NULL) {
+        return PL_MEMORY;
+    }
+    if (string[length] == '\0') {
+        return pl_error_set(reterr, PL_INVALID, "'%s' sets no environment variable: expected NAME=value", string);
+    }
+    return pl_environment_set(environment, name, string + length + 1, reterr);
+}
+
+enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < more->count; i++) {
+        PL_TRY(pl_environment_put(environment, more->strings[i], reterr));
+    }
+    return PL_OK;
+}
+
 void pl_environment_unset(struct pl_environment *environment, const char *name)
 {
     size_t at;

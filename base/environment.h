@@ -35,6 +35,12 @@ const char *pl_environment_get_or(const struct pl_environment *environment, cons
 /** Set or replace. A name that is empty or holds '=' is PL_INVALID. A new name goes behind the others. */
 enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** As pl_environment_set() for a text NAME=value. */
+enum pl_status pl_environment_put(struct pl_environment *environment, const char *string, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Set every variable of `more`. */
+enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more, struct pl_error *reterr) PL_MUST_CHECK;
+
 void pl_environment_unset(struct pl_environment *environment, const char *name);
 
 /** "NAME=value" strings in order, NULL behind; as execve(2) wants it. Valid until the next change. */

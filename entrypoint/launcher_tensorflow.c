@@ -89,12 +89,7 @@ static enum pl_status add_server(const struct pl_job *job, const struct pl_progr
     append_task(plan->host_index, "ps", &config);
     PL_TRY(pl_text_check(&config, reterr));
     PL_TRY(pl_environment_new_copy(job->process, &side->environment, reterr));
-    for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
-        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
-
-        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
-        PL_TRY(pl_environment_set(side->environment, name, *at + strlen(name) + 1, reterr));
-    }
+    PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
     PL_TRY(pl_environment_set(side->environment, "TF_CONFIG", pl_text_string(&config), reterr));
     /* The server only passes variables on; the GPUs belong to the program. */
     return pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);

@@ -30,19 +30,6 @@ static const struct pl_launcher *choose(const struct pl_job *job)
     return launchers[at];
 }
 
-/* The container's environment with the additions on top. */
-static enum pl_status merge(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
-{
-    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
-    for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
-        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
-
-        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
-        PL_TRY(pl_environment_set(plan->environment, name, *at + strlen(name) + 1, reterr));
-    }
-    return PL_OK;
-}
-
 /* Where intermediate output goes; NULL when nobody asked. */
 static const char *intermediate_uri(const struct pl_job *job)
 {
@@ -113,7 +100,8 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
-    return merge(job, plan, reterr);
+    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 
 enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr)

@@ -58,18 +58,18 @@ enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name,
     return pl_file_write_atomic(path, data, bytes, 0600, reterr);
 }
 
-/* What describes the host and so must not come from another one; `text` is a name or NAME=value. */
+/* True for a NAME=value that describes the host and so must not come from another one. */
 static bool is_of_host(const char *text)
 {
     static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME"};
     size_t length = strcspn(text, "=");
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
-        if (strlen(names[i]) == length && strncmp(text, names[i], length) == 0) {
+        if (text[length] == '=' && strlen(names[i]) == length && strncmp(text, names[i], length) == 0) {
             return true;
         }
     }
-    return strncmp(text, "SM_", 3) == 0;
+    return strncmp(text, "SM_", 3) == 0 && text[length] == '=';
 }
 
 enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment, struct pl_error *reterr)
@@ -115,16 +115,7 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
     PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
     PL_TRY(forget_host(environment, reterr));
     for (char *at = data; at < data + bytes; at += strlen(at) + 1) {
-        char *equals = strchr(at, '=');
-
-        if (equals != NULL) {
-            enum pl_status status;
-
-            *equals = '\0';
-            status = pl_environment_set(environment, at, equals + 1, reterr);
-            *equals = '=';
-            PL_TRY(status);
-        }
+        PL_TRY(pl_environment_put(environment, at, reterr));
     }
     return PL_OK;
 }

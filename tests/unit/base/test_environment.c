@@ -37,6 +37,25 @@ START_TEST(a_snapshot_leaves_the_process_alone)
 }
 END_TEST
 
+START_TEST(one_environment_is_laid_over_another)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *below = empty();
+    PL_AUTO_ENVIRONMENT struct pl_environment *above = empty();
+    struct pl_error error = PL_ERROR_NONE;
+
+    set(below, "A", "1");
+    set(below, "B", "2");
+    ck_assert_ok(pl_environment_put(above, "B=x=y", &error), &error);
+    ck_assert_ok(pl_environment_put(above, "C=", &error), &error);
+    ck_assert_int_eq(pl_environment_put(above, "D", &error), PL_INVALID);
+    ck_assert_ok(pl_environment_add(below, above, &error), &error);
+    ck_assert_uint_eq(pl_environment_count(below), 3);
+    ck_assert_str_eq(pl_environment_get(below, "A"), "1");
+    ck_assert_str_eq(pl_environment_get(below, "B"), "x=y");
+    ck_assert_str_eq(pl_environment_get(below, "C"), "");
+}
+END_TEST
+
 START_TEST(an_empty_one_is_still_good_for_execve)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = empty();
@@ -163,6 +182,6 @@ START_TEST(copies_are_independent_and_many_variables_fit)
 }
 END_TEST
 
-UNIT_MAIN("base/environment", a_snapshot_leaves_the_process_alone, an_empty_one_is_still_good_for_execve,
+UNIT_MAIN("base/environment", a_snapshot_leaves_the_process_alone, one_environment_is_laid_over_another, an_empty_one_is_still_good_for_execve,
           replacing_keeps_the_place_and_new_names_go_behind, empty_differs_from_unset, a_name_is_matched_whole, bad_names_are_refused,
           a_value_may_come_from_the_variable_itself, unset_removes_every_copy, copies_are_independent_and_many_variables_fit)
