@@ -2,7 +2,7 @@
 # The training image: docker build -t paceline .   then   docker run -v TREE:/opt/ml paceline train
 #
 #   --build-arg BASE=...       another base; Debian 12 or Ubuntu 22.04 and later
-#   --build-arg PACKAGES="..." more packages for the final image, such as "python3 python3-mpi4py"
+#   --build-arg PACKAGES="..." more packages for the final image, such as "python3 python3-pip python3-mpi4py"
 #
 # With GPUs: docker build --target cuda --build-arg CUDA_BASE=RUNTIME --build-arg CUDA_BUILD_BASE=DEVEL -t paceline-cuda .
 #

@@ -24,6 +24,8 @@ struct pl_plan_step {
     struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
     char *cwd;            /* NULL: the base directory */
     bool is_question;     /* its exit code is an answer, not a failure */
+
+    struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
 };
 
 struct pl_plan_steps {

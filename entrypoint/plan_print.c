@@ -40,12 +40,14 @@ static struct pl_json *steps_of(const struct pl_plan_steps *steps)
     struct pl_json *list = pl_json_new_array();
 
     for (size_t i = 0; i < steps->count && list != NULL; i++) {
+        const struct pl_environment *additions = steps->items[i].additions;
         struct pl_json *step = pl_json_new_object();
         enum pl_status what = pl_json_set(step, "what", pl_json_new_string(steps->items[i].what), NULL);
         enum pl_status argv = pl_json_set(step, "argv", list_of(&steps->items[i].argv), NULL);
+        enum pl_status env = additions != NULL ? pl_json_set(step, "env", object_of(additions), NULL) : PL_OK;
         enum pl_status added = pl_json_append(list, step, NULL);
 
-        if (what != PL_OK || argv != PL_OK || added != PL_OK) {
+        if (what != PL_OK || argv != PL_OK || env != PL_OK || added != PL_OK) {
             pl_json_free(list);
             return NULL;
         }

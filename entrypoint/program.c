@@ -222,11 +222,29 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     return pl_words_add(&program->words, path, reterr);
 }
 
+/* An image with Python need not have pip, and the interpreter's own words for that name no way out. */
+static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file, struct pl_plan *plan,
+                                   struct pl_error *reterr)
+{
+    struct pl_words *argv = NULL;
+
+    PL_TRY(pl_steps_add(&plan->steps, "looking for pip", job->paths.code, &argv, reterr));
+    PL_TRY(pl_words_add_list(
+        argv,
+        (const char *const[]){program->python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None and sys.argv[1])", NULL},
+        reterr));
+    return pl_words_printf(argv, reterr,
+                           "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of Paceline's Dockerfile), or switch the "
+                           "installation off by PACELINE_INSTALL=0",
+                           file);
+}
+
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
 static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
 {
     bool requirements = code_has(job, "requirements.txt");
     bool package = program->kind == PL_PROGRAM_PACKAGE;
+    static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES";
     const char *install = pl_job_option(job, "PACELINE_INSTALL", "1");
     struct pl_words *argv = NULL;
 
@@ -239,8 +257,13 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
         PL_TRY(pl_words_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL", reterr));
     }
+    PL_TRY(look_for_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
     PL_TRY(pl_steps_add(&plan->steps, package ? "installing the package in the code directory" : "installing requirements.txt", job->paths.code,
                         &argv, reterr));
+    if (pl_environment_get(job->process, break_packages) == NULL) {
+        /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container has one purpose. */
+        PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
+    }
     PL_TRY(pl_words_add(argv, program->python, reterr));
     PL_TRY(pl_words_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
     if (package) {

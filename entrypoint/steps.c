@@ -21,12 +21,23 @@ enum pl_status pl_steps_add(struct pl_plan_steps *steps, const char *what, const
     return PL_OK;
 }
 
+enum pl_status pl_steps_set(struct pl_plan_steps *steps, const char *name, const char *value, struct pl_error *reterr)
+{
+    struct pl_plan_step *step = &steps->items[steps->count - 1];
+
+    if (step->additions == NULL) {
+        PL_TRY(pl_environment_new_empty(&step->additions, reterr));
+    }
+    return pl_environment_set(step->additions, name, value, reterr);
+}
+
 void pl_plan_steps_done(struct pl_plan_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++) {
         free(steps->items[i].what);
         free(steps->items[i].cwd);
         pl_words_done(&steps->items[i].argv);
+        pl_environment_free(steps->items[i].additions);
     }
     free(steps->items);
     *steps = (struct pl_plan_steps){.items = NULL};

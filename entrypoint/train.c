@@ -16,7 +16,13 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
                                 struct pl_error *reterr)
 {
     for (size_t i = 0; i < steps->count; i++) {
-        PL_TRY(pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(environment), reterr));
+        PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
+
+        PL_TRY(pl_environment_new_copy(environment, &own, reterr));
+        if (steps->items[i].additions != NULL) {
+            PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));
+        }
+        PL_TRY(pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(own), reterr));
     }
     return PL_OK;
 }

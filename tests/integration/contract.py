@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 
 BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', pathlib.Path(__file__).resolve().parents[2] / 'build'))
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -294,6 +295,45 @@ def requirements_that_cannot_be_installed():
         expect(tree.env.update(PACELINE_INSTALL='0') is None and tree.train() == 0, 'PACELINE_INSTALL=0')
 
 
+def wheel(folder):
+    """A package of one module, as pip takes it without building anything."""
+    info = 'plsmall-1.0.dist-info/'
+    with zipfile.ZipFile(folder / 'plsmall-1.0-py3-none-any.whl', 'w') as file:
+        file.writestr('plsmall.py', "WORD = 'small'\n")
+        file.writestr(info + 'METADATA', 'Metadata-Version: 2.1\nName: plsmall\nVersion: 1.0\n')
+        file.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+        file.writestr(info + 'RECORD', ''.join(f'{name},,\n' for name in ('plsmall.py', info + 'METADATA', info + 'WHEEL', info + 'RECORD')))
+
+
+def requirements_are_installed():
+    """From a folder, also into Debian's own Python, which pip refuses unless told; the user's site keeps this machine clean."""
+    pythons = [python for python in ('/usr/bin/python3', PYTHON)
+               if python and subprocess.run([python, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0]
+    if not pythons:
+        skipped.append('requirements_are_installed: no pip')
+        return
+    program = "import os, plsmall\nopen(os.path.join(os.environ['SM_MODEL_DIR'], 'out'), 'w').write(plsmall.WORD + os.environ.get('PIP_BREAK_SYSTEM_PACKAGES', ''))\n"
+    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program, 'requirements.txt': 'plsmall==1.0\n'},
+              env={'PACELINE_PYTHON': pythons[0], 'PIP_NO_INDEX': '1', 'PIP_USER': '1'}) as tree:
+        wheel(tree.base)
+        tree.env['PIP_FIND_LINKS'] = str(tree.base)
+        expect(tree.train() == 0, (tree.done.stdout, tree.done.stderr))
+        expect(tree.read('model/out') == 'small', tree.read('model/out'))
+
+
+def requirements_without_pip():
+    """An image with Python and no pip says at once what is missing."""
+    venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
+    try:
+        if not PYTHON or subprocess.run([PYTHON, '-m', 'venv', '--without-pip', venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            skipped.append('requirements_without_pip: no venv')
+            return
+        with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:
+            refused(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
+    finally:
+        shutil.rmtree(venv)
+
+
 def secrets_stay_out_of_plan_and_log():
     with Tree({'sagemaker_program': '/bin/true', 'db_password': 'hunter2', 'api_token': '"t0psecret"'}) as tree:
         plan = subprocess.run([PACELINE, 'plan'], env=tree.env, stdout=subprocess.PIPE, check=True).stdout
@@ -382,6 +422,7 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
+         requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
 for case in CASES:

@@ -69,8 +69,14 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     tree_write(&tree, "code/requirements.txt", "x\n");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.sub");
-    ck_assert_uint_eq(tree.plan->steps.count, 1);
-    ck_assert_str_eq(joined(&tree.plan->steps.items[0].argv), "/py|-m|pip|install|.|-r|requirements.txt");
+    ck_assert_uint_eq(tree.plan->steps.count, 2);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
+    ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
+    ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
+    ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
+    tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(tree.plan->steps.items[1].additions);
     tree_env(&tree, "PACELINE_INSTALL", "0");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_uint_eq(tree.plan->steps.count, 0);
