@@ -2,7 +2,7 @@
 /**
  * What a binding from another language checks before it trusts its own copy of the structs: libpaceline.so and the binding
  * may come from different builds.
- * Test  examples/python/test_paceline.py
+ * Test  tests/integration/python.py
  */
 #ifndef PL_RUNTIME_ABI_H
 #define PL_RUNTIME_ABI_H

@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paceline from Python: one file over ctypes, nothing to build.
+"""Paceline from Python: one file over ctypes, nothing to build. Names and keywords are Horovod's.
 
-    import paceline as pl
-    pl.init()
-    mean = pl.allreduce(array, name="loss")                # numpy array or torch tensor
-    pl.broadcast_parameters(model.state_dict(), root=0)
-    optimizer = pl.DistributedOptimizer(optimizer, model.named_parameters())
+    import paceline as hvd
+    hvd.init()
+    mean = hvd.allreduce(array, name="loss")               # numpy array or torch tensor
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 Arrays must be contiguous and in host memory. Operations are matched by name, in any order on any rank (runtime/named.h).
 The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
 One thread uses this module.
 """
 
+import contextlib
 import ctypes
 import os
+import pickle
 import sys
 
 import numpy
 
-SUM, AVERAGE, MIN, MAX, PRODUCT = "sum", "average", "min", "max", "product"
+Sum, Average, Min, Max, Product = "sum", "average", "min", "max", "product"
 
 _MAX_DIMS = 8
-_OPS = [SUM, AVERAGE, MIN, MAX, PRODUCT]  # enum pl_op
+_OPS = [Sum, Average, Min, Max, Product]  # enum pl_op
 _KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}
 
@@ -173,7 +175,7 @@ class Handle:
         return self._finish(result)
 
 
-def _submit(kind, send, recv, name, finish, op=SUM, root=0, splits=None, prescale=None, postscale=None, keep=None):
+def _submit(kind, send, recv, name, finish, op=Sum, root=0, splits=None, scales=(1.0, 1.0), keep=None):
     _ask(lambda world: world)
     request = _Op(name=name.encode() if name else None, kind=_KINDS.index(kind), op=_OPS.index(op), root=root)
     if send is not None:
@@ -188,8 +190,8 @@ def _submit(kind, send, recv, name, finish, op=SUM, root=0, splits=None, prescal
         request.recv = _view(recv)[0]
     if splits is not None:
         request.splits = (ctypes.c_uint64 * len(splits))(*splits)
-    if prescale is not None or postscale is not None:
-        request.scaled, request.prescale, request.postscale = True, 1 if prescale is None else prescale, 1 if postscale is None else postscale
+    if scales != (1.0, 1.0):
+        request.scaled, (request.prescale, request.postscale) = True, scales
     number = ctypes.c_uint64()
     _call(_library.pl_named_submit, _named, ctypes.byref(request), ctypes.byref(number))
     return Handle(number, finish, (send, recv, keep))
@@ -209,23 +211,27 @@ def _rows_like(array, result):
     return out
 
 
-def allreduce_async_(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+def _like_splits(splits, rows):
+    return sys.modules["torch"].tensor(rows, dtype=splits.dtype) if _is_torch(splits) else numpy.array(rows, numpy.int32)
+
+
+def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
     """Replace `array` by the reduction over all ranks; returns a Handle."""
-    return _submit("allreduce", array, array, name, lambda result: array, op, prescale=prescale, postscale=postscale)
+    return _submit("allreduce", array, array, name, lambda result: array, op, scales=(prescale_factor, postscale_factor))
 
 
-def allreduce_async(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
     out = _like(array)
-    return _submit("allreduce", array, out, name, lambda result: out, op, prescale=prescale, postscale=postscale)
+    return _submit("allreduce", array, out, name, lambda result: out, op, scales=(prescale_factor, postscale_factor))
 
 
-def allreduce(array, name=None, op=AVERAGE, prescale=None, postscale=None):
+def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
     """The reduction of `array` over all ranks, as a new array of the same kind."""
-    return allreduce_async(array, name, op, prescale, postscale).wait()
+    return allreduce_async(array, name, op, prescale_factor, postscale_factor).wait()
 
 
-def allreduce_(array, name=None, op=AVERAGE, prescale=None, postscale=None):
-    return allreduce_async_(array, name, op, prescale, postscale).wait()
+def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
+    return allreduce_async_(array, name, op, prescale_factor, postscale_factor).wait()
 
 
 def allgather_async(array, name=None):
@@ -237,27 +243,56 @@ def allgather(array, name=None):
     return allgather_async(array, name).wait()
 
 
-def broadcast_async_(array, root=0, name=None):
-    return _submit("broadcast", array, array, name, lambda result: array, root=root)
+def broadcast_async_(array, root_rank=0, name=None):
+    return _submit("broadcast", array, array, name, lambda result: array, root=root_rank)
 
 
-def broadcast_(array, root=0, name=None):
-    """Replace `array` on every rank by that of `root`."""
-    return broadcast_async_(array, root, name).wait()
+def broadcast_(array, root_rank=0, name=None):
+    """Replace `array` on every rank by that of `root_rank`."""
+    return broadcast_async_(array, root_rank, name).wait()
+
+
+def broadcast_async(array, root_rank=0, name=None):
+    return broadcast_async_(array.clone() if _is_torch(array) else array.copy(), root_rank, name)
+
+
+def broadcast(array, root_rank=0, name=None):
+    """The array of `root_rank`, as a new one."""
+    return broadcast_async(array, root_rank, name).wait()
+
+
+def alltoall_async(array, splits=None, name=None):
+    def finish(result):
+        rows = [int(result.rows_of_rank[r]) for r in range(size())] if splits is not None else None
+        out = _rows_like(array, result)
+        return out if rows is None else (out, _like_splits(splits, rows))
+    return _submit("alltoall", array, None, name, finish, splits=None if splits is None else [int(rows) for rows in splits])
 
 
 def alltoall(array, splits=None, name=None):
-    """Rows to every rank (equal parts, or splits[r] rows to rank r), rows from every rank."""
-    return _submit("alltoall", array, None, name, lambda result: _rows_like(array, result), splits=splits).wait()
+    """Equal parts of the rows to every rank; with `splits`, splits[r] rows to rank r, and the result is (rows, rows from each rank)."""
+    return alltoall_async(array, splits, name).wait()
 
 
-def reduce_scatter(array, name=None, op=AVERAGE):
+def reducescatter_async(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
+    return _submit("reduce_scatter", array, None, name, lambda result: _rows_like(array, result), op, scales=(prescale_factor, postscale_factor))
+
+
+def reducescatter(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the reduction over all ranks."""
-    return _submit("reduce_scatter", array, None, name, lambda result: _rows_like(array, result), op).wait()
+    return reducescatter_async(array, name, op, prescale_factor, postscale_factor).wait()
 
 
 def barrier(name=None):
     _submit("barrier", None, None, name, lambda result: None).wait()
+
+
+def poll(handle):
+    return handle.poll()
+
+
+def synchronize(handle):
+    return handle.wait()
 
 
 def join():
@@ -267,46 +302,43 @@ def join():
     return last.value
 
 
-def broadcast_parameters(parameters, root=0):
-    """Give every rank `root`'s values: a dict (a state_dict(), say) or (name, array) pairs."""
-    pairs = sorted(parameters.items()) if hasattr(parameters, "items") else list(parameters)
+def broadcast_parameters(params, root_rank=0):
+    """Give every rank `root_rank`'s values: a dict (a state_dict(), say) or (name, array) pairs."""
+    pairs = sorted(params.items()) if hasattr(params, "items") else list(params)
     handles = []
     for name, value in pairs:
         if _is_torch(value):
             value = value.data
         if _is_torch(value) or isinstance(value, numpy.ndarray):
-            handles.append(broadcast_async_(value, root, f"parameter.{name}"))
+            handles.append(broadcast_async_(value, root_rank, f"parameter.{name}"))
     for handle in handles:
         handle.wait()
 
 
-def broadcast_optimizer_state(optimizer, root=0):
-    """Give every rank `root`'s state of a torch optimizer, numbers and tensors, and its options."""
-    import io
-    import torch
-    buffer = io.BytesIO()
-    if rank() == root:
-        torch.save(optimizer.state_dict(), buffer)
-    length = numpy.array([buffer.tell()], numpy.int64)
-    broadcast_(length, root, "optimizer state length")
-    data = numpy.frombuffer(buffer.getvalue(), numpy.uint8).copy() if rank() == root else numpy.empty(int(length[0]), numpy.uint8)
-    broadcast_(data, root, "optimizer state")
-    if rank() != root:
-        optimizer.load_state_dict(torch.load(io.BytesIO(data.tobytes())))
+def broadcast_object(obj, root_rank=0, name=None):
+    """The object of `root_rank` on every rank, by pickle."""
+    name = name or "object"
+    here = pickle.dumps(obj) if rank() == root_rank else b""
+    length = broadcast(numpy.array([len(here)], numpy.int64), root_rank, f"{name} length")
+    data = numpy.frombuffer(here, numpy.uint8).copy() if rank() == root_rank else numpy.empty(int(length[0]), numpy.uint8)
+    broadcast_(data, root_rank, name)
+    return obj if rank() == root_rank else pickle.loads(data.tobytes())
 
 
-class DistributedOptimizer:
-    """A torch optimizer whose step() uses gradients averaged over all ranks.
+def broadcast_optimizer_state(optimizer, root_rank=0):
+    """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options."""
+    state = broadcast_object(optimizer.state_dict(), root_rank, "optimizer state")
+    if rank() != root_rank:
+        optimizer.load_state_dict(state)
 
-    Gradients are handed over as the backward pass finishes them, and waited for in step() (or in synchronize(), for
-    clipping). With passes_per_step = n each gradient is handed over in its n-th backward pass. A parameter without a gradient counts as zeros,
-    so that ranks that used different parameters still match. Everything else is the wrapped optimizer's.
-    """
 
-    def __init__(self, optimizer, named_parameters=None, op=AVERAGE, passes_per_step=1):
-        self._optimizer, self._op, self._passes = optimizer, op, passes_per_step
+class _Distributed:
+    """What DistributedOptimizer() puts before an optimizer's own class."""
+
+    def _distribute(self, named_parameters, backward_passes_per_step, op):
+        self._op, self._passes = op, backward_passes_per_step
         self._handles, self._seen, self._hooks, self._synchronized = {}, {}, [], False
-        owned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        owned = [parameter for group in self.param_groups for parameter in group["params"]]
         given = dict((id(parameter), name) for name, parameter in named_parameters) if named_parameters is not None else {}
         self._names = [(given.get(id(parameter), f"parameter{i}"), parameter) for i, parameter in enumerate(owned) if parameter.requires_grad]
         names = [name for name, _ in self._names]
@@ -322,7 +354,7 @@ class DistributedOptimizer:
         def hook(*_):
             self._seen[name] = self._seen.get(name, 0) + 1
             if self._seen[name] > self._passes:
-                raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see passes_per_step")
+                raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see backward_passes_per_step")
             if self._seen[name] == self._passes:
                 self._start(name, parameter)
         return hook
@@ -336,7 +368,7 @@ class DistributedOptimizer:
         self._handles[name] = allreduce_async_(parameter.grad, f"gradient.{name}", self._op)
 
     def synchronize(self):
-        """Wait until parameter.grad is averaged everywhere."""
+        """Wait until parameter.grad is averaged everywhere; the next step() does not do it again."""
         for name, parameter in self._names:
             if name not in self._handles:
                 self._start(name, parameter)
@@ -346,17 +378,41 @@ class DistributedOptimizer:
         self._seen.clear()
         self._synchronized = True
 
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """step() inside takes the gradients as they are."""
+        self._synchronized = True
+        try:
+            yield
+        finally:
+            self._synchronized = False
+
     def step(self, closure=None):
-        if not self._synchronized:
+        def averaged():
+            loss = closure()  # may run several times in a step; each has its own gradients
             self.synchronize()
+            return loss
+        if closure is None and not self._synchronized:
+            self.synchronize()
+        result = super().step(averaged if closure else None)
         self._synchronized = False
-        return self._optimizer.step(closure)
+        return result
 
     def zero_grad(self, *arguments, **keywords):
         if self._handles:
             raise RuntimeError("zero_grad() between backward() and step() would clear gradients that are being averaged")
-        # Gradients stay where they are, so that a name keeps its memory.
-        return self._optimizer.zero_grad(*arguments, **keywords)
+        return super().zero_grad(*arguments, **keywords)
 
-    def __getattr__(self, name):
-        return getattr(self._optimizer, name)
+
+def DistributedOptimizer(optimizer, named_parameters=None, backward_passes_per_step=1, op=Average):
+    """Make the step() of a torch optimizer use gradients averaged over all ranks; returns the same object.
+
+    It stays an instance of its own class, so that schedulers and scalers take it. Gradients are handed over as the backward pass finishes
+    them, and waited for in step() (or in synchronize(), for clipping). With backward_passes_per_step = n each gradient, by then the sum of n,
+    is handed over in its n-th backward pass. A parameter without a gradient counts as zeros, so that ranks that used different parameters still match.
+    """
+    # A scheduler that was made before has put its own step() over the class's.
+    vars(optimizer).pop("step", None)
+    optimizer.__class__ = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
+    optimizer._distribute(named_parameters, backward_passes_per_step, op)
+    return optimizer

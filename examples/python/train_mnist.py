@@ -15,7 +15,7 @@ import numpy
 import torch
 import torch.nn.functional as functional
 
-import paceline as pl
+import paceline as hvd
 
 
 def read_idx(directory, kind, what):
@@ -57,25 +57,28 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64, help="of each rank")
     parser.add_argument("--learning-rate", type=float, default=0.05, help="of one rank; multiplied by their number")
+    parser.add_argument("--decay", type=float, default=0.9, help="of the rate, after each epoch")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", default=os.environ.get("SM_CHANNEL_TRAINING"))
     parser.add_argument("--test", default=os.environ.get("SM_CHANNEL_TESTING"))
     parser.add_argument("--model-dir", default=os.environ.get("SM_MODEL_DIR", "."))
     options = parser.parse_args()
 
-    pl.init()
-    torch.manual_seed(options.seed + pl.rank())  # different everywhere: the broadcast below makes them equal
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // pl.local_size()))
+    hvd.init()
+    torch.manual_seed(options.seed + hvd.rank())  # different everywhere: the broadcast below makes them equal
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // hvd.local_size()))
     images, labels = load(options.data, "train")
     model = Network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate * pl.size(), momentum=0.5)
-    optimizer = pl.DistributedOptimizer(optimizer, model.named_parameters())
-    pl.broadcast_parameters(model.state_dict(), root=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate * hvd.size(), momentum=0.5)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, options.decay)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
     for epoch in range(1, options.epochs + 1):
         order = numpy.random.default_rng([options.seed, epoch]).permutation(len(labels))  # the same on every rank
-        steps = len(order) // (options.batch_size * pl.size())
-        mine = order[pl.rank()::pl.size()]
+        steps = len(order) // (options.batch_size * hvd.size())
+        mine = order[hvd.rank()::hvd.size()]
         total = 0.0
         for step in range(steps):
             batch = torch.from_numpy(mine[step * options.batch_size:(step + 1) * options.batch_size])
@@ -84,20 +87,21 @@ def main():
             loss.backward()
             optimizer.step()
             total += loss.item()
-        mean = pl.allreduce(numpy.array([total / steps]), name="loss")[0]
-        if pl.rank() == 0:
+        scheduler.step()
+        mean = hvd.allreduce(numpy.array([total / steps]), name="loss")[0]
+        if hvd.rank() == 0:
             print(f"epoch={epoch} step={steps * epoch} train_loss={mean:.4f}", flush=True)
 
     test_images, test_labels = load(options.test or options.data, "t10k")
-    part = slice(pl.rank(), None, pl.size())
+    part = slice(hvd.rank(), None, hvd.size())
     with torch.no_grad():
         right = (model(test_images[part]).argmax(1) == test_labels[part]).sum().item()
-    right, count = pl.allreduce(numpy.array([right, len(test_labels[part])]), name="right", op=pl.SUM)
-    if pl.rank() == 0:
+    right, count = hvd.allreduce(numpy.array([right, len(test_labels[part])]), name="right", op=hvd.Sum)
+    if hvd.rank() == 0:
         print(f"test_accuracy={right / count:.4f}", flush=True)
         os.makedirs(options.model_dir, exist_ok=True)
         torch.save(model.state_dict(), os.path.join(options.model_dir, "model.pt"))
-    pl.shutdown()
+    hvd.shutdown()
 
 
 if __name__ == "__main__":

@@ -26,14 +26,14 @@ assert pl.local_size() == n and pl.local_rank() == r and pl.cross_size() == 1
 
 for dtype in ("float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8"):
     a = numpy.arange(10).astype(dtype)
-    assert (pl.allreduce(a, name=dtype, op=pl.SUM) == a * n).all(), dtype
+    assert (pl.allreduce(a, name=dtype, op=pl.Sum) == a * n).all(), dtype
     assert (a == numpy.arange(10)).all()
 assert pl.allreduce(numpy.array([2**53 + 1]), name="wide")[0] == 2**53 + 1
-assert pl.allreduce(numpy.float32([r]), name="most", op=pl.MAX)[0] == n - 1
+assert pl.allreduce(numpy.float32([r]), name="most", op=pl.Max)[0] == n - 1
 assert abs(pl.allreduce(numpy.float64([r]), name="mean")[0] - (n - 1) / 2) < 1e-12
 
 first, second = numpy.ones(3), numpy.ones((2, 2)) * r
-handles = [pl.allreduce_async(first, "first", pl.SUM), pl.allreduce_async(second, "second", pl.SUM)]
+handles = [pl.allreduce_async(first, "first", pl.Sum), pl.allreduce_async(second, "second", pl.Sum)]
 if r:
     handles.reverse()
 for handle in handles:
@@ -42,10 +42,15 @@ for handle in handles:
 rows = pl.allgather(numpy.full((r + 1, 2), r, numpy.int32), "rows")
 assert rows.shape == (n * (n + 1) // 2, 2) and rows[-1, 0] == n - 1
 spread = numpy.full(4, r)
-pl.broadcast_(spread, root=n - 1, name="spread")
+pl.broadcast_(spread, root_rank=n - 1, name="spread")
 assert (spread == n - 1).all()
 assert (pl.alltoall(numpy.full(n, r), name="exchange") == numpy.arange(n)).all()
-assert (pl.reduce_scatter(numpy.ones(n), name="scatter", op=pl.SUM) == n).all()
+rows, came = pl.alltoall(numpy.full(n + 1, r), splits=[1] * (n - 1) + [2], name="uneven exchange")
+assert list(came) == [2 if r == n - 1 else 1] * n and (rows == numpy.repeat(numpy.arange(n), came)).all()
+assert pl.broadcast(numpy.array([r]), root_rank=0, name="fresh")[0] == 0
+assert pl.synchronize(pl.allreduce_async(numpy.ones(2), "scaled", op=pl.Sum, prescale_factor=0.5))[0] == n / 2
+assert pl.broadcast_object({"epoch": r}, root_rank=n - 1) == {"epoch": n - 1}
+assert (pl.reducescatter(numpy.ones(n), name="scatter", op=pl.Sum) == n).all()
 
 try:
     pl.allreduce(numpy.ones(3 + r), name="different")
@@ -64,6 +69,81 @@ pl.barrier()
 pl.shutdown()
 assert not pl.is_initialized()
 print("operations fine on rank", r)
+'''
+
+HOROVOD = r'''
+import copy
+import torch
+import paceline as hvd
+hvd.init()
+n, r = hvd.size(), hvd.rank()
+
+def fresh(**keywords):
+    """A model and its optimizer as a program made for Horovod has them, and the gradient that every rank should see."""
+    torch.manual_seed(r)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0 + r, momentum=0.5)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **keywords)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    return model, optimizer
+
+def loss_of(model):
+    return model(torch.full((1, 3), float(r))).sum()  # its gradient: r, and 1 for the bias
+
+mean = (n - 1) / 2
+model, optimizer = fresh()
+assert isinstance(optimizer, torch.optim.SGD) and type(optimizer).__name__ == "SGD"
+assert optimizer.param_groups[0]["lr"] == 1.0, "rank 0's options are everybody's"
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+before = copy.deepcopy(model.state_dict())
+for set_to_none in (True, False):
+    optimizer.zero_grad(set_to_none=set_to_none)
+    loss_of(model).backward()
+    optimizer.step()
+    assert (model.weight.grad == mean).all() and (model.bias.grad == 1).all(), (set_to_none, model.weight.grad)
+    scheduler.step()
+assert scheduler.get_last_lr() == [0.25]
+# 1 * mean, then 0.5 * (0.5 * mean + mean)
+assert torch.allclose(before["weight"] - model.weight, torch.full((2, 3), 1.75 * mean)), (before, model.weight)
+
+optimizer.zero_grad()
+loss_of(model).backward()
+try:
+    optimizer.zero_grad()
+    raise AssertionError("gradients under way were cleared")
+except RuntimeError:
+    pass
+optimizer.synchronize()
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+with optimizer.skip_synchronize():
+    optimizer.step()
+assert model.bias.grad.norm() < 2e-3
+
+def closure():
+    optimizer.zero_grad()
+    loss = loss_of(model)
+    loss.backward()
+    return loss
+optimizer.step(closure)
+assert (model.weight.grad == mean).all()
+
+model, optimizer = fresh(op=hvd.Sum, backward_passes_per_step=2)
+for _ in range(2):
+    loss_of(model).backward()
+optimizer.step()
+assert (model.weight.grad == 2 * n * mean).all() and (model.bias.grad == 2 * n).all()
+
+# A scheduler that was made first has a hold on step().
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.Adam(model.parameters())
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+loss_of(model).backward()
+optimizer.step()
+assert (model.weight.grad == mean).all()
+hvd.shutdown()
+print("horovod's lines fine on rank", r)
 '''
 
 
@@ -93,6 +173,10 @@ def main():
     if not has("torch"):
         print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
         return
+    for ranks in (1, 2):
+        output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", HOROVOD], env=environment)
+        assert output.count("horovod's lines fine") == ranks, output
+    print("a program made for Horovod: its lines run on 1 and 2 ranks")
     with tempfile.TemporaryDirectory() as base:
         data = os.path.join(base, "input", "data")
         os.makedirs(os.path.join(base, "input", "config"))
