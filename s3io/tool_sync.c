@@ -8,9 +8,8 @@
 #include "base/text.h"
 #include "s3io/s3_put.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <fts.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
@@ -22,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2, MOST_DEPTH = 64, EVENT_BYTES = 64 << 10 };
+enum { EXIT_USAGE = 2, EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 
 /* A file that was closed is left alone for so long: what writes it may open it again at once. */
 #define SETTLE_NS (300 * PL_NS_PER_MS)
@@ -48,7 +47,8 @@ struct version {
 struct entry {
     char *name; /* below the directory */
     struct version sent;
-    int64_t due_ns; /* PL_DEADLINE_NEVER: nothing to do */
+    struct version seen; /* at the last look */
+    int64_t due_ns;      /* PL_DEADLINE_NEVER: nothing to do */
     bool complained;
 };
 
@@ -60,12 +60,16 @@ struct watched {
 struct sync {
     struct pl_s3_client *client;
     struct pl_s3_upload_options upload;
-    const char *directory;
+    char *directory; /* absolute */
     char *bucket, *prefix;
-    int events_fd, signals_fd;
-    int64_t finish_ns;     /* how long */
-    int64_t finish_by_ns;  /* until when, once a signal has come */
-    struct entry *entries; /* by name */
+    int events_fd; /* -1: no inotify here */
+    int signals_fd;
+    bool looks;             /* inotify does not tell everything: look every LOOK_S too */
+    size_t unread_count;    /* directories that the last walk could not read */
+    struct pl_error unread; /* the first of them */
+    int64_t finish_ns;      /* how long */
+    int64_t finish_by_ns;   /* until when, once a signal has come */
+    struct entry *entries;  /* by name */
     size_t entry_count, entry_capacity;
     struct watched *watched;
     size_t watched_count, watched_capacity;
@@ -100,8 +104,7 @@ static size_t find_place(const struct sync *sync, const char *name)
     return low;
 }
 
-/* The file has to be looked at. */
-static enum pl_status mark(struct sync *sync, const char *name, struct pl_error *reterr)
+static enum pl_status find_entry(struct sync *sync, const char *name, struct entry **ret_entry, struct pl_error *reterr)
 {
     size_t place = find_place(sync, name);
 
@@ -113,27 +116,81 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
             return PL_MEMORY;
         }
         memmove(&sync->entries[place + 1], &sync->entries[place], (sync->entry_count - place) * sizeof(*sync->entries));
-        sync->entries[place] = (struct entry){.name = copy, .sent = {.size_bytes = -1}};
+        sync->entries[place] = (struct entry){.name = copy, .sent = {.size_bytes = -1}, .seen = {.size_bytes = -1}, .due_ns = PL_DEADLINE_NEVER};
         sync->entry_count++;
     }
-    sync->entries[place].due_ns = pl_deadline_after_ns(SETTLE_NS);
+    *ret_entry = &sync->entries[place];
     return PL_OK;
+}
+
+/* The file has to be sent if it has changed. */
+static enum pl_status mark(struct sync *sync, const char *name, struct pl_error *reterr)
+{
+    struct entry *entry;
+
+    PL_TRY(find_entry(sync, name, &entry, reterr));
+    entry->due_ns = pl_deadline_after_ns(SETTLE_NS);
+    return PL_OK;
+}
+
+/* The same where nobody tells when a file is closed: it counts as written when two looks see the same. */
+static enum pl_status mark_settled(struct sync *sync, const char *name, const struct stat *info, struct pl_error *reterr)
+{
+    struct version now = version_of(info);
+    struct entry *entry;
+
+    PL_TRY(find_entry(sync, name, &entry, reterr));
+    if (is_same(&now, &entry->seen) && !is_same(&now, &entry->sent) && entry->due_ns == PL_DEADLINE_NEVER) {
+        entry->due_ns = pl_deadline_after_ns(SETTLE_NS);
+    }
+    entry->seen = now;
+    return PL_OK;
+}
+
+/* inotify or a directory fails: said once, then changes are looked for. */
+static void look_instead(struct sync *sync, const struct pl_error *error)
+{
+    if (!sync->looks) {
+        pl_log_error(error, "not all changes are told, files are looked for every %d s", (int)LOOK_S);
+    }
+    sync->looks = true;
+}
+
+static bool is_gone(int code)
+{
+    return code == ENOENT || code == ENOTDIR;
 }
 
 static enum pl_status watch(struct sync *sync, const char *path, const char *name, struct pl_error *reterr)
 {
-    int id = inotify_add_watch(sync->events_fd, path, IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
+    struct pl_error error = PL_ERROR_NONE;
+    struct watched *watched = NULL;
     char *copy;
+    int id;
 
-    if (id < 0) {
-        return errno == ENOENT ? PL_OK : pl_error_errno(reterr, "watch '%s'", path);
+    if (sync->events_fd < 0) {
+        return PL_OK;
     }
-    for (size_t i = 0; i < sync->watched_count; i++) {
-        if (sync->watched[i].id == id) {
-            return PL_OK; /* watched already */
+    id = inotify_add_watch(sync->events_fd, path, IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
+    if (id < 0) {
+        if (!is_gone(errno)) {
+            (void)pl_error_errno(&error, "watch '%s'", path);
+            look_instead(sync, &error);
         }
+        return PL_OK;
+    }
+    for (size_t i = 0; i < sync->watched_count && !watched; i++) {
+        watched = sync->watched[i].id == id ? &sync->watched[i] : NULL;
+    }
+    if (watched && strcmp(watched->name, name) == 0) {
+        return PL_OK;
     }
     copy = pl_memory_string(name, reterr);
+    if (copy && watched) { /* moved here */
+        free(watched->name);
+        watched->name = copy;
+        return PL_OK;
+    }
     if (!copy || pl_memory_grow(&sync->watched, &sync->watched_capacity, sync->watched_count + 1, sizeof(*sync->watched), reterr) != PL_OK) {
         free(copy);
         return PL_MEMORY;
@@ -149,52 +206,68 @@ static enum pl_status path_below(const struct sync *sync, const char *name, stru
     return pl_text_check(path, reterr);
 }
 
-static void close_directory_at(DIR **directory)
+static void close_walk_at(FTS **walk)
 {
-    if (*directory) {
-        (void)closedir(*directory);
+    if (*walk) {
+        (void)fts_close(*walk);
     }
 }
 
-/* Watch the directory `name` and all below it, and mark the files that are there. The watch comes first: nothing falls between. */
-static enum pl_status scan(struct sync *sync, const char *name, unsigned depth, struct pl_error *reterr)
+/* Every file counts (ALL), or those that two looks found the same (SETTLED). */
+enum which { ALL, SETTLED };
+
+static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum which which, struct pl_error *reterr)
+{
+    const char *name = item->fts_path + strlen(sync->directory);
+    struct pl_error error = PL_ERROR_NONE;
+
+    while (*name == '/') {
+        name++;
+    }
+    switch (item->fts_info) {
+    case FTS_D: /* what is in it is read after this: nothing falls between */
+        return watch(sync, item->fts_path, name, reterr);
+    case FTS_F:
+        return which == ALL ? mark(sync, name, reterr) : mark_settled(sync, name, item->fts_statp, reterr);
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        if (!is_gone(item->fts_errno)) {
+            errno = item->fts_errno;
+            (void)pl_error_errno(&error, "read '%s'", item->fts_path);
+            look_instead(sync, &error);
+            if (sync->unread_count++ == 0) {
+                sync->unread = error;
+            }
+        }
+        return PL_OK;
+    default:
+        return PL_OK; /* links, sockets and the like */
+    }
+}
+
+/* Watch the directory `name` and all below it, and mark the files that are there. */
+static enum pl_status scan(struct sync *sync, const char *name, enum which which, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text below = PL_TEXT_NONE;
-    __attribute__((cleanup(close_directory_at))) DIR *directory = NULL;
+    __attribute__((cleanup(close_walk_at))) FTS *walk = NULL;
 
-    if (depth > MOST_DEPTH) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': more than %d directories deep", name, (int)MOST_DEPTH);
-    }
     PL_TRY(path_below(sync, name, &path, reterr));
-    PL_TRY(watch(sync, pl_text_string(&path), name, reterr));
-    directory = opendir(pl_text_string(&path));
-    if (!directory) {
-        return errno == ENOENT && depth > 0 ? PL_OK : pl_error_errno(reterr, "open directory '%s'", pl_text_string(&path));
+    sync->unread_count = 0;
+    walk = fts_open((char *const[]){path.data, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (!walk) {
+        return pl_error_errno(reterr, "walk through '%s'", path.data);
     }
-    for (const struct dirent *item = readdir(directory); item; item = readdir(directory)) {
-        struct stat info;
-
-        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
-            fstatat(dirfd(directory), item->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
-            continue;
-        }
-        pl_text_clear(&below);
-        pl_text_printf(&below, "%s%s%s", name, *name ? "/" : "", item->d_name);
-        PL_TRY(pl_text_check(&below, reterr));
-        if (S_ISDIR(info.st_mode)) {
-            PL_TRY(scan(sync, pl_text_string(&below), depth + 1, reterr));
-        } else if (S_ISREG(info.st_mode)) {
-            PL_TRY(mark(sync, pl_text_string(&below), reterr));
-        }
+    for (const FTSENT *item; errno = 0, (item = fts_read(walk));) {
+        PL_TRY(take_item(sync, item, which, reterr));
     }
-    return PL_OK;
+    return errno == 0 ? PL_OK : pl_error_errno(reterr, "walk through '%s'", path.data);
 }
 
 static enum pl_status take_event(struct sync *sync, const struct inotify_event *event, struct pl_error *reterr)
 {
     if (event->mask & IN_Q_OVERFLOW) {
-        return scan(sync, "", 0, reterr);
+        return scan(sync, "", ALL, reterr);
     }
     for (size_t i = 0; i < sync->watched_count; i++) {
         PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
@@ -210,7 +283,7 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
         pl_text_printf(&name, "%s%s%s", sync->watched[i].name, *sync->watched[i].name ? "/" : "", event->len ? event->name : "");
         PL_TRY(pl_text_check(&name, reterr));
         if (event->mask & IN_ISDIR) {
-            return scan(sync, pl_text_string(&name), 1, reterr);
+            return scan(sync, pl_text_string(&name), ALL, reterr);
         }
         return event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO) ? mark(sync, pl_text_string(&name), reterr) : PL_OK;
     }
@@ -337,28 +410,57 @@ static int64_t send_due(struct sync *sync, bool all)
     return next_ns;
 }
 
-static enum pl_status run(struct sync *sync, struct pl_error *reterr)
+/* Send what is written until a signal comes. */
+static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
 {
-    size_t left = 0;
+    int64_t look_ns = pl_deadline_after_ns(LOOK_S * PL_NS_PER_S);
 
-    PL_TRY(scan(sync, "", 0, reterr));
+    PL_TRY(scan(sync, "", ALL, reterr));
     while (sync->finish_by_ns == PL_DEADLINE_NEVER) {
         struct pollfd waits[2] = {{.fd = sync->events_fd, .events = POLLIN}, {.fd = sync->signals_fd, .events = POLLIN}};
         int64_t next_ns = send_due(sync, false);
 
+        next_ns = sync->looks && look_ns < next_ns ? look_ns : next_ns;
         if (poll(waits, 2, pl_deadline_poll_ms(next_ns)) < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "wait for changes in '%s'", sync->directory);
         }
-        PL_TRY(take_events(sync, reterr));
+        if (sync->events_fd >= 0) {
+            PL_TRY(take_events(sync, reterr));
+        }
+        if (sync->looks && pl_deadline_passed(look_ns)) {
+            PL_TRY(scan(sync, "", SETTLED, reterr));
+            look_ns = pl_deadline_after_ns(LOOK_S * PL_NS_PER_S);
+        }
         look_for_stop(sync);
     }
+    return PL_OK;
+}
+
+static enum pl_status run(struct sync *sync, struct pl_error *reterr)
+{
+    enum pl_status status = follow(sync, reterr);
+    size_t left = 0;
+
+    if (status != PL_OK) { /* the last round is made nevertheless */
+        sync->finish_by_ns = pl_deadline_after_ns(sync->finish_ns);
+    }
     /* Also what was never closed: whoever wrote it has ended. */
-    PL_TRY(scan(sync, "", 0, reterr));
+    if (scan(sync, "", ALL, status == PL_OK ? reterr : NULL) != PL_OK) {
+        status = status == PL_OK ? PL_FAILED : status;
+    }
     (void)send_due(sync, true);
     for (size_t i = 0; i < sync->entry_count; i++) {
         left += sync->entries[i].due_ns != PL_DEADLINE_NEVER;
     }
-    return left ? pl_error_set(reterr, PL_FAILED, "%zu of %zu files are not on S3", left, sync->entry_count) : PL_OK;
+    if (status == PL_OK && left) {
+        return pl_error_set(reterr, PL_FAILED, "%zu of %zu files are not on S3", left, sync->entry_count);
+    }
+    if (status == PL_OK && sync->unread_count) {
+        *reterr = sync->unread;
+        pl_error_context(reterr, "%zu directories could not be read", sync->unread_count);
+        return PL_FAILED;
+    }
+    return status;
 }
 
 static void release(struct sync *sync)
@@ -371,6 +473,7 @@ static void release(struct sync *sync)
     }
     free(sync->entries);
     free(sync->watched);
+    free(sync->directory);
     free(sync->bucket);
     free(sync->prefix);
     pl_file_close_at(&sync->events_fd);
@@ -378,9 +481,11 @@ static void release(struct sync *sync)
     pl_s3_client_free(sync->client);
 }
 
-static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *options, const char *uri, struct pl_error *reterr)
+static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *options, const char *directory, const char *uri,
+                                struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
     sigset_t stop;
 
     (void)sigemptyset(&stop);
@@ -388,9 +493,17 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     (void)sigaddset(&stop, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &stop, NULL); /* before the client's thread */
     sync->signals_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    if (sync->signals_fd < 0) {
+        return pl_error_errno(reterr, "set up signals");
+    }
+    sync->directory = realpath(directory, NULL);
+    if (!sync->directory) {
+        return pl_error_errno(reterr, "find directory '%s'", directory);
+    }
     sync->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (sync->signals_fd < 0 || sync->events_fd < 0) {
-        return pl_error_errno(reterr, "set up inotify and signals");
+    if (sync->events_fd < 0) {
+        (void)pl_error_errno(&error, "set up inotify");
+        look_instead(sync, &error);
     }
     PL_TRY(pl_s3_uri_parse(uri, &sync->bucket, &sync->prefix, reterr));
     PL_TRY(pl_environment_new(&environment, reterr));
@@ -429,13 +542,12 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return EXIT_USAGE;
     }
-    sync.directory = argv[optind];
-    status = open_sync(&sync, &options, argv[optind + 1], &error);
+    status = open_sync(&sync, &options, argv[optind], argv[optind + 1], &error);
     if (status == PL_OK) {
         status = run(&sync, &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "'%s' to '%s'", sync.directory, argv[optind + 1]);
+        pl_log_error(&error, "'%s' to '%s'", argv[optind], argv[optind + 1]);
     }
     release(&sync);
     return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;

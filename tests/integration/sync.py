@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`paceline sync` where the kernel or the directory does not let it hear of every change.
+
+  sync.py PACELINE_SYNC
+
+A case that needs user namespaces is left out, saying so, where they are refused.
+"""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
+TOOL = sys.argv[1]
+LIMIT_S = 120  # far beyond two looks of 10 s
+
+NO_WATCHES = ["unshare", "-Ur", "sh", "-c", 'echo 1 >/proc/sys/user/max_inotify_watches && exec "$@"', "sh"]
+NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
+NOBODY = ["unshare", "-U"]  # without the right to read everything
+SAYS = "not all changes are told"
+
+
+class Sync:
+    """The program between a directory and a server that keeps what it gets as files."""
+
+    def __init__(self, folder, prefix=()):
+        self.watched, self.store, self.message = folder / "watched", folder / "store", ""
+        self.store.mkdir()
+        self.server = subprocess.Popen([sys.executable, SOURCE / "tests/support/fake_s3.py", "--keep", self.store], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, text=True)
+        port = self.server.stdout.readline().split()[1]
+        environment = dict(os.environ, AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret",
+                           AWS_REGION="us-east-1", NO_PROXY="*")
+        self.process = subprocess.Popen([*prefix, TOOL, self.watched, "s3://bkt/up"], env=environment, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in (self.process, self.server):
+            process.kill()
+            process.wait()
+
+    def wait(self, name, text):
+        deadline = time.monotonic() + LIMIT_S
+        path = self.store / "up" / name
+        while not path.exists() or path.read_text() != text:
+            assert time.monotonic() < deadline and self.process.poll() is None, f"{name} does not arrive"
+            time.sleep(0.05)
+
+    def stop(self, code=0):
+        self.process.terminate()
+        _, self.message = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == code, f"exit status {self.process.returncode}\n{self.message}"
+
+    def has(self, name, text):
+        path = self.store / "up" / name
+        assert path.exists() and path.read_text() == text, f"{name} is not on the server\n{self.message}"
+
+
+def allowed(prefix):
+    return subprocess.run([*prefix, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def make(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def changes_are_looked_for(folder, prefix):
+    """Without inotify, in a part or at all, files arrive later, and what was never closed at the end; the log says it once."""
+    make(folder / "watched/below/before", "before")
+    make(folder / "watched/other/before", "other")
+    with Sync(folder, prefix) as sync:
+        sync.wait("below/before", "before")
+        make(folder / "watched/below/later", "later")
+        make(folder / "watched/new/later", "new")
+        sync.wait("below/later", "later")
+        sync.wait("new/later", "new")
+        (folder / "watched/below/before").write_text("again")
+        sync.wait("below/before", "again")
+        with open(folder / "watched/below/open", "w", encoding="ascii") as file:
+            file.write("never closed")
+            file.flush()
+            sync.stop()
+        sync.has("below/open", "never closed")
+        assert sync.message.count(SAYS) == 1 and len(sync.message.splitlines()) == 1, sync.message
+
+
+def out_of_watches(folder):
+    changes_are_looked_for(folder, NO_WATCHES)
+
+
+def no_inotify(folder):
+    changes_are_looked_for(folder, NO_INOTIFY)
+
+
+def unreadable(folder):
+    """A directory that cannot be read holds up nothing else; what is in it goes up once it can be read, or the end tells of it."""
+    make(folder / "watched/a/here", "here")
+    for name in ("closed", "locked"):
+        make(folder / "watched" / name / "inside", "inside")
+        (folder / "watched" / name).chmod(0)
+    try:
+        with Sync(folder, NOBODY) as sync:
+            sync.wait("a/here", "here")
+            (folder / "watched/closed").chmod(0o755)
+            sync.wait("closed/inside", "inside")
+            make(folder / "watched/z/last", "last")
+            sync.stop(code=1)
+            sync.has("z/last", "last")
+            assert sync.message.count(SAYS) == 1 and "locked': Permission denied (1 directories could not be read)" in sync.message, sync.message
+    finally:
+        (folder / "watched/locked").chmod(0o755)
+
+
+def deep(folder):
+    """A tree of any depth."""
+    before, after = "/".join(["deep"] * 200), "/".join(["more"] * 150)
+    make(folder / "watched" / before / "file", "before")
+    with Sync(folder) as sync:
+        sync.wait(f"{before}/file", "before")
+        make(folder / "watched" / after / "file", "after")
+        sync.wait(f"{after}/file", "after")
+        sync.stop()
+        assert sync.message == "", sync.message
+
+
+def moved(folder):
+    """Files of a directory that was renamed go under its new name."""
+    make(folder / "watched/old/in/first", "first")
+    with Sync(folder) as sync:
+        sync.wait("old/in/first", "first")
+        (folder / "watched/old").rename(folder / "watched/new")
+        sync.wait("new/in/first", "first")
+        make(folder / "watched/new/in/second", "second")
+        sync.wait("new/in/second", "second")
+        sync.stop()
+        assert not (sync.store / "up/old/in/second").exists()
+
+
+def main():
+    cases = [(deep, None), (moved, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
+    running = {}
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="paceline-sync-") as base, concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+        for case, prefix in cases:
+            if prefix and not allowed(prefix):
+                print(f"left out: {case.__name__}, no user namespaces here")
+                continue
+            folder = pathlib.Path(base, case.__name__)
+            folder.mkdir()
+            running[pool.submit(case, folder)] = case.__name__
+        for future in concurrent.futures.as_completed(running):
+            problem = future.exception()
+            failed = failed or problem is not None
+            print(f"FAIL {running[future]}: {problem}" if problem else f"ok   {running[future]}", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()
