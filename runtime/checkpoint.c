@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SLOTS = 2, MAX_FOUND = 1000, STEP_DIGITS = 12 };
+enum { MAX_SLOTS = 2, STEP_DIGITS = 12 };
 
 /* One tensor of a file: where it lies in the copy and its name there. */
 struct entry {
@@ -79,26 +79,39 @@ static int newest_first(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* Steps with a JSON file, newest first, at most MAX_FOUND; with `clean` also remove temporary files of ours. */
-static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t *steps, size_t *ret_count, struct pl_error *reterr)
+/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove temporary files of ours. */
+static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t **ret_steps, size_t *ret_count, struct pl_error *reterr)
 {
     DIR *directory = opendir(c->directory);
+    PL_AUTO_FREE uint64_t *steps = NULL;
     const struct dirent *entry;
-    size_t count = 0;
+    enum pl_status status = PL_OK;
+    size_t count = 0, capacity = 0;
 
     if (!directory) {
         return pl_error_errno(reterr, "open directory '%s'", c->directory);
     }
-    while ((entry = readdir(directory)) != NULL) {
+    while (status == PL_OK && (entry = readdir(directory)) != NULL) {
+        uint64_t step;
+
         if (clean && strncmp(entry->d_name, ".checkpoint-", 12) == 0) {
             (void)unlinkat(dirfd(directory), entry->d_name, 0);
         }
-        if (count < MAX_FOUND && step_of(entry->d_name, &steps[count])) {
-            count++;
+        if (step_of(entry->d_name, &step)) {
+            status = pl_memory_grow(&steps, &capacity, count + 1, sizeof(*steps), reterr);
+            if (status == PL_OK) {
+                steps[count++] = step;
+            }
         }
     }
     (void)closedir(directory);
-    qsort(steps, count, sizeof(*steps), newest_first);
+    if (status != PL_OK) {
+        return status;
+    }
+    if (count > 0) {
+        qsort(steps, count, sizeof(*steps), newest_first);
+    }
+    *ret_steps = PL_TAKE(steps);
     *ret_count = count;
     return PL_OK;
 }
@@ -179,12 +192,12 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
     PL_TRY(name_entries(c, reterr));
     c->writes = pl_world_rank(pl_plan_world(c->plan)) == 0;
     if (c->writes) {
-        uint64_t steps[MAX_FOUND];
+        PL_AUTO_FREE uint64_t *steps = NULL;
         size_t count;
 
         PL_TRY(allocate_copy(c, reterr));
         PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
-        return list_steps(c, true, steps, &count, reterr);
+        return list_steps(c, true, &steps, &count, reterr);
     }
     return PL_OK;
 }
@@ -214,10 +227,10 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
 static void remove_old(const struct pl_checkpoints *c)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    uint64_t steps[MAX_FOUND];
+    PL_AUTO_FREE uint64_t *steps = NULL;
     size_t count = 0;
 
-    if (list_steps(c, false, steps, &count, NULL) != PL_OK) {
+    if (list_steps(c, false, &steps, &count, NULL) != PL_OK) {
         return; /* old files do no harm; the next save tries again */
     }
     for (size_t i = c->options.keep; i < count; i++) {
@@ -415,12 +428,12 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
 
 static bool load_newest(struct pl_checkpoints *c, struct pl_checkpoint_record *ret_record)
 {
-    uint64_t steps[MAX_FOUND];
+    PL_AUTO_FREE uint64_t *steps = NULL;
     struct pl_error error = PL_ERROR_NONE;
     size_t count = 0;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
-    if (list_steps(c, false, steps, &count, &error) != PL_OK) {
+    if (list_steps(c, false, &steps, &count, &error) != PL_OK) {
         note(c, "no checkpoint is loaded: %s", pl_error_text(&error, text, sizeof(text)));
         return false;
     }

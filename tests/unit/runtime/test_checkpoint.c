@@ -164,6 +164,42 @@ START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
 }
 END_TEST
 
+/* A directory that many runs have left their checkpoints in. */
+static void finds_newest_of_many(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = job_start(world, f, 5);
+    struct pl_checkpoint_state state = {.step = 0};
+    bool found = false;
+    char name[64], path[PATH_MAX];
+
+    job_train(&job, 1);
+    save(&job, 5000);
+    for (int step = 0; step < 1500; step++) {
+        snprintf(name, sizeof(name), "checkpoint-%012d.json", step);
+        scratch_write(&f->scratch, name, "{}", 2);
+    }
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(found && state.step == 5000);
+    save(&job, 5001); /* and removes all but the newest two */
+    for (int step = 0; step < 1500; step++) {
+        snprintf(name, sizeof(name), "checkpoint-%012d.json", step);
+        ck_assert_msg(access(scratch_path(&f->scratch, name, path), F_OK) != 0, "%s", name);
+    }
+    ck_assert(access(scratch_path(&f->scratch, "checkpoint-000000005000.json", path), F_OK) == 0);
+    job_end(&job);
+}
+
+START_TEST(the_newest_of_thousands_is_found)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, finds_newest_of_many, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
 /* Damage each file of the newest in several ways: the older one is loaded, and a note says why. */
 static void passes_over(struct pl_world *world, void *context)
 {
@@ -296,5 +332,6 @@ START_TEST(a_failed_write_is_said_at_the_next_save)
 END_TEST
 
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
-          a_cut_or_changed_one_is_passed_over_with_a_note, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
-          a_checkpoint_of_another_model_is_passed_over, a_failed_write_is_said_at_the_next_save)
+          the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
+          a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
+          a_failed_write_is_said_at_the_next_save)
