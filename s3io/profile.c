@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@ enum { MAX_FILE_BYTES = 1 << 20 };
 static void wipe(char **text)
 {
     if (*text) {
-        OPENSSL_cleanse(*text, strlen(*text));
+        explicit_bzero(*text, strlen(*text));
         free(*text);
         *text = NULL;
     }
@@ -110,22 +109,28 @@ static enum pl_status take_setting(const char *line, size_t bytes, struct pl_pro
 enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config, struct pl_profile *profile, struct pl_error *reterr)
 {
     const char *end = text + bytes;
+    size_t setting_indent = SIZE_MAX; /* none in this section yet */
     bool inside = false;
 
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
-        const char *line = text;
+        const char *start = text, *line = text;
         size_t length = (size_t)((newline ? newline : end) - text);
-        bool indented = length && (*line == ' ' || *line == '\t');
+        size_t indent;
 
         text += length + (newline ? 1 : 0);
         trim(&line, &length);
-        if (length == 0 || *line == '#' || *line == ';' || indented) {
+        indent = (size_t)(line - start);
+        if (length == 0 || *line == '#' || *line == ';' || indent > setting_indent) {
             continue;
         }
         if (*line == '[') {
             inside = is_section(line, length, name, is_config);
-        } else if (inside) {
+            setting_indent = SIZE_MAX;
+            continue;
+        }
+        setting_indent = indent;
+        if (inside) {
             PL_TRY(take_setting(line, length, profile, reterr));
         }
     }
@@ -156,7 +161,7 @@ static enum pl_status read_one(const struct pl_environment *environment, const c
     }
     if (status == PL_OK) {
         status = pl_profile_parse(data, bytes, pl_environment_get_or(environment, "AWS_PROFILE", "default"), is_config, profile, reterr);
-        OPENSSL_cleanse(data, bytes);
+        explicit_bzero(data, bytes);
     }
     if (status != PL_OK) {
         pl_error_context(reterr, "profile file '%s'", path.data);

@@ -3,7 +3,7 @@
  * AWS's shared profile files: INI sections with keys, of which S3 access needs six.
  *
  * Source  "Configuration and credential file settings" in the AWS CLI user guide.
- * Test    tests/unit/s3io/test_profile.c, tests/fuzz/fuzz_profile.c
+ * Test    tests/unit/s3io/test_profile.c, tests/fuzz/fuzz_credentials.c
  */
 #ifndef PL_S3IO_PROFILE_H
 #define PL_S3IO_PROFILE_H
@@ -30,7 +30,7 @@ void pl_profile_done(struct pl_profile *profile);
 
 /**
  * Add what section `name` of an INI text says; a value that is already there stays. In a config file the section is called
- * "profile NAME" but for "default". Nested blocks (indented lines) are skipped.
+ * "profile NAME" but for "default". Nested blocks (lines that are indented deeper than the setting before them) are skipped.
  */
 enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config, struct pl_profile *profile,
                                 struct pl_error *reterr) PL_MUST_CHECK;

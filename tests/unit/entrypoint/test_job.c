@@ -230,7 +230,9 @@ START_TEST(the_region_comes_from_where_boto3_looks)
     struct tree tree;
 
     tree_setup(&tree);
-    tree_write(&tree, ".aws/config", "[profile other]\nregion = eu-west-1\n[default]\n# region = x\n  region =  us-east-2 \r\n");
+    tree_write(
+        &tree, ".aws/config",
+        "[other]\nregion = wrong\n[profile other]\ns3 =\n  region = wrong\nregion = eu-west-1\n[default]\n# region = x\n  region =  us-east-2 \r\n");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_str_eq(tree.job->region, "us-east-2");
     tree_env(&tree, "AWS_PROFILE", "other");

@@ -32,6 +32,20 @@ START_TEST(config_sections_are_called_profile)
 }
 END_TEST
 
+START_TEST(lines_deeper_than_the_setting_before_them_belong_to_it)
+{
+    PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    PL_AUTO_PROFILE struct pl_profile all = {.access_key = NULL};
+
+    parse("[default]\ns3 =\n  region = nested\n\n\tendpoint_url = nested\nca_bundle = b\n [other]\nregion = still here\n", "default", true, &profile);
+    ck_assert_str_eq(profile.ca_bundle, "b");
+    ck_assert_str_eq(profile.region, "still here");
+    ck_assert_ptr_null(profile.endpoint_url);
+    parse("[other]\nx = y\n[default]\n  s3 =\n    region = nested\n  region = us-east-2\n", "default", true, &all);
+    ck_assert_str_eq(all.region, "us-east-2");
+}
+END_TEST
+
 START_TEST(what_is_there_stays)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
@@ -64,4 +78,5 @@ START_TEST(files_are_found_and_may_be_missing)
 }
 END_TEST
 
-UNIT_MAIN("s3io/profile", the_right_section_is_read, config_sections_are_called_profile, what_is_there_stays, files_are_found_and_may_be_missing)
+UNIT_MAIN("s3io/profile", the_right_section_is_read, config_sections_are_called_profile, lines_deeper_than_the_setting_before_them_belong_to_it,
+          what_is_there_stays, files_are_found_and_may_be_missing)
