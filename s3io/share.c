@@ -21,7 +21,7 @@ struct pl_share {
     struct pl_dealer *dealer; /* on local rank 0 */
     int link_fd;
     struct pl_ring ring;
-    struct pl_frame *held; /* the record the caller looks at */
+    struct pl_share_frame *held; /* the record the caller looks at */
     uint64_t epoch;
     bool over; /* the end of the epoch was seen */
     bool orphaned;
@@ -42,15 +42,15 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
         .rank = options->deal.rank,
         .size = options->deal.size,
     };
-    int fds[PL_LINK_FDS];
+    int fds[PL_SHARE_LINK_FDS];
 
     share->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (share->cancel_fd < 0) {
         return pl_error_errno(reterr, "create an eventfd");
     }
-    PL_TRY(pl_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
+    PL_TRY(pl_share_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
     /* The dealer waits for the others until about the same deadline, and its own error says who did not come. */
-    PL_TRY(pl_link_receive_fds(share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + PL_NS_PER_S, fds, reterr));
+    PL_TRY(pl_share_link_receive_fds(share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + PL_NS_PER_S, fds, reterr));
     return pl_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
 }
 
@@ -150,7 +150,7 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
     return PL_OK;
 }
 
-static enum pl_status take_error(struct pl_share *share, const struct pl_frame *frame, struct pl_error *reterr)
+static enum pl_status take_error(struct pl_share *share, const struct pl_share_frame *frame, struct pl_error *reterr)
 {
     enum pl_status status = frame->number > PL_OK && frame->number <= PL_FAILED ? (enum pl_status)frame->number : PL_FAILED;
 
@@ -164,7 +164,7 @@ static enum pl_status take_error(struct pl_share *share, const struct pl_frame *
 }
 
 /* One more piece of a large record; says whether it is whole. */
-static enum pl_status take_part(struct pl_share *share, const struct pl_frame *frame, bool *ret_whole, struct pl_error *reterr)
+static enum pl_status take_part(struct pl_share *share, const struct pl_share_frame *frame, bool *ret_whole, struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&share->joined, &share->joined_capacity, share->joined_bytes + frame->data_bytes, 1, reterr));
     memcpy(share->joined + share->joined_bytes, frame + 1, frame->data_bytes);
@@ -174,7 +174,7 @@ static enum pl_status take_part(struct pl_share *share, const struct pl_frame *f
 }
 
 /* Use the frame: PL_OK with a record, PL_END, an error, or `*ret_again` when there is more to look at. */
-static enum pl_status take_frame(struct pl_share *share, struct pl_frame *frame, struct pl_record *ret_record, bool *ret_again,
+static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *frame, struct pl_record *ret_record, bool *ret_again,
                                  struct pl_error *reterr)
 {
     bool whole = false;
@@ -188,10 +188,10 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_frame *frame,
         return PL_OK;
     }
     switch (frame->kind) {
-    case PL_FRAME_RECORD:
+    case PL_SHARE_FRAME_RECORD:
         share->held = frame;
         return PL_OK;
-    case PL_FRAME_PART:
+    case PL_SHARE_FRAME_PART:
         PL_TRY(take_part(share, frame, &whole, reterr));
         pl_ring_release(&share->ring, frame);
         ret_record->data = share->joined;
@@ -201,11 +201,11 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_frame *frame,
         }
         *ret_again = !whole;
         return PL_OK;
-    case PL_FRAME_END:
+    case PL_SHARE_FRAME_END:
         pl_ring_release(&share->ring, frame);
         share->over = true;
         return PL_END;
-    case PL_FRAME_ERROR:
+    case PL_SHARE_FRAME_ERROR:
         return take_error(share, frame, reterr);
     default:
         return pl_error_set(reterr, PL_CORRUPT, "a ring holds a frame of unknown kind %u", frame->kind);
@@ -220,7 +220,7 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
     }
     for (;;) {
         enum pl_status status;
-        struct pl_frame *frame;
+        struct pl_share_frame *frame;
         bool again;
 
         if (atomic_load(&share->cancelled)) {

@@ -114,10 +114,10 @@ static void wait_for_news(struct pl_dealer *dealer, int64_t deadline_ns)
 }
 
 /* Room for a frame in the rank's ring; NULL when the rank has left the epoch or the dealer is to give up. */
-static struct pl_frame *reserve(struct pl_dealer *dealer, struct member *member, uint64_t epoch, size_t data_bytes)
+static struct pl_share_frame *reserve(struct pl_dealer *dealer, struct member *member, uint64_t epoch, size_t data_bytes)
 {
     for (;;) {
-        struct pl_frame *frame;
+        struct pl_share_frame *frame;
 
         if (has_left(member, epoch)) {
             return NULL;
@@ -141,12 +141,12 @@ static void put_record(struct pl_dealer *dealer, struct member *member, uint64_t
 
     do {
         size_t now = record->bytes - done < most ? record->bytes - done : most;
-        struct pl_frame *frame = reserve(dealer, member, epoch, now);
+        struct pl_share_frame *frame = reserve(dealer, member, epoch, now);
 
         if (!frame) {
             return;
         }
-        frame->kind = record->bytes <= most ? PL_FRAME_RECORD : PL_FRAME_PART;
+        frame->kind = record->bytes <= most ? PL_SHARE_FRAME_RECORD : PL_SHARE_FRAME_PART;
         frame->epoch = epoch;
         frame->number = record->index;
         frame->offset_bytes = record->offset_bytes;
@@ -170,10 +170,10 @@ static void put_end(struct pl_dealer *dealer, uint64_t epoch, enum pl_status sta
     }
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         struct member *member = &dealer->members[i];
-        struct pl_frame *frame = reserve(dealer, member, epoch, bytes);
+        struct pl_share_frame *frame = reserve(dealer, member, epoch, bytes);
 
         if (frame) {
-            frame->kind = status == PL_END ? PL_FRAME_END : PL_FRAME_ERROR;
+            frame->kind = status == PL_END ? PL_SHARE_FRAME_END : PL_SHARE_FRAME_ERROR;
             frame->epoch = epoch;
             frame->number = (uint64_t)status;
             memcpy(frame + 1, text, bytes);
@@ -282,7 +282,7 @@ static enum pl_status meet(struct pl_dealer *dealer)
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         PL_AUTO_CLOSE int fd = -1;
         struct pl_hello hello;
-        enum pl_status status = pl_link_accept(dealer->listen_fd, dealer->stop_fd, deadline_ns, &fd, &hello, &dealer->error);
+        enum pl_status status = pl_share_link_accept(dealer->listen_fd, dealer->stop_fd, deadline_ns, &fd, &hello, &dealer->error);
 
         if (status != PL_OK) {
             pl_error_context(&dealer->error, "%u of %u ranks of this host came to share a channel", i, dealer->options.local_size);
@@ -293,8 +293,8 @@ static enum pl_status meet(struct pl_dealer *dealer)
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         const struct pl_ring *ring = &dealer->members[i].ring;
 
-        PL_TRY(
-            pl_link_send_fds(dealer->members[i].link_fd, (const int[PL_LINK_FDS]){ring->memory_fd, ring->rank_fd, ring->dealer_fd}, &dealer->error));
+        PL_TRY(pl_share_link_send_fds(dealer->members[i].link_fd, (const int[PL_SHARE_LINK_FDS]){ring->memory_fd, ring->rank_fd, ring->dealer_fd},
+                                      &dealer->error));
     }
     return PL_OK;
 }
@@ -311,10 +311,10 @@ static void *run(void *argument)
         if (dealer->lost) {
             /* Ranks between two epochs find this when they ask for the next. */
             for (uint32_t i = 0; i < dealer->options.local_size; i++) {
-                struct pl_frame *frame = dealer->members[i].link_fd < 0 ? NULL : pl_ring_reserve(&dealer->members[i].ring, 0);
+                struct pl_share_frame *frame = dealer->members[i].link_fd < 0 ? NULL : pl_ring_reserve(&dealer->members[i].ring, 0);
 
                 if (frame) {
-                    frame->kind = PL_FRAME_ERROR;
+                    frame->kind = PL_SHARE_FRAME_ERROR;
                     frame->epoch = UINT64_MAX;
                     frame->number = PL_PEER;
                     pl_ring_publish(&dealer->members[i].ring, frame);
@@ -370,7 +370,7 @@ static enum pl_status set_up(struct pl_dealer *dealer, struct pl_error *reterr)
     if (dealer->event_fd < 0 || dealer->stop_fd < 0) {
         return pl_error_errno(reterr, "create an eventfd");
     }
-    PL_TRY(pl_link_listen(dealer->options.socket_path, &dealer->listen_fd, reterr));
+    PL_TRY(pl_share_link_listen(dealer->options.socket_path, &dealer->listen_fd, reterr));
     code = pthread_create(&dealer->thread, NULL, run, dealer);
     return code ? pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start the dealer's thread") : PL_OK;
 }

@@ -26,7 +26,7 @@ static enum pl_status address_of(const char *path, struct sockaddr_un *address, 
     return PL_OK;
 }
 
-enum pl_status pl_link_listen(const char *path, int *ret_fd, struct pl_error *reterr)
+enum pl_status pl_share_link_listen(const char *path, int *ret_fd, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un address;
@@ -77,7 +77,7 @@ static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, co
     }
 }
 
-enum pl_status pl_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd, struct pl_hello *ret_hello, struct pl_error *reterr)
+enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd, struct pl_hello *ret_hello, struct pl_error *reterr)
 {
     for (;;) {
         PL_AUTO_CLOSE int fd = -1;
@@ -104,7 +104,7 @@ enum pl_status pl_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, i
     }
 }
 
-enum pl_status pl_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
+enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
 {
     struct sockaddr_un address;
 
@@ -135,10 +135,10 @@ enum pl_status pl_link_connect(const char *path, const struct pl_hello *hello, i
 /* The control data of one message with descriptors, aligned as cmsg(3) wants it. */
 union control {
     struct cmsghdr head;
-    char bytes[CMSG_SPACE(PL_LINK_FDS * sizeof(int))];
+    char bytes[CMSG_SPACE(PL_SHARE_LINK_FDS * sizeof(int))];
 };
 
-enum pl_status pl_link_send_fds(int fd, const int fds[PL_LINK_FDS], struct pl_error *reterr)
+enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
 {
     union control control = {.bytes = {0}};
     char byte = 0;
@@ -148,15 +148,15 @@ enum pl_status pl_link_send_fds(int fd, const int fds[PL_LINK_FDS], struct pl_er
 
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(PL_LINK_FDS * sizeof(int));
-    memcpy(CMSG_DATA(head), fds, PL_LINK_FDS * sizeof(int));
+    head->cmsg_len = CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int));
+    memcpy(CMSG_DATA(head), fds, PL_SHARE_LINK_FDS * sizeof(int));
     if (sendmsg(fd, &message, MSG_NOSIGNAL) != 1) {
         return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "hand a ring to a rank");
     }
     return PL_OK;
 }
 
-enum pl_status pl_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_LINK_FDS], struct pl_error *reterr)
+enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
 {
     union control control = {.bytes = {0}};
     char byte;
@@ -170,9 +170,9 @@ enum pl_status pl_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_L
         got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     } while (got < 0 && errno == EINTR);
     head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(PL_LINK_FDS * sizeof(int))) {
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int))) {
         return pl_error_set(reterr, PL_PEER, "local rank 0 closed the connection before it handed over a ring (see its own error)");
     }
-    memcpy(ret_fds, CMSG_DATA(head), PL_LINK_FDS * sizeof(int));
+    memcpy(ret_fds, CMSG_DATA(head), PL_SHARE_LINK_FDS * sizeof(int));
     return PL_OK;
 }

@@ -115,20 +115,20 @@ void pl_ring_done(struct pl_ring *ring)
 size_t pl_ring_most_data(const struct pl_ring *ring)
 {
     /* With a quarter, a frame and the padding before it always fit in an empty ring, and the two sides work at the same time. */
-    return ring->bytes / 4 - sizeof(struct pl_frame);
+    return ring->bytes / 4 - sizeof(struct pl_share_frame);
 }
 
 static size_t frame_size(size_t data_bytes)
 {
-    return (sizeof(struct pl_frame) + data_bytes + PL_FRAME_ALIGN - 1) & ~(size_t)(PL_FRAME_ALIGN - 1);
+    return (sizeof(struct pl_share_frame) + data_bytes + PL_SHARE_FRAME_ALIGN - 1) & ~(size_t)(PL_SHARE_FRAME_ALIGN - 1);
 }
 
-struct pl_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
+struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
     uint64_t used = written - atomic_load_explicit(&ring->head->read, memory_order_acquire);
     size_t at = (size_t)written & (ring->bytes - 1), bytes = frame_size(data_bytes), to_end = ring->bytes - at;
-    struct pl_frame *frame = (struct pl_frame *)(void *)(ring->data + at);
+    struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
 
     PL_BUG_IF(data_bytes > pl_ring_most_data(ring));
     /* The rank's counter is another process's word: one that makes no sense is taken for a full ring. */
@@ -136,15 +136,15 @@ struct pl_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
         return NULL;
     }
     if (bytes > to_end) {
-        *frame = (struct pl_frame){.kind = PL_FRAME_PAD, .frame_bytes = (uint32_t)to_end};
+        *frame = (struct pl_share_frame){.kind = PL_SHARE_FRAME_PAD, .frame_bytes = (uint32_t)to_end};
         atomic_store_explicit(&ring->head->written, written + to_end, memory_order_release);
-        frame = (struct pl_frame *)(void *)ring->data;
+        frame = (struct pl_share_frame *)(void *)ring->data;
     }
-    *frame = (struct pl_frame){.frame_bytes = (uint32_t)bytes, .data_bytes = (uint32_t)data_bytes};
+    *frame = (struct pl_share_frame){.frame_bytes = (uint32_t)bytes, .data_bytes = (uint32_t)data_bytes};
     return frame;
 }
 
-void pl_ring_publish(struct pl_ring *ring, struct pl_frame *frame)
+void pl_ring_publish(struct pl_ring *ring, struct pl_share_frame *frame)
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
 
@@ -155,30 +155,30 @@ void pl_ring_publish(struct pl_ring *ring, struct pl_frame *frame)
     }
 }
 
-struct pl_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status)
+struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status)
 {
     *ret_status = PL_OK;
     for (;;) {
         uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed), written = atomic_load(&ring->head->written);
         size_t at = (size_t)read & (ring->bytes - 1);
-        struct pl_frame *frame = (struct pl_frame *)(void *)(ring->data + at);
+        struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
 
         if (read == written) {
             return NULL;
         }
-        if (frame->frame_bytes < PL_FRAME_ALIGN || frame->frame_bytes % PL_FRAME_ALIGN || frame->frame_bytes > ring->bytes - at ||
+        if (frame->frame_bytes < PL_SHARE_FRAME_ALIGN || frame->frame_bytes % PL_SHARE_FRAME_ALIGN || frame->frame_bytes > ring->bytes - at ||
             frame->frame_bytes > written - read || frame->data_bytes > frame->frame_bytes - sizeof(*frame)) {
             *ret_status = PL_CORRUPT;
             return NULL;
         }
-        if (frame->kind != PL_FRAME_PAD) {
+        if (frame->kind != PL_SHARE_FRAME_PAD) {
             return frame;
         }
         pl_ring_release(ring, frame);
     }
 }
 
-void pl_ring_release(struct pl_ring *ring, const struct pl_frame *frame)
+void pl_ring_release(struct pl_ring *ring, const struct pl_share_frame *frame)
 {
     uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed);
 

@@ -12,15 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum pl_frame_kind {
-    PL_FRAME_PAD,    /* nothing, up to the ring's end: a frame lies in one piece */
-    PL_FRAME_RECORD, /* a whole record */
-    PL_FRAME_PART,   /* a piece of a record too large for a frame; `bytes` counts the whole record */
-    PL_FRAME_END,    /* of the epoch */
-    PL_FRAME_ERROR,  /* `number` is the status, the data its text */
+enum pl_share_frame_kind {
+    PL_SHARE_FRAME_PAD,    /* nothing, up to the ring's end: a frame lies in one piece */
+    PL_SHARE_FRAME_RECORD, /* a whole record */
+    PL_SHARE_FRAME_PART,   /* a piece of a record too large for a frame; `bytes` counts the whole record */
+    PL_SHARE_FRAME_END,    /* of the epoch */
+    PL_SHARE_FRAME_ERROR,  /* `number` is the status, the data its text */
 };
 
-struct pl_frame {
+struct pl_share_frame {
     uint32_t kind;
     uint32_t frame_bytes; /* of this frame with its head and padding */
     uint32_t data_bytes;  /* behind the head */
@@ -31,7 +31,7 @@ struct pl_frame {
     uint64_t bytes;        /* of the record */
 };
 
-enum { PL_FRAME_ALIGN = 64 };
+enum { PL_SHARE_FRAME_ALIGN = 64 };
 
 /* The first page of the shared memory. What one side writes lies apart from what the other writes. */
 struct pl_ring_head {
@@ -63,16 +63,16 @@ void pl_ring_done(struct pl_ring *ring);
 size_t pl_ring_most_data(const struct pl_ring *ring);
 
 /** Room for a frame with `data_bytes`: its place, or NULL when there is none now. The frame is not yet visible. */
-struct pl_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes);
+struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes);
 
 /** Show the frame to the rank and wake it. */
-void pl_ring_publish(struct pl_ring *ring, struct pl_frame *frame);
+void pl_ring_publish(struct pl_ring *ring, struct pl_share_frame *frame);
 
 /** The next frame, or NULL. PL_CORRUPT in `*ret_status` when what stands there cannot be a frame. */
-struct pl_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status);
+struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status);
 
 /** Give the frame's room back and wake the dealer if it waits for room. */
-void pl_ring_release(struct pl_ring *ring, const struct pl_frame *frame);
+void pl_ring_release(struct pl_ring *ring, const struct pl_share_frame *frame);
 
 /** Make `fd`, an eventfd, readable; then empty it again. */
 void pl_event_set(int fd);
