@@ -40,14 +40,3 @@ const char *pl_op_text(enum pl_op op)
 {
     return (unsigned)op < PL_OP_COUNT ? ops[op] : "unknown operation";
 }
-
-bool pl_op_find(const char *text, enum pl_op *ret_op)
-{
-    for (unsigned i = 0; i < PL_OP_COUNT; i++) {
-        if (strcmp(ops[i], text) == 0) {
-            *ret_op = (enum pl_op)i;
-            return true;
-        }
-    }
-    return false;
-}

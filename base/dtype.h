@@ -77,6 +77,4 @@ bool pl_dtype_is_float(enum pl_dtype dtype);
 /** "sum" for PL_SUM. */
 const char *pl_op_text(enum pl_op op);
 
-bool pl_op_find(const char *text, enum pl_op *ret_op);
-
 #endif

@@ -393,14 +393,6 @@ struct pl_json *pl_json_new_int64(int64_t value)
     return new_text(PL_JSON_INT, text);
 }
 
-struct pl_json *pl_json_new_double(double value)
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    pl_json_print_double(value, &text);
-    return text.failed ? NULL : new_text(PL_JSON_FLOAT, pl_text_string(&text));
-}
-
 struct pl_json *pl_json_new_string(const char *text)
 {
     return new_text(PL_JSON_STRING, text);

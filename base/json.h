@@ -101,7 +101,6 @@ void pl_json_string_bytes(const struct pl_json *node, struct pl_text *text);
 struct pl_json *pl_json_new_null(void);
 struct pl_json *pl_json_new_bool(bool value);
 struct pl_json *pl_json_new_int64(int64_t value);
-struct pl_json *pl_json_new_double(double value);
 struct pl_json *pl_json_new_string(const char *text);
 struct pl_json *pl_json_new_array(void);
 struct pl_json *pl_json_new_object(void);

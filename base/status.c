@@ -30,18 +30,6 @@ const char *pl_status_name(enum pl_status status)
     return "UNKNOWN";
 }
 
-const char *pl_domain_text(enum pl_domain domain)
-{
-    switch (domain) {
-#define PL_DOMAIN_CASE(name, text)                                                                                                                   \
-    case PL_DOMAIN_##name:                                                                                                                           \
-        return text;
-        PL_DOMAIN_LIST(PL_DOMAIN_CASE)
-#undef PL_DOMAIN_CASE
-    }
-    return "unknown domain";
-}
-
 /* A vsnprintf() result that did not fit ends in "...", so that nobody takes a cut text for the whole. */
 static size_t mark_cut(char *text, size_t text_bytes, int wanted)
 {

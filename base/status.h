@@ -39,26 +39,21 @@ enum pl_status {
 #undef PL_STATUS_ENUM
 };
 
-/* Whose number `code` is: name, text for people. */
-#define PL_DOMAIN_LIST(X)                                                                                                                            \
-    X(NONE, "")                                                                                                                                      \
-    X(ERRNO, "errno")                                                                                                                                \
-    X(EXIT, "exit code")                                                                                                                             \
-    X(SIGNAL, "signal")                                                                                                                              \
-    X(RESOLVER, "getaddrinfo")                                                                                                                       \
-    X(CURL, "curl")                                                                                                                                  \
-    X(HTTP, "HTTP status")                                                                                                                           \
-    X(MPI, "MPI")                                                                                                                                    \
-    X(CUDA, "CUDA")                                                                                                                                  \
-    X(NCCL, "NCCL")                                                                                                                                  \
-    X(ARCHIVE, "libarchive")                                                                                                                         \
-    X(ZLIB, "inflate")                                                                                                                               \
-    X(CRYPTO, "libcrypto")
-
+/** Whose number `code` is. */
 enum pl_domain {
-#define PL_DOMAIN_ENUM(name, text) PL_DOMAIN_##name,
-    PL_DOMAIN_LIST(PL_DOMAIN_ENUM)
-#undef PL_DOMAIN_ENUM
+    PL_DOMAIN_NONE,
+    PL_DOMAIN_ERRNO,
+    PL_DOMAIN_EXIT, /* an exit code */
+    PL_DOMAIN_SIGNAL,
+    PL_DOMAIN_RESOLVER, /* getaddrinfo */
+    PL_DOMAIN_CURL,
+    PL_DOMAIN_HTTP, /* a status */
+    PL_DOMAIN_MPI,
+    PL_DOMAIN_CUDA,
+    PL_DOMAIN_NCCL,
+    PL_DOMAIN_ARCHIVE, /* libarchive */
+    PL_DOMAIN_ZLIB,    /* inflate */
+    PL_DOMAIN_CRYPTO,  /* libcrypto */
 };
 
 enum {
@@ -106,9 +101,6 @@ const char *pl_status_text(enum pl_status status);
 
 /** "INVALID" for PL_INVALID. */
 const char *pl_status_name(enum pl_status status);
-
-/** "HTTP status" for PL_DOMAIN_HTTP. */
-const char *pl_domain_text(enum pl_domain domain);
 
 /** A broken invariant of our own: stays on in release builds, prints where and what, aborts. */
 #define PL_BUG_IF(condition)                                                                                                                         \
