@@ -21,6 +21,7 @@ enum { EXIT_USAGE = 2 };
 static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
                             "       paceline s3 cat s3://BUCKET/KEY...\n"
                             "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
+                            "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
                             "\n"
                             "  --recursive            everything below a prefix or directory\n"
                             "  --again                copy also what is there already with the same size and time\n"
@@ -261,6 +262,9 @@ static enum pl_status run(struct tool *tool, const char *verb, struct pl_error *
     if (strcmp(verb, "ls") == 0) {
         return tool_ls(tool, reterr);
     }
+    if (strcmp(verb, "rm") == 0) {
+        return tool_rm(tool, reterr);
+    }
     return strcmp(verb, "cat") == 0 ? tool_cat(tool, reterr) : tool_cp(tool, reterr);
 }
 
@@ -284,7 +288,7 @@ int main(int argc, char **argv)
         }
     }
     verb = optind < argc ? argv[optind] : "";
-    if (strcmp(verb, "ls") != 0 && strcmp(verb, "cat") != 0 && strcmp(verb, "cp") != 0) {
+    if (strcmp(verb, "ls") != 0 && strcmp(verb, "cat") != 0 && strcmp(verb, "cp") != 0 && strcmp(verb, "rm") != 0) {
         fputs(usage, stderr);
         return EXIT_USAGE;
     }

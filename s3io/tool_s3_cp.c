@@ -10,15 +10,11 @@
 #include "s3io/s3_put.h"
 #include "s3io/store.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { UPLOAD_THREADS = 4 };
 
 static const char *last_part(const char *path)
 {
@@ -224,19 +220,13 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     return status;
 }
 
-/* Several files on their way at once; each thread takes the next one. */
 struct tree_upload {
     struct tool *tool;
     const char *directory, *bucket, *prefix;
     const struct pl_object_list *files;
     const struct pl_s3_listing *there;
-    struct tool_progress progress;
     pthread_mutex_t lock;
-    struct {
-        size_t next;
-        enum pl_status status;
-        struct pl_error error;
-    } synced; /* under `lock`, as is `progress` */
+    struct tool_progress progress; /* under `lock` */
 };
 
 /* The listing is in key order. */
@@ -257,8 +247,10 @@ static const struct pl_s3_entry *find_entry(const struct pl_s3_listing *listing,
     return NULL;
 }
 
-static enum pl_status upload_file(struct tree_upload *tree, const struct pl_object *file, struct pl_error *reterr)
+static enum pl_status upload_file(void *context, size_t index, struct pl_error *reterr)
 {
+    struct tree_upload *tree = context;
+    const struct pl_object *file = &tree->files->items[index];
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
     const struct pl_s3_entry *there;
@@ -279,31 +271,6 @@ static enum pl_status upload_file(struct tree_upload *tree, const struct pl_obje
     return upload_source(tree->tool, path.data, tree->bucket, key.data, &tree->progress, &tree->lock, reterr);
 }
 
-static void *upload_files(void *context)
-{
-    struct tree_upload *tree = context;
-
-    for (;;) {
-        struct pl_error error = PL_ERROR_NONE;
-        enum pl_status status;
-        size_t index;
-
-        pthread_mutex_lock(&tree->lock);
-        index = tree->synced.status == PL_OK ? tree->synced.next++ : tree->files->count;
-        pthread_mutex_unlock(&tree->lock);
-        if (index >= tree->files->count) {
-            return NULL;
-        }
-        status = upload_file(tree, &tree->files->items[index], &error);
-        pthread_mutex_lock(&tree->lock);
-        if (status != PL_OK && tree->synced.status == PL_OK) {
-            tree->synced.status = status;
-            tree->synced.error = error;
-        }
-        pthread_mutex_unlock(&tree->lock);
-    }
-}
-
 static enum pl_status upload_tree(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -312,9 +279,8 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
     PL_AUTO_S3_LISTING struct pl_s3_listing there = {.items = NULL};
     struct tree_upload tree = {.tool = tool, .directory = from, .files = &files, .there = &there, .lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_t threads[UPLOAD_THREADS];
-    size_t started = 0;
     uint64_t total_bytes = 0;
+    enum pl_status status;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
     PL_TRY(pl_store_open_directory(from, &store, reterr));
@@ -328,18 +294,9 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
         total_bytes += files.items[i].size_bytes;
     }
     tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
-    while (started < UPLOAD_THREADS && started < files.count && pthread_create(&threads[started], NULL, upload_files, &tree) == 0) {
-        started++;
-    }
-    (void)upload_files(&tree); /* this thread too, and alone where no other could be started */
-    for (size_t i = 0; i < started; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    status = tool_each(files.count, upload_file, &tree, reterr);
     tool_progress_end(&tree.progress);
-    if (tree.synced.status != PL_OK) {
-        *reterr = tree.synced.error;
-    }
-    return tree.synced.status;
+    return status;
 }
 
 enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)

@@ -71,6 +71,8 @@ def make_objects(scenario):
         for index in range(scenario["objects"]):
             size = draw.choice([0, 1, 999, 5000, 70000, 200000])
             objects[f"tree/{index % 5}/key {index:03}"] = draw.randbytes(size)
+    elif scenario["do"] == "remove":
+        objects.update((key, key.encode()) for key in scenario["keys"])
     elif scenario["do"] != "upload":
         objects["obj"] = draw.randbytes(scenario["object_bytes"])
     return objects
@@ -186,6 +188,11 @@ class Run:
         if self.judge(code, err):
             lines = [line.split(None, 2) for line in out.decode().splitlines()]
             check([(line[2], int(line[1])) for line in lines] == [(key, len(self.objects[key])) for key in sorted(self.objects)], "the list differs")
+
+    async def do_remove(self):
+        code, _, err = await self.client(*self.scenario["remove"])
+        self.judge(code, err)
+        check(sorted(self.fake.objects) == self.scenario["stay"], f"what stays is wrong: {sorted(self.fake.objects)}")
 
     async def do_tree(self):
         target = self.directory / "copy"
