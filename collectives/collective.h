@@ -128,6 +128,12 @@ enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_
  */
 enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Whether all of the request is with the device, which goes on by itself: testing it would only ask how far that is. False where the host moves data,
+ * and for groups.
+ */
+bool pl_request_launched(const struct pl_request *request);
+
 /** Advance the world; `*ret_done` tells whether the request has ended, well or not. Never blocks, does not release. */
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -403,6 +403,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 {
     struct nccl *n = state;
     struct pl_roll *roll = *roll_of(request);
+    bool asks = request->launched; /* what this very call launches has not ended */
     bool agreed = true;
     bool reached = false;
     enum pl_status status = PL_OK;
@@ -412,7 +413,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     }
     if (!n->stuck_since_ns) {
         status = move(n, &n->stuck_error);
-        if (status == PL_OK && request->launched) {
+        if (status == PL_OK && asks) {
             status = pl_stream_reached(&n->stream, pl_stream_event_of(request), &reached, &n->stuck_error);
         }
     }

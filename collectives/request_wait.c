@@ -46,6 +46,13 @@ static enum pl_status time_out(struct pl_request *request)
     return pl_request_fail(world, &error);
 }
 
+bool pl_request_launched(const struct pl_request *request)
+{
+    PL_AUTO_HOLD(request->world);
+
+    return request->launched;
+}
+
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;

@@ -41,8 +41,7 @@ void pl_stream_done(struct pl_stream *stream)
 
 enum pl_status pl_stream_follow(struct pl_stream *stream, void *other, struct pl_error *reterr)
 {
-    PL_TRY(pl_device_event_record(stream->device, stream->turn, other, reterr));
-    return pl_device_stream_wait(stream->device, stream->stream, stream->turn, reterr);
+    return pl_device_stream_follow(stream->device, stream->stream, other, stream->turn, reterr);
 }
 
 enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event, struct pl_error *reterr)

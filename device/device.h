@@ -90,6 +90,9 @@ enum pl_status pl_device_event_record(struct pl_device *device, void *event, voi
 /** Work given to `stream` from now on waits for what `event` recorded. */
 enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, void *event, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Both: `event` is recorded in `other`, and work given to `stream` from now on waits for what `other` was given so far. */
+enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Whether everything before the event's record has ended. */
 enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -98,6 +101,9 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
 
 /** Wait until all work on `stream` has ended, asking now and then; PL_TIMEOUT at `deadline_ns` (CLOCK_MONOTONIC). */
 enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same until what `event` recorded has ended; at once where it recorded nothing yet. */
+enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A piece of device memory as another process of this host can open it. */
 struct pl_device_handle {

@@ -121,12 +121,22 @@ enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, voi
     return none(reterr);
 }
 
+enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool *ret_done, struct pl_error *reterr)
 {
     return none(reterr);
 }
 
 enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
+enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns, struct pl_error *reterr)
 {
     return none(reterr);
 }

@@ -6,7 +6,8 @@
 
 #include <sched.h>
 
-enum { SPIN_NS = 50 * 1000, NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000 };
+/* A wait spins for a while, then naps for an eighth of what it has waited. */
+enum { SPIN_NS = 50 * 1000, SHORTEST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000, NAPS_OF_WAITED = 8 };
 
 enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
 {
@@ -58,6 +59,14 @@ enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, voi
     return PL_OK;
 }
 
+enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event, struct pl_error *reterr)
+{
+    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_CUDA_TRY(device, cuEventRecord(event, other), reterr, "cannot record an event");
+    PL_CUDA_TRY(device, cuStreamWaitEvent(stream, event, 0), reterr, "cannot let a stream wait for an event");
+    return PL_OK;
+}
+
 enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool *ret_done, struct pl_error *reterr)
 {
     CUresult result;
@@ -81,15 +90,17 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
     return PL_OK;
 }
 
-/* Asking, because the driver's own waits have no end; short waits spin, long ones leave the CPU to the training program's other threads. */
-enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns, struct pl_error *reterr)
+/*
+ * Until the event, or all of the stream where there is none, has ended. Asking, because the driver's own waits have no end; short waits spin, long
+ * ones leave the CPU to the training program's other threads.
+ */
+static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns, struct pl_error *reterr)
 {
     int64_t begin_ns = pl_clock_now_ns();
-    int64_t nap_ns = NAP_NS;
 
     PL_TRY(pl_cuda_enter(device, reterr));
     for (;;) {
-        CUresult result = device->cuda.cuStreamQuery(stream);
+        CUresult result = event ? device->cuda.cuEventQuery(event) : device->cuda.cuStreamQuery(stream);
         int64_t waited_ns;
 
         if (result == CUDA_SUCCESS) {
@@ -106,8 +117,20 @@ enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, i
         if (waited_ns < SPIN_NS) {
             sched_yield();
         } else {
-            pl_clock_nap(nap_ns, deadline_ns);
-            nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
+            int64_t nap_ns = waited_ns / NAPS_OF_WAITED;
+
+            nap_ns = nap_ns < SHORTEST_NAP_NS ? SHORTEST_NAP_NS : nap_ns;
+            pl_clock_nap(nap_ns < LONGEST_NAP_NS ? nap_ns : LONGEST_NAP_NS, deadline_ns);
         }
     }
+}
+
+enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return finish(device, NULL, event, deadline_ns, reterr);
+}
+
+enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return finish(device, stream, NULL, deadline_ns, reterr);
 }

@@ -278,8 +278,7 @@ static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reter
     uint64_t elems = pl_plan_elems(c->plan);
 
     if (c->device) {
-        PL_TRY(pl_device_event_record(c->device, c->begun, pl_plan_stream(c->plan), reterr));
-        PL_TRY(pl_device_stream_wait(c->device, c->stream, c->begun, reterr));
+        PL_TRY(pl_device_stream_follow(c->device, c->stream, pl_plan_stream(c->plan), c->begun, reterr));
     }
     for (unsigned a = 0; a < c->arrays; a++) {
         if (c->device) {

@@ -212,8 +212,7 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
     struct named_device *device = &named->device;
 
     if (!fusion->joined) {
-        PL_TRY(pl_device_event_record(device->device, device->submitted, named->options.stream, reterr));
-        PL_TRY(pl_device_stream_wait(device->device, device->stream, device->submitted, reterr));
+        PL_TRY(pl_device_stream_follow(device->device, device->stream, named->options.stream, device->submitted, reterr));
         return pl_device_pack(fusion->pieces_in, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr);
     }
     PL_AUTO_FREE void *neutral = pl_memory_new(fusion->elems, pl_dtype_bytes(fusion->dtype), reterr);

@@ -128,15 +128,19 @@ static void step_adam(uint64_t count, float *restrict value, const float *restri
     }
 }
 
-static enum pl_status step_bucket(struct pl_optimizer *optimizer, size_t bucket, const struct pl_device_step *step, struct pl_error *reterr)
+/* Buckets `begin` to `end` - 1, which are neighbours: one launch on a device. */
+static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end, const struct pl_device_step *step,
+                                   struct pl_error *reterr)
 {
     struct pl_plan *plan = optimizer->plan;
-    uint64_t first;
+    uint64_t first, last;
     uint64_t count;
     float *value, *slot[MAX_SLOTS];
     const float *gradient = pl_plan_gradients(plan);
 
-    pl_plan_bucket(plan, bucket, &first, &count);
+    pl_plan_bucket(plan, begin, &first, &count);
+    pl_plan_bucket(plan, end - 1, &last, &count);
+    count += last - first;
     value = pl_plan_values(plan) + first;
     for (unsigned s = 0; s < MAX_SLOTS; s++) {
         slot[s] = optimizer->slot[s] ? optimizer->slot[s] + first : NULL;
@@ -276,9 +280,9 @@ static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, str
         }
     }
     PL_TRY(pl_plan_await_readers(plan, reterr));
-    for (size_t b = 0; b < pl_plan_bucket_count(plan); b++) {
-        PL_TRY(pl_plan_wait_bucket(plan, b, reterr));
-        PL_TRY(step_bucket(optimizer, b, &step, reterr));
+    for (size_t begin = 0, end; begin < pl_plan_bucket_count(plan); begin = end) {
+        PL_TRY(pl_plan_wait_some(plan, begin, &end, reterr));
+        PL_TRY(step_buckets(optimizer, begin, end, &step, reterr));
     }
     optimizer->state.steps++;
     grow_loss_scale(optimizer);

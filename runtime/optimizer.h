@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Optimizers as one loop over the buckets of a plan, each as soon as its allreduce has ended. All ranks have the same gradients
- * and so take the same step, bit for bit. Of a plan in device memory every bucket is one kernel on the plan's stream (unscaling, widening,
- * clipping and the step in one pass), and the host waits only where it has to decide: with a scaled loss, whether to take the step.
+ * and so take the same step, bit for bit. Of a plan in device memory, buckets that are there together are one kernel on the plan's stream (unscaling,
+ * widening, clipping and the step in one pass), and the host waits only where it has to decide: with a scaled loss, whether to take the step.
  *
  * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of v);
  *         Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/kernel.h"
 #include "runtime/agree.h"
 #include "runtime/plan_private.h"
 
@@ -58,6 +59,9 @@ void pl_plan_free(struct pl_plan *plan)
         pl_arena_free(plan->world, &plan->gradients);
     }
     pl_plan_free_array(plan, plan->values);
+    if (plan->step_end) {
+        pl_device_event_free(plan->device, plan->step_end);
+    }
     for (size_t i = 0; i < plan->tensor_count; i++) {
         free(plan->tensors[i].name);
     }
@@ -237,8 +241,17 @@ static enum pl_status check_memory(const struct pl_plan *plan, struct pl_error *
     return PL_OK;
 }
 
+/* Buckets travel, and so have requests. Of one rank's device memory nothing does: all that is left of a reduction is its factors. */
+static bool exchanges(const struct pl_plan *plan)
+{
+    return !plan->options.local && (!plan->device || pl_world_size(plan->world) > 1);
+}
+
 static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
 {
+    if (plan->device && !exchanges(plan)) {
+        PL_TRY(pl_device_event_new(plan->device, false, &plan->step_end, reterr));
+    }
     plan->values = pl_plan_new_array(plan, reterr);
     if (!plan->values) {
         return PL_MEMORY;
@@ -347,11 +360,12 @@ static enum pl_status end_request(struct pl_plan *plan, size_t b, uint64_t step,
     return status;
 }
 
-static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_error *reterr)
+/* How buckets `first` to `end` - 1 are reduced. */
+static struct pl_collective describe_reduction(const struct pl_plan *plan, size_t first, size_t end)
 {
     const struct pl_plan_options *options = &plan->options;
-    struct plan_bucket *bucket = &plan->buckets[b];
-    void *data = gradient_at(plan, bucket->first_elem);
+    uint64_t first_elem = plan->buckets[first].first_elem;
+    void *data = gradient_at(plan, first_elem);
     double passes = options->average_passes ? (double)options->passes_per_step : 1.0;
     struct pl_collective collective = {
         .kind = PL_ALLREDUCE,
@@ -360,7 +374,7 @@ static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_err
         .flags = options->wire_flags | PL_AGREED,
         .prescale = 1.0,
         .postscale = 1.0 / passes,
-        .count = bucket->count_elems,
+        .count = plan->buckets[end - 1].first_elem + plan->buckets[end - 1].count_elems - first_elem,
         .send = data,
         .recv = data,
         .memory = options->memory,
@@ -368,19 +382,38 @@ static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_err
         .name = plan->name,
     };
 
-    PL_TRY(end_request(plan, b, plan->counts.steps - 1, reterr));
     if (options->predivide > 0.0) {
         collective.prescale = 1.0 / options->predivide;
         collective.postscale = options->predivide / passes / (options->sum ? 1.0 : (double)pl_world_size(plan->world));
     }
     collective.scaled = options->predivide > 0.0 || options->average_passes;
-    return pl_collective_post(plan->world, &collective, &bucket->request, reterr);
+    return collective;
+}
+
+static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_error *reterr)
+{
+    struct pl_collective collective = describe_reduction(plan, b, b + 1);
+
+    PL_TRY(end_request(plan, b, plan->counts.steps - 1, reterr));
+    return pl_collective_post(plan->world, &collective, &plan->buckets[b].request, reterr);
+}
+
+/* What a reduction is for one rank alone, for adjacent buckets at once. */
+static enum pl_status scale_buckets(struct pl_plan *plan, size_t first, size_t end, struct pl_error *reterr)
+{
+    struct pl_collective c = describe_reduction(plan, first, end);
+
+    if (c.prescale == 1.0 && c.postscale == 1.0) {
+        return PL_OK;
+    }
+    return pl_world_check_device(
+        plan->world, pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, c.prescale, c.postscale, c.stream, reterr), reterr);
 }
 
 static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)
 {
     while (plan->started < plan->bucket_count && plan->buckets[plan->started].pending == 0) {
-        if (!plan->options.local) {
+        if (exchanges(plan)) {
             PL_TRY(start_bucket(plan, plan->started, reterr));
         }
         plan->started++;
@@ -422,10 +455,11 @@ bool pl_plan_accumulates(const struct pl_plan *plan, size_t index)
 
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
 {
+    /* The newest, since testing one that has ended advances nothing; and what is with the device advances by itself. */
+    struct pl_request *newest = plan->ended < plan->started ? plan->buckets[plan->started - 1].request : NULL;
     bool done;
 
-    /* The newest, since testing one that has ended advances nothing. */
-    return plan->ended < plan->started && !plan->options.local ? pl_request_test(plan->buckets[plan->started - 1].request, &done, reterr) : PL_OK;
+    return newest && !pl_request_launched(newest) ? pl_request_test(newest, &done, reterr) : PL_OK;
 }
 
 static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tensor *tensor, struct pl_error *reterr)
@@ -462,13 +496,24 @@ static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, stru
     return PL_OK;
 }
 
-/* In device memory the stream waits, on the host we do. */
-static enum pl_status wait_request(struct pl_plan *plan, size_t b, struct pl_error *reterr)
+/* All that has not ended up to bucket `bucket`: in device memory the stream waits, on the host we do. */
+static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
-    if (!plan->device) {
-        return end_request(plan, b, plan->counts.steps, reterr);
+    struct pl_request *last = plan->buckets[bucket].request; /* requests run in order: it stands for those before it */
+
+    while (!plan->device && plan->ended <= bucket) {
+        PL_TRY(end_request(plan, plan->ended++, plan->counts.steps, reterr));
     }
-    return plan->buckets[b].request ? pl_request_order(plan->buckets[b].request, plan->options.stream, reterr) : PL_OK;
+    if (plan->ended > bucket) {
+        return PL_OK;
+    }
+    if (exchanges(plan)) {
+        PL_TRY(last ? pl_request_order(last, plan->options.stream, reterr) : PL_OK);
+    } else if (!plan->options.local) {
+        PL_TRY(scale_buckets(plan, plan->ended, bucket + 1, reterr));
+    }
+    plan->ended = bucket + 1;
+    return PL_OK;
 }
 
 enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
@@ -480,16 +525,38 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
         PL_TRY(complete_missing(plan, bucket, reterr));
         PL_TRY(start_complete(plan, reterr));
     }
-    while (plan->ended <= bucket) {
-        PL_TRY(wait_request(plan, plan->ended++, reterr));
-    }
+    PL_TRY(end_buckets(plan, bucket, reterr));
     plan->counts.waited_ns += pl_clock_now_ns() - began_ns;
     return PL_OK;
+}
+
+enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end, struct pl_error *reterr)
+{
+    size_t left = plan->bucket_count - first;
+    bool on_its_way = exchanges(plan) && plan->ended < plan->bucket_count;
+
+    *ret_end = first + (!plan->device ? 1 : on_its_way ? (left + 1) / 2 : left);
+    return pl_plan_wait_bucket(plan, *ret_end - 1, reterr);
+}
+
+/* Let the host be at most one step ahead, where no request of the step before tells how far the device is. */
+static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status = pl_device_event_finish(plan->device, plan->step_end, pl_world_deadline_ns(plan->world), reterr);
+
+    if (status != PL_OK) {
+        pl_error_context(reterr, "waiting for the end of step %llu of %s", (unsigned long long)plan->counts.steps, plan->name);
+        return status;
+    }
+    return pl_device_event_record(plan->device, plan->step_end, plan->options.stream, reterr);
 }
 
 enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(pl_plan_wait_bucket(plan, plan->bucket_count - 1, reterr));
+    if (plan->step_end) {
+        PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
+    }
     plan->counts.steps++;
     begin_step(plan);
     return PL_OK;

@@ -13,7 +13,8 @@
  *
  * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means "what the stream was
  * given so far computes this gradient", wait() makes the stream wait, and what went wrong in a step's communication is
- * reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the device.
+ * reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the device. One rank's buckets need no communication,
+ * and so no call of the driver before they are waited for.
  *
  * Threads  one thread a plan, which is also the world's.
  * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that follow the
@@ -140,7 +141,7 @@ enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error
 struct pl_plan_counts {
     uint64_t steps;
     uint64_t zeroed;   /* tensors that were not ready when waited for */
-    int64_t waited_ns; /* in pl_plan_wait() and pl_plan_wait_bucket() */
+    int64_t waited_ns; /* for buckets, in pl_plan_wait() and pl_plan_wait_bucket() */
 };
 
 struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan);

@@ -26,6 +26,7 @@ struct pl_plan {
     struct pl_world *world;
     struct pl_device *device; /* NULL: host memory */
     void *reader;             /* an event: values are being copied until then; NULL: they are not */
+    void *step_end;           /* device memory without requests: an event behind the last step */
     struct pl_plan_options options;
     char *name;
 
@@ -46,6 +47,14 @@ struct pl_plan {
     size_t ended;
     struct pl_plan_counts counts;
 };
+
+/**
+ * Wait for buckets from `first` on, for as many as are best taken in one go, and set `*ret_end` behind the last of them.
+ *
+ * In host memory that is one bucket, while the next are on their way. On a device a launch costs more than a wait gains: all buckets where nothing is
+ * on its way any more, else half of those that are left. So the last bucket is taken alone, as soon as it is there, and the others meanwhile.
+ */
+enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give every rank `root`'s `array`, [pl_plan_elems()] in the plan's kind of memory. Collective. */
 enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root, struct pl_error *reterr) PL_MUST_CHECK;

@@ -8,7 +8,7 @@
  * its gradient; then AdamW over all of it.
  *
  *   bare      calls device/ itself: one optimizer kernel over one buffer
- *   runtime   says of each tensor that it is ready and lets the runtime's optimizer step: buckets, their allreduce, the order between streams
+ *   runtime   says of each tensor that it is ready, lets the runtime's optimizer step, and is kept at most one step ahead
  *
  * Rounds of the two alternate; overhead is the median of their ratios. "host" is the time that the runtime's calls of a step (ready for each tensor,
  * the optimizer's step) take on the CPU while the device has nothing else to do.

@@ -24,21 +24,42 @@ static inline int device_prepare(void)
     return error.status == PL_UNSUPPORTED ? DEVICE_SKIPPED : 1;
 }
 
+/** A function of fake_cuda.h in the tests' driver; NULL: the driver is a real one, or there is none. */
+static inline void *device_fake(const char *function)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *found = driver ? dlsym(driver, function) : NULL;
+
+    if (driver) {
+        (void)dlclose(driver);
+    }
+    return found;
+}
+
 /** Order the tests' driver; fake_cuda.h lists the words. False: it is a real one, which takes no orders. */
 static inline bool device_order(const char *order)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    void *found = driver ? dlsym(driver, "fake_cuda_order") : NULL;
+    void *found = device_fake("fake_cuda_order");
     void (*give)(const char *order) = NULL;
 
     if (found) {
         memcpy(&give, &found, sizeof(found));
         give(order);
     }
-    if (driver) {
-        (void)dlclose(driver);
-    }
     return found != NULL;
+}
+
+/** How often this thread has called the driver's function `name`, NULL: any of them; -1: the driver is a real one, which does not count. */
+static inline long device_calls(const char *name)
+{
+    void *found = device_fake("fake_cuda_calls");
+    long (*count)(const char *name) = NULL;
+
+    if (!found) {
+        return -1;
+    }
+    memcpy(&count, &found, sizeof(found));
+    return count(name);
 }
 
 /** How many devices `ranks` ranks may use, one after the other: 1, which they share, and `ranks` where there are so many; 0 ends the list. */

@@ -9,6 +9,11 @@
 
 struct fake_cuda fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static _Thread_local struct CUctx_st *current;
+/* How often this thread called each function. */
+static _Thread_local struct {
+    const char *name;
+    long calls;
+} counts[MAX_FUNCTIONS];
 
 int64_t fake_now_ns(void)
 {
@@ -172,6 +177,30 @@ void fake_cuda_order(const char *order)
     pthread_mutex_unlock(&fake.lock);
 }
 
+/* `name` is __func__, and so the same address in each call. */
+static void count(const char *name)
+{
+    size_t i = 0;
+
+    while (counts[i].name && counts[i].name != name) {
+        if (++i == MAX_FUNCTIONS) {
+            abort();
+        }
+    }
+    counts[i].name = name;
+    counts[i].calls++;
+}
+
+long fake_cuda_calls(const char *name)
+{
+    long calls = 0;
+
+    for (size_t i = 0; i < MAX_FUNCTIONS && counts[i].name; i++) {
+        calls += !name || strcmp(counts[i].name, name) == 0 ? counts[i].calls : 0;
+    }
+    return calls;
+}
+
 CUresult fake_enter(const char *name)
 {
     pthread_mutex_lock(&fake.lock);
@@ -179,6 +208,7 @@ CUresult fake_enter(const char *name)
         configure();
     }
     fake.calls++;
+    count(name);
     for (int i = 0; i < fake.fail_count; i++) {
         if (strcmp(fake.fails[i].name, name) == 0 && ++fake.fails[i].calls == fake.fails[i].at) {
             return fake.fails[i].code;

@@ -51,4 +51,7 @@ int fake_cuda_run(void *stream, void (*work)(void *argument, bool runs), void *a
  */
 void fake_cuda_order(const char *order);
 
+/** How often the calling thread has called the function `name`, NULL: any function. Exported by the fake driver. */
+long fake_cuda_calls(const char *name);
+
 #endif

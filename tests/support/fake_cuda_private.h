@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <pthread.h>
 
-enum { MAX_DEVICES = 16, MAX_FAILS = 8 };
+enum { MAX_DEVICES = 16, MAX_FAILS = 8, MAX_FUNCTIONS = 64 };
 
 /* One cuEventRecord: what was recorded before or later on another stream has nothing to do with it. */
 struct record {

@@ -255,7 +255,7 @@ START_TEST(a_stream_waits_for_another_ones_event)
         ck_assert_ok(pl_device_fill(device, memory, round, 4, streams[s], &error), &error);
         ck_assert_ok(pl_device_event_record(device, events[s], streams[s], &error), &error);
     }
-    finish(device, streams[1]);
+    ck_assert_ok(pl_device_event_finish(device, events[1], pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
     from_gpu(device, &last, memory, sizeof(last));
     ck_assert_uint_eq(last, 0x13131313);
     for (int s = 0; s < 2; s++) {
