@@ -63,10 +63,10 @@ static struct archive *new_reader(void)
 }
 
 /*
- * Open the directory below `dir_fd` where `name` goes, making what is missing, and set `*ret_last` to the name's last part
- * within `name`. Each part is opened without following links.
+ * Open the directory below `dir_fd` where `name` lies, with `make` making what is missing, and set `*ret_last` to the name's
+ * last part within `name`. Each part is opened without following links.
  */
-static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *name, int *ret_fd, const char **ret_last)
+static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *name, bool make, int *ret_fd, const char **ret_last)
 {
     PL_AUTO_CLOSE int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char *part = name;
@@ -79,7 +79,7 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
 
         *slash = '\0';
         if (*part != '\0' && strcmp(part, ".") != 0) {
-            if (mkdirat(fd, part, 0755) != 0 && errno != EEXIST) {
+            if (make && mkdirat(fd, part, 0755) != 0 && errno != EEXIST) {
                 return pl_error_errno(unpacker->reterr, "making the directory '%s'", part);
             }
             next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -134,10 +134,23 @@ static enum pl_status refuse(struct unpacker *unpacker, const char *name, const 
     return pl_error_set(unpacker->reterr, PL_INVALID, "the entry '%.200s' is refused: %s", name, why);
 }
 
+/* True when a part of `name` is "..". */
+static bool leads_up(const char *name)
+{
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What may not be unpacked, before anything is written. */
 static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entry *entry, const char *name)
 {
     mode_t type = archive_entry_filetype(entry);
+    const char *target = archive_entry_hardlink(entry);
 
     if (*name == '\0') {
         return refuse(unpacker, name, "it has no name");
@@ -145,16 +158,16 @@ static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entr
     if (*name == '/') {
         return refuse(unpacker, name, "its name is absolute");
     }
-    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
-        part += *part == '/';
-        if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == '\0')) {
-            return refuse(unpacker, name, "its name leads outside the code directory");
-        }
+    if (leads_up(name)) {
+        return refuse(unpacker, name, "its name leads outside the code directory");
     }
-    if (archive_entry_hardlink(entry) != NULL || archive_entry_symlink(entry) != NULL || type == AE_IFLNK) {
-        return refuse(unpacker, name, "it is a link; pack the file itself (tar -h)");
+    if (archive_entry_symlink(entry) != NULL || type == AE_IFLNK) {
+        return refuse(unpacker, name, "it is a symbolic link; pack what it leads to (tar -h)");
     }
-    if (type != AE_IFREG && type != AE_IFDIR) {
+    if (target != NULL && (*target == '/' || leads_up(target))) {
+        return refuse(unpacker, name, "it is a hard link to a name outside the code directory");
+    }
+    if (target == NULL && type != AE_IFREG && type != AE_IFDIR) {
         return refuse(unpacker, name, "it is neither a file nor a directory");
     }
     return count_entry(unpacker);
@@ -207,6 +220,57 @@ static enum pl_status write_data(struct unpacker *unpacker, struct archive *arch
     return PL_OK;
 }
 
+static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const char *name, int dest_fd)
+{
+    PL_AUTO_CLOSE int to_fd = -1;
+    PL_AUTO_FREE char *block = pl_memory_new(BLOCK_BYTES, 1, unpacker->reterr);
+    struct stat info;
+
+    PL_TRY(block != NULL ? PL_OK : PL_MEMORY);
+    if (fstat(from_fd, &info) != 0) {
+        return pl_error_errno(unpacker->reterr, "reading '%s'", name);
+    }
+    PL_TRY(create_file(unpacker, dest_fd, name, info.st_mode, &to_fd));
+    for (;;) {
+        ssize_t bytes = read(from_fd, block, BLOCK_BYTES);
+
+        if (bytes < 0 && errno == EINTR) {
+            continue;
+        }
+        if (bytes < 0) {
+            return pl_error_errno(unpacker->reterr, "reading '%s'", name);
+        }
+        if (bytes == 0) {
+            return PL_OK;
+        }
+        PL_TRY(count_bytes(unpacker, (size_t)bytes));
+        PL_TRY(pl_fd_write(to_fd, block, (size_t)bytes, name, unpacker->reterr));
+    }
+}
+
+/*
+ * A hard link to an entry before it becomes a copy of that file: found below the destination without following links, as
+ * everything else, and read before its own name, which may be the same, is replaced.
+ */
+static enum pl_status copy_link(struct unpacker *unpacker, const char *target, const char *name, int dest_fd, int parent_fd, const char *last)
+{
+    PL_AUTO_FREE char *parts = pl_memory_string(target, unpacker->reterr);
+    struct unpacker quiet = {.reterr = NULL};
+    PL_AUTO_CLOSE int from_parent_fd = -1;
+    PL_AUTO_CLOSE int fd = -1;
+    const char *from_last = NULL;
+    struct stat info;
+
+    PL_TRY(parts != NULL ? PL_OK : PL_MEMORY);
+    if (open_parent(&quiet, dest_fd, parts, false, &from_parent_fd, &from_last) == PL_OK) {
+        fd = openat(from_parent_fd, from_last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    }
+    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return refuse(unpacker, name, "it is a hard link to no file of the archive before it; pack files of their own (tar --hard-dereference)");
+    }
+    return copy_data(unpacker, fd, last, parent_fd);
+}
+
 static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *archive, struct archive_entry *entry, int dest_fd)
 {
     const char *given = archive_entry_pathname(entry);
@@ -215,19 +279,23 @@ static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *ar
     PL_AUTO_CLOSE int parent_fd = -1;
     PL_AUTO_CLOSE int fd = -1;
     const char *last = NULL;
-    bool is_directory = archive_entry_filetype(entry) == AE_IFDIR;
+    const char *target = archive_entry_hardlink(entry);
+    bool is_directory = target == NULL && archive_entry_filetype(entry) == AE_IFDIR;
 
     name = pl_memory_string(given != NULL ? given : "", unpacker->reterr);
     PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(check_entry(unpacker, entry, name));
     parts = pl_memory_string(name, unpacker->reterr);
     PL_TRY(parts != NULL ? PL_OK : PL_MEMORY);
-    PL_TRY(open_parent(unpacker, dest_fd, parts, &parent_fd, &last));
+    PL_TRY(open_parent(unpacker, dest_fd, parts, true, &parent_fd, &last));
     if (is_directory) {
         return make_directory(unpacker, parent_fd, last);
     }
     if (*last == '\0' || strcmp(last, ".") == 0) {
         return refuse(unpacker, name, "a file cannot have the name of a directory");
+    }
+    if (target != NULL) {
+        return copy_link(unpacker, target, name, dest_fd, parent_fd, last);
     }
     PL_TRY(create_file(unpacker, parent_fd, last, archive_entry_perm(entry), &fd));
     return write_data(unpacker, archive, archive_entry_size(entry), fd, name);
@@ -290,35 +358,6 @@ bool pl_unpack_is_archive(const char *path)
     return result == ARCHIVE_OK || result == ARCHIVE_WARN;
 }
 
-static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const char *name, int dest_fd)
-{
-    PL_AUTO_CLOSE int to_fd = -1;
-    PL_AUTO_FREE char *block = pl_memory_new(BLOCK_BYTES, 1, unpacker->reterr);
-    struct stat info;
-
-    PL_TRY(block != NULL ? PL_OK : PL_MEMORY);
-    if (fstat(from_fd, &info) != 0) {
-        return pl_error_errno(unpacker->reterr, "reading '%s'", name);
-    }
-    PL_TRY(count_entry(unpacker));
-    PL_TRY(create_file(unpacker, dest_fd, name, info.st_mode, &to_fd));
-    for (;;) {
-        ssize_t bytes = read(from_fd, block, BLOCK_BYTES);
-
-        if (bytes < 0 && errno == EINTR) {
-            continue;
-        }
-        if (bytes < 0) {
-            return pl_error_errno(unpacker->reterr, "reading '%s'", name);
-        }
-        if (bytes == 0) {
-            return PL_OK;
-        }
-        PL_TRY(count_bytes(unpacker, (size_t)bytes));
-        PL_TRY(pl_fd_write(to_fd, block, (size_t)bytes, name, unpacker->reterr));
-    }
-}
-
 static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth);
 
 /* One entry of the directory `from_fd`, whatever a link leads to. */
@@ -331,13 +370,13 @@ static enum pl_status copy_entry(struct unpacker *unpacker, int from_fd, const c
     if (fd < 0 || fstat(fd, &info) != 0) {
         return pl_error_errno(unpacker->reterr, "opening '%s'", name);
     }
-    if (S_ISREG(info.st_mode)) {
-        return copy_data(unpacker, fd, name, dest_fd);
-    }
-    if (!S_ISDIR(info.st_mode)) {
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
         return refuse(unpacker, name, "it is neither a file nor a directory");
     }
     PL_TRY(count_entry(unpacker));
+    if (S_ISREG(info.st_mode)) {
+        return copy_data(unpacker, fd, name, dest_fd);
+    }
     PL_TRY(make_directory(unpacker, dest_fd, name));
     below_fd = openat(dest_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (below_fd < 0) {
@@ -392,5 +431,6 @@ enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct p
     if (fd < 0) {
         return pl_error_errno(reterr, "opening '%s'", path);
     }
+    PL_TRY(count_entry(&unpacker));
     return copy_data(&unpacker, fd, slash != NULL ? slash + 1 : path, dest_fd);
 }

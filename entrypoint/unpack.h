@@ -3,8 +3,8 @@
  * Bringing the user's code into the code directory: unpacking an archive that nobody has looked at, or copying a directory.
  *
  * Nothing is written outside the destination: names are resolved one part at a time below its descriptor, links are never
- * followed, and an archive with an absolute name, "..", a link or a device is refused whole. What was unpacked before
- * the refusal stays.
+ * followed, and an archive with an absolute name, "..", a symbolic link or a device is refused whole. A hard link to a file
+ * that was unpacked before it becomes a copy. What was unpacked before a refusal stays.
  *
  * Test    tests/unit/entrypoint/test_unpack.c, tests/fuzz/fuzz_unpack.c
  */

@@ -13,8 +13,9 @@ static const struct pl_unpack_limits roomy = {.max_bytes = 1 << 20, .max_entries
 struct item {
     const char *name;
     mode_t type;
-    const char *content; /* of a file, or what a link points to */
+    const char *content; /* of a file, or what a symbolic link points to */
     mode_t mode;
+    const char *hard; /* the name that a hard link stands for */
 };
 
 /* Pack `items` with libarchive as tar.gz into `data`; returns its size. */
@@ -38,10 +39,8 @@ static size_t pack(const struct item *items, size_t count, char *data, size_t da
         if (is_link) {
             archive_entry_set_symlink(entry, items[i].content);
         }
-        if (items[i].type == AE_IFREG && items[i].mode == 07777) {
-            archive_entry_set_hardlink(entry, "/etc/passwd");
-            archive_entry_set_size(entry, 0);
-            bytes = 0;
+        if (items[i].hard != NULL) {
+            archive_entry_set_hardlink(entry, items[i].hard);
         }
         ck_assert_int_eq(archive_write_header(archive, entry), ARCHIVE_OK);
         if (bytes > 0) {
@@ -92,6 +91,36 @@ START_TEST(files_directories_and_execute_bits_arrive)
 }
 END_TEST
 
+START_TEST(hard_links_to_files_before_them_become_copies)
+{
+    static const struct item items[] = {{"sub/run.sh", AE_IFREG, "one", 0755},
+                                        {"./copy.sh", AE_IFREG, NULL, 0755, "sub/run.sh"},
+                                        {"other/again.sh", AE_IFREG, NULL, 0755, "./copy.sh"},
+                                        {"sub/run.sh", AE_IFREG, NULL, 0755, "sub/run.sh"}};
+    static const struct item to_directory[] = {{"sub", AE_IFDIR, NULL, 0755}, {"hard", AE_IFREG, NULL, 0, "sub"}};
+    const struct pl_unpack_limits small = {.max_bytes = 5, .max_entries = 100};
+    struct scratch scratch = scratch_new();
+    struct scratch outside = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+    char target[PATH_MAX];
+
+    ck_assert_ok(unpack(items, PL_ARRAY_ITEMS(items), &roomy, &scratch, &error), &error);
+    ck_content(&scratch, "copy.sh", "one");
+    ck_content(&scratch, "other/again.sh", "one");
+    ck_content(&scratch, "sub/run.sh", "one");
+    ck_assert_int_eq(access(scratch_path(&scratch, "other/again.sh", path), X_OK), 0);
+    ck_assert_int_eq(unpack(items, PL_ARRAY_ITEMS(items), &small, &scratch, &error), PL_LIMIT);
+    ck_assert_int_eq(unpack(to_directory, PL_ARRAY_ITEMS(to_directory), &roomy, &scratch, &error), PL_INVALID);
+    /* A link that was there already is no way out. */
+    scratch_write(&outside, "secret", "x", 1);
+    ck_assert_int_eq(symlink(scratch_path(&outside, "secret", target), scratch_path(&scratch, "leak", path)), 0);
+    ck_assert_int_eq(unpack(&(const struct item){"hard", AE_IFREG, NULL, 0, "leak"}, 1, &roomy, &scratch, &error), PL_INVALID);
+    scratch_done(&scratch);
+    scratch_done(&outside);
+}
+END_TEST
+
 START_TEST(what_could_leave_the_directory_is_refused)
 {
     static const struct {
@@ -102,9 +131,13 @@ START_TEST(what_could_leave_the_directory_is_refused)
         {{"../evil", AE_IFREG, "x", 0}, "outside"},
         {{"a/../../evil", AE_IFREG, "x", 0}, "outside"},
         {{"a/..", AE_IFDIR, NULL, 0}, "outside"},
-        {{"link", AE_IFLNK, "/etc", 0}, "link"},
-        {{"link", AE_IFLNK, "train.py", 0}, "link"},
-        {{"hard", AE_IFREG, "", 07777}, "link"},
+        {{"link", AE_IFLNK, "/etc", 0}, "symbolic link"},
+        {{"link", AE_IFLNK, "train.py", 0}, "symbolic link"},
+        {{"hard", AE_IFREG, NULL, 0, "/etc/passwd"}, "hard link to a name outside"},
+        {{"hard", AE_IFREG, NULL, 0, "a/../../evil"}, "hard link to a name outside"},
+        {{"hard", AE_IFREG, NULL, 0, "missing"}, "hard link to no file of the archive before it"},
+        {{"hard", AE_IFREG, NULL, 0, "no/such"}, "hard link to no file of the archive before it"},
+        {{"hard", AE_IFREG, NULL, 0, "hard"}, "hard link to no file of the archive before it"},
         {{"fifo", AE_IFIFO, NULL, 0}, "neither a file nor"},
         {{"dev", AE_IFCHR, NULL, 0}, "neither a file nor"},
     };
@@ -203,6 +236,6 @@ START_TEST(a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/unpack", files_directories_and_execute_bits_arrive, what_could_leave_the_directory_is_refused,
-          links_that_are_there_already_are_not_followed, size_and_count_are_bounded, what_is_no_archive_is_told_from_one,
-          a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
+UNIT_MAIN("entrypoint/unpack", files_directories_and_execute_bits_arrive, hard_links_to_files_before_them_become_copies,
+          what_could_leave_the_directory_is_refused, links_that_are_there_already_are_not_followed, size_and_count_are_bounded,
+          what_is_no_archive_is_told_from_one, a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
