@@ -107,6 +107,9 @@ const char *pl_plan_role_text(enum pl_plan_role role);
 enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Append the variables as one line of JSON: an object. */
+enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** A launcher: one file each, one table in plan.c. `plan` fills role, launcher, hosts, argv, side and adds to plan->additions. */
 struct pl_launcher {
     const char *name;

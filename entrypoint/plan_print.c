@@ -78,6 +78,23 @@ static struct pl_json *side_of(const struct pl_plan_side *side)
     return object;
 }
 
+static enum pl_status print(const struct pl_json *root, struct pl_text *text, struct pl_error *reterr)
+{
+    pl_json_print(root, PL_JSON_SPACED, text);
+    pl_text_append_char(text, '\n');
+    return pl_text_check(text, reterr);
+}
+
+enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text, struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *object = object_of(environment);
+
+    if (object == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory printing an environment");
+    }
+    return print(object, text, reterr);
+}
+
 enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
                              struct pl_error *reterr)
 {
@@ -109,7 +126,5 @@ enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *pla
         }
     }
     PL_TRY(status);
-    pl_json_print(root, PL_JSON_SPACED, text);
-    pl_text_append_char(text, '\n');
-    return pl_text_check(text, reterr);
+    return print(root, text, reterr);
 }

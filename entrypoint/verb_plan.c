@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `paceline plan` and `paceline env`: what train would do, and nothing else. */
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "entrypoint/job.h"
 #include "entrypoint/plan.h"
 #include "entrypoint/secrets.h"
@@ -47,37 +45,20 @@ int pl_plan_main(const struct pl_call *call)
     return EXIT_SUCCESS;
 }
 
-/* The variables of the contract; PYTHONPATH and Paceline's own are train's business. */
-static bool is_shown(const char *name)
-{
-    return strncmp(name, "SM_", 3) == 0 || strncmp(name, "SAGEMAKER_", 10) == 0 || strcmp(name, "CURRENT_HOST") == 0;
-}
-
 static enum pl_status print_env(const struct pl_call *call, struct pl_error *reterr)
 {
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
-    PL_AUTO_JSON struct pl_json *root = pl_json_new_object();
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     PL_TRY(pl_job_new(call->environment, call->self_path, NULL, &job, reterr));
     PL_TRY(pl_environment_new_empty(&environment, reterr));
     PL_TRY(pl_variables_add(job, environment, &warnings, reterr));
-    for (char *const *at = pl_environment_strings(environment); *at != NULL; at++) {
-        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
-
-        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
-        if (is_shown(name)) {
-            PL_TRY(pl_json_set(root, name, pl_json_new_string(*at + strlen(name) + 1), reterr));
-        }
-    }
     for (size_t i = 0; i < warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", warnings.items[i]);
     }
-    pl_json_print(root, PL_JSON_SPACED, &text);
-    pl_text_append_char(&text, '\n');
-    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_plan_print_environment(environment, &text, reterr));
     return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 

@@ -87,6 +87,16 @@ def program_sees_arguments_environment_and_directory():
         expect(tree.read('output/success') == '', 'success file')
 
 
+def env_prints_what_train_adds():
+    with Tree({'sagemaker_program': 'run.sh', 'paceline_timeout_s': '9'}, {'run.sh': SHOW}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        printed = json.loads(subprocess.run([PACELINE, 'env'], env=tree.env, stdout=subprocess.PIPE, check=True).stdout)
+        seen = tree.seen()
+        added = {name: value for name, value in seen.items() if name not in tree.env and name not in ('PWD', 'OLDPWD', 'SHLVL', '_')}
+        expect(printed == added, set(printed.items()) ^ set(added.items()))
+        expect('PYTHONPATH' in printed and printed['PACELINE_TIMEOUT_S'] == '9', printed)
+
+
 def start_words():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
@@ -419,7 +429,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
