@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -271,4 +272,40 @@ enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error 
         return pl_error_raise(reterr, PL_INVALID, PL_DOMAIN_ERRNO, ENOTDIR, "create directory '%s'", path);
     }
     return PL_OK;
+}
+
+static bool is_program(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+enum pl_status pl_file_find_program(const char *name, const char *path, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text candidate = PL_TEXT_NONE;
+
+    if (strchr(name, '/') != NULL) {
+        pl_text_append(&candidate, name);
+        return pl_text_take(&candidate, ret_path, reterr);
+    }
+    if (path == NULL || *path == '\0') {
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    }
+    for (const char *at = path; *name != '\0';) {
+        size_t length = strcspn(at, ":");
+
+        pl_text_clear(&candidate);
+        pl_text_append_n(&candidate, length > 0 ? at : ".", length > 0 ? length : 1);
+        pl_text_printf(&candidate, "/%s", name);
+        PL_TRY(pl_text_check(&candidate, reterr));
+        if (is_program(pl_text_string(&candidate))) {
+            return pl_text_take(&candidate, ret_path, reterr);
+        }
+        if (at[length] == '\0') {
+            break;
+        }
+        at += length + 1;
+    }
+    return pl_error_raise(reterr, PL_NOT_FOUND, PL_DOMAIN_ERRNO, ENOENT, "program '%.200s' is not in PATH", name);
 }

@@ -54,4 +54,11 @@ enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr
 /** Create the directory `path` and its missing parents with `mode`; an existing directory is fine. */
 enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Where the program `name` is: itself when it has a '/', else the first executable file along `path`, whose parts are parted by
+ * colons, an empty one being the current directory; NULL and "" are the system's default. PL_NOT_FOUND otherwise, with the code ENOENT.
+ * The caller frees `*ret_path`.
+ */
+enum pl_status pl_file_find_program(const char *name, const char *path, char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+
 #endif

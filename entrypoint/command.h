@@ -6,29 +6,18 @@
 #ifndef PL_ENTRYPOINT_COMMAND_H
 #define PL_ENTRYPOINT_COMMAND_H
 
-#include "base/status.h"
-
-#include <stddef.h>
+#include "entrypoint/words.h"
 
 enum { PL_COMMAND_MAX_WORDS = 4096 };
 
-struct pl_command {
-    char **words; /* argv of the daemon, NULL behind; words[0] is a path or a plain name */
-    size_t count;
-};
-
-#define PL_COMMAND_NONE ((struct pl_command){.words = NULL})
-
 /**
- * Split `text` as a shell would split words: blanks part them, '...' and "..." and \ quote. Assignments and `export`
- * commands in front, parted by ';', are dropped: this host's own environment is the right one. What is left must be
- * one command named orted or prted. `--daemonize` is dropped, so that the daemon stays a child of process 1.
+ * Split `text` by the rules of pl_words_split() into `words`, an empty list. Assignments and `export` commands in front,
+ * parted by ';', are dropped: this host's own environment is the right one. What is left must be one command named orted
+ * or prted. `--daemonize` is dropped, so that the daemon stays a child of process 1.
  *
  * Errors  PL_INVALID: quotes that do not end, an operator or expansion other than $PATH-like ones in dropped
  *         assignments, another program, nothing. PL_LIMIT: more than PL_COMMAND_MAX_WORDS words.
  */
-enum pl_status pl_command_split_daemon(const char *text, struct pl_command *command, struct pl_error *reterr) PL_MUST_CHECK;
-
-void pl_command_done(struct pl_command *command);
+enum pl_status pl_command_split_daemon(const char *text, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -122,8 +122,8 @@ void pl_job_free_at(struct pl_job **job_at);
 const char *pl_job_base_dir(const struct pl_environment *process);
 
 /**
- * The value of Paceline's own option `name` ("PACELINE_PS"): the container's environment, else the hyperparameter
- * paceline_ps, else `fallback`.
+ * The value of Paceline's own option `name` ("PACELINE_PYTHON"): the container's environment, else the hyperparameter
+ * paceline_python, else `fallback`.
  */
 const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback);
 

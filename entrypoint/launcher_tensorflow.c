@@ -54,23 +54,6 @@ static bool matches_server(const struct pl_job *job)
     return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 && pl_launcher_includes(job);
 }
 
-/* "native" or "tensorflow": PACELINE_PS, else by what the program is. */
-static enum pl_status choose_server(const struct pl_job *job, const struct pl_program *program, struct pl_error *reterr)
-{
-    const char *kind = pl_job_option(job, "PACELINE_PS", program->is_elf ? "native" : "tensorflow");
-
-    if (strcmp(kind, "tensorflow") == 0) {
-        return PL_OK;
-    }
-    if (strcmp(kind, "native") == 0) {
-        return pl_error_set(
-            reterr, PL_UNSUPPORTED,
-            "sagemaker_parameter_server_enabled: Paceline's own parameter server is not available yet; set PACELINE_PS=tensorflow for a "
-            "TensorFlow program, or use MPI");
-    }
-    return pl_error_set(reterr, PL_INVALID, "PACELINE_PS: expected native or tensorflow, found '%s'", kind);
-}
-
 static enum pl_status add_server(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
@@ -82,7 +65,9 @@ static enum pl_status add_server(const struct pl_job *job, const struct pl_progr
     plan->side = side;
     side->name = "ps";
     if (program->python == NULL) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "sagemaker_parameter_server_enabled: a TensorFlow server needs Python, and there is none on PATH");
+        return pl_error_set(
+            reterr, PL_NOT_FOUND,
+            "sagemaker_parameter_server_enabled: the server beside the program is TensorFlow's and needs Python, and there is none on PATH");
     }
     PL_TRY(pl_words_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
     append_server_cluster(&plan->hosts, &config);
@@ -105,7 +90,6 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_plan *plan
     is_master = plan->host_index == 0;
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    PL_TRY(choose_server(job, &program, reterr));
     PL_TRY(add_server(job, &program, plan, reterr));
     append_server_cluster(&plan->hosts, &config);
     append_task(is_master ? 0 : plan->host_index - 1, is_master ? "master" : "worker", &config);

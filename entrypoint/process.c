@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,43 +20,6 @@ struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
 };
-
-static bool is_program(const char *path)
-{
-    struct stat info;
-
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
-}
-
-enum pl_status pl_process_find(const char *name, const char *path, char **ret_path, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text candidate = PL_TEXT_NONE;
-
-    if (strchr(name, '/') != NULL) {
-        pl_text_append(&candidate, name);
-        return pl_text_take(&candidate, ret_path, reterr);
-    }
-    if (path == NULL) {
-        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    }
-    for (const char *at = path; *name != '\0';) {
-        size_t length = strcspn(at, ":");
-
-        pl_text_clear(&candidate);
-        pl_text_append_n(&candidate, length > 0 ? at : ".", length > 0 ? length : 1);
-        pl_text_append_char(&candidate, '/');
-        pl_text_append(&candidate, name);
-        PL_TRY(pl_text_check(&candidate, reterr));
-        if (is_program(pl_text_string(&candidate))) {
-            return pl_text_take(&candidate, ret_path, reterr);
-        }
-        if (at[length] == '\0') {
-            break;
-        }
-        at += length + 1;
-    }
-    return pl_error_raise(reterr, PL_NOT_FOUND, PL_DOMAIN_ERRNO, ENOENT, "program '%.200s' is not in PATH", name);
-}
 
 static const char *environment_value(char *const *environment, const char *name)
 {
@@ -155,7 +116,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     ssize_t bytes;
     pid_t pid;
 
-    PL_TRY(pl_process_find(setup->argv[0], environment_value(setup->environment, "PATH"), &path, reterr));
+    PL_TRY(pl_file_find_program(setup->argv[0], environment_value(setup->environment, "PATH"), &path, reterr));
     if (pipe2(pair, O_CLOEXEC) != 0) {
         return pl_error_errno(reterr, "make a pipe");
     }

@@ -32,12 +32,6 @@ struct pl_process_setup {
 enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Where `name` is: itself when it has a '/', else the first executable file along `path` (colon-separated; NULL is
- * the system's default). PL_NOT_FOUND otherwise. The caller frees `*ret_path`.
- */
-enum pl_status pl_process_find(const char *name, const char *path, char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
  * Become the process that orphaned descendants fall to, when not process 1 already, so that none escapes.
  */
 enum pl_status pl_process_adopt_orphans(struct pl_error *reterr) PL_MUST_CHECK;

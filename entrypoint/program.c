@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 static const char bundled_name[] = "mnist";
 
 bool pl_program_has_code(const struct pl_job *job)
@@ -66,21 +65,7 @@ static bool code_has(const struct pl_job *job, const char *name)
 
 enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
 {
-    const char *path = pl_environment_get_or(job->process, "PATH", default_path);
-
-    for (const char *at = path; *at != '\0';) {
-        size_t length = strcspn(at, ":");
-        PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
-
-        pl_text_append_n(&file, length > 0 ? at : ".", length > 0 ? length : 1);
-        pl_text_printf(&file, "/%s", name);
-        PL_TRY(pl_text_check(&file, reterr));
-        if (is_file(pl_text_string(&file)) && access(pl_text_string(&file), X_OK) == 0) {
-            return pl_text_take(&file, ret_path, reterr);
-        }
-        at += length + (at[length] == ':');
-    }
-    return pl_error_set(reterr, PL_NOT_FOUND, "'%s' is not on PATH (%s)", name, path);
+    return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), ret_path, reterr);
 }
 
 /* The interpreter: PACELINE_PYTHON, else python3, else python. */
@@ -88,10 +73,6 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
 {
     const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
 
-    if (named != NULL && named[0] == '/') {
-        *ret_path = pl_memory_string(named, reterr);
-        return *ret_path != NULL ? PL_OK : PL_MEMORY;
-    }
     if (named != NULL) {
         return pl_program_search(job, named, ret_path, reterr);
     }
@@ -101,29 +82,22 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     return pl_program_search(job, "python", ret_path, reterr);
 }
 
-enum first_bytes { FIRST_OTHER, FIRST_ELF, FIRST_SHEBANG };
-
-static enum first_bytes look_at(const char *path)
+/* True when the kernel can start the file: a native program, or text that names its interpreter. */
+static bool starts_itself(const char *path)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     char head[4] = "";
 
     if (fd < 0 || read(fd, head, sizeof(head)) < 2) {
-        return FIRST_OTHER;
+        return false;
     }
-    if (memcmp(head, "\177ELF", 4) == 0) {
-        return FIRST_ELF;
-    }
-    return head[0] == '#' && head[1] == '!' ? FIRST_SHEBANG : FIRST_OTHER;
+    return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
 }
 
 /* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
 static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
 {
-    enum first_bytes first = look_at(path);
-
-    program->is_elf = first == FIRST_ELF;
-    if (first == FIRST_OTHER) {
+    if (!starts_itself(path)) {
         PL_TRY(pl_words_add(&program->words, "/bin/sh", reterr));
     } else if (access(path, X_OK) != 0) {
         plan->chmod_path = pl_memory_string(path, reterr);
@@ -217,7 +191,6 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     PL_AUTO_FREE char *path = NULL;
 
     program->kind = PL_PROGRAM_BUNDLED;
-    program->is_elf = true;
     PL_TRY(pl_verb_find_companion(job->self_path, bundled_name, &path, reterr));
     return pl_words_add(&program->words, path, reterr);
 }

@@ -21,7 +21,6 @@ enum pl_program_kind {
 
 struct pl_program {
     enum pl_program_kind kind;
-    bool is_elf;           /* a native program, by its first bytes */
     char *python;          /* the interpreter; NULL when the program needs none or there is none */
     struct pl_words words; /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
 };

@@ -178,7 +178,7 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     PL_AUTO_FREE char *public_key = NULL;
 
     PL_TRY(probe_port(sshd->port, reterr));
-    PL_TRY(pl_process_find("sshd", "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin", &program, reterr));
+    PL_TRY(pl_file_find_program("sshd", "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin", &program, reterr));
     if (geteuid() == 0 && mkdir("/run/sshd", 0755) != 0 && errno != EEXIST) {
         return pl_error_errno(reterr, "make '/run/sshd' for sshd's unprivileged part");
     }

@@ -2,13 +2,13 @@
 #include "entrypoint/variables.h"
 
 #include "base/memory.h"
+#include "entrypoint/program.h"
 #include "entrypoint/pyrepr.h"
 #include "entrypoint/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Linux refuses a longer "NAME=value" with its NUL (MAX_ARG_STRLEN). */
 enum { STRING_MAX_BYTES = 131072 };
@@ -219,18 +219,9 @@ static char *module_name(const struct pl_job *job)
 
 static bool is_on_path(const struct pl_job *job, const char *name)
 {
-    PL_AUTO_FREE char *path = pl_memory_string(pl_environment_get_or(job->process, "PATH", ""), NULL);
-    char *rest = NULL;
+    PL_AUTO_FREE char *path = NULL;
 
-    for (char *dir = path != NULL ? strtok_r(path, ":", &rest) : NULL; dir != NULL; dir = strtok_r(NULL, ":", &rest)) {
-        PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
-
-        pl_text_printf(&file, "%s/%s", dir, name);
-        if (access(pl_text_string(&file), X_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return pl_program_search(job, name, &path, NULL) == PL_OK;
 }
 
 /* null unless SM_HP_MP_PARAMETERS stood in the environment before us. */

@@ -2,7 +2,6 @@
 #include "entrypoint/words.h"
 
 #include "base/memory.h"
-#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +74,6 @@ void pl_words_done(struct pl_words *words)
     *words = PL_WORDS_NONE;
 }
 
-static bool is_blank(char byte)
-{
-    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
-}
-
 /* The part of a word between double quotes; `at` stands behind the first. Returns the place of the closing one, or NULL. */
 static const char *split_quoted(const char *at, struct pl_text *word)
 {
@@ -98,12 +92,11 @@ static const char *split_quoted(const char *at, struct pl_text *word)
     return at;
 }
 
-/* One word from `*at`, which stands on no blank; moves `*at` behind it. */
-static enum pl_status split_word(const char *text, const char **at_at, const char *what, struct pl_text *word, struct pl_error *reterr)
+enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at, struct pl_text *word, struct pl_error *reterr)
 {
     const char *at = *at_at;
 
-    while (*at != '\0' && !is_blank(*at)) {
+    while (*at != '\0' && strchr(PL_WORDS_BLANKS, *at) == NULL && strchr(ends, *at) == NULL) {
         const char *start = at;
 
         if (*at == '\'') {
@@ -141,13 +134,11 @@ enum pl_status pl_words_split(const char *text, const char *what, struct pl_word
         PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
         char *owned = NULL;
 
-        while (is_blank(*at)) {
-            at++;
-        }
+        at += strspn(at, PL_WORDS_BLANKS);
         if (*at == '\0') {
             return PL_OK;
         }
-        PL_TRY(split_word(text, &at, what, &word, reterr));
+        PL_TRY(pl_words_read(text, "", what, &at, &word, reterr));
         PL_TRY(pl_text_take(&word, &owned, reterr));
         PL_TRY(add_owned(words, owned, reterr));
     }

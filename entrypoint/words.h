@@ -4,6 +4,7 @@
 #define PL_ENTRYPOINT_WORDS_H
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stddef.h>
 
@@ -38,5 +39,15 @@ void pl_words_done(struct pl_words *words);
  * shell is run. An unterminated quote or a backslash at the end is PL_INVALID, naming `what` and the column.
  */
 enum pl_status pl_words_split(const char *text, const char *what, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The step of pl_words_split(): append to `word` the one word at `*at_at`, which lies in `text` and not on a blank, and move `*at_at`
+ * behind it. Besides blanks, each character of `ends` ends a word unless it is quoted.
+ */
+enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at, struct pl_text *word,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/** What parts words. */
+#define PL_WORDS_BLANKS " \t\r\n"
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "entrypoint/supervise.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/command.h"
@@ -102,7 +103,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
     char *slash;
 
     name = name != NULL ? name + 1 : wanted;
-    PL_TRY(pl_process_find("mpirun", path, &mpirun, reterr));
+    PL_TRY(pl_file_find_program("mpirun", path, &mpirun, reterr));
     for (int pass = 0; pass < 2; pass++) {
         /* First beside the name that is in PATH, then beside the file it leads to. */
         if (pass == 1) {
@@ -128,17 +129,17 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    struct pl_command command = PL_COMMAND_NONE;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
     struct pl_party *party;
     enum pl_status status;
     char *path;
 
     PL_TRY(pl_command_split_daemon(text, &command, reterr));
-    status = find_daemon(supervisor, command.words[0], &path, reterr);
+    status = find_daemon(supervisor, command.items[0], &path, reterr);
     if (status == PL_OK) {
-        free(command.words[0]);
-        command.words[0] = path;
-        setup.argv = (const char *const *)command.words;
+        free(command.items[0]);
+        command.items[0] = path;
+        setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
         status = pl_supervise_start(supervisor, PL_ENDING_DAEMON, &setup, &party, reterr);
@@ -146,7 +147,6 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request
     if (status == PL_OK) {
         party->index = request;
     }
-    pl_command_done(&command);
     return status;
 }
 

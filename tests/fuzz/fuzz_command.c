@@ -17,7 +17,7 @@ static bool is_daemon(const char *word)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char *text = malloc(bytes + 1);
-    struct pl_command command;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
 
     if (text == NULL) {
         return 0;
@@ -25,11 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     memcpy(text, data, bytes);
     text[bytes] = '\0';
     if (pl_command_split_daemon(text, &command, NULL) == PL_OK) {
-        PL_BUG_IF(command.count == 0 || !is_daemon(command.words[0]) || command.words[command.count] != NULL);
+        PL_BUG_IF(command.count == 0 || !is_daemon(command.items[0]) || command.items[command.count] != NULL);
         for (size_t i = 0; i < command.count; i++) {
-            PL_BUG_IF(strcmp(command.words[i], "--daemonize") == 0);
+            PL_BUG_IF(strcmp(command.items[i], "--daemonize") == 0);
         }
-        pl_command_done(&command);
     }
     free(text);
     return 0;

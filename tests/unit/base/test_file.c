@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
 #include <dirent.h>
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -450,10 +452,43 @@ START_TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too
 }
 END_TEST
 
-UNIT_MAIN("base/file", reading_is_bounded_exactly, files_without_a_size_are_read_whole, absence_is_told_apart_from_trouble,
-          reading_below_a_directory_refuses_links_and_does_not_hang, atomic_writing_replaces_and_leaves_no_temporary,
-          a_link_at_the_target_is_replaced_not_followed, names_that_are_not_one_component_are_refused,
-          the_longest_name_is_written_and_a_longer_one_is_an_error, a_write_that_fails_keeps_the_old_content,
-          readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,
-          a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named, nonblock_is_set_and_cleared, directories_are_made_with_their_parents,
-          a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno, an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
+START_TEST(a_program_is_the_first_executable_file_along_the_path)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char first[PATH_MAX];
+    char second[PATH_MAX];
+    char list[3 * PATH_MAX];
+    char *found = NULL;
+
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "a", first), 0755), 0);
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "b", second), 0755), 0);
+    (void)snprintf(list, sizeof(list), "/nowhere:%s:%s", first, second);
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "a/tool", first), 0755), 0);
+    scratch_write(&scratch, "b/tool", "x", 1);
+    ck_assert_int_eq(pl_file_find_program("tool", list, &found, &error), PL_NOT_FOUND);
+    ck_assert_int_eq(error.code, ENOENT);
+    ck_assert_int_eq(chmod(scratch_path(&scratch, "b/tool", second), 0755), 0);
+    ck_assert_ok(pl_file_find_program("tool", list, &found, &error), &error);
+    ck_assert_str_eq(found, second);
+    free(found);
+    ck_assert_ok(pl_file_find_program("./no/such", list, &found, &error), &error);
+    ck_assert_str_eq(found, "./no/such");
+    free(found);
+    ck_assert_ok(pl_file_find_program("sh", NULL, &found, &error), &error);
+    free(found);
+    ck_assert_ok(pl_file_find_program("sh", "", &found, &error), &error);
+    free(found);
+    ck_assert_int_eq(pl_file_find_program("", list, &found, &error), PL_NOT_FOUND);
+    scratch_done(&scratch);
+}
+END_TEST
+
+UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly, files_without_a_size_are_read_whole,
+          absence_is_told_apart_from_trouble, reading_below_a_directory_refuses_links_and_does_not_hang,
+          atomic_writing_replaces_and_leaves_no_temporary, a_link_at_the_target_is_replaced_not_followed,
+          names_that_are_not_one_component_are_refused, the_longest_name_is_written_and_a_longer_one_is_an_error,
+          a_write_that_fails_keeps_the_old_content, readers_see_one_version_whole_while_two_writers_race,
+          a_read_waits_until_its_deadline_and_can_go_on, a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named,
+          nonblock_is_set_and_cleared, directories_are_made_with_their_parents, a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno,
+          an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)

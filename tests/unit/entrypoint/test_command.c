@@ -5,23 +5,22 @@
 
 static void expect(const char *text, const char *const *words)
 {
-    struct pl_command command;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
     struct pl_error error = PL_ERROR_NONE;
     size_t count = 0;
 
     ck_assert_ok(pl_command_split_daemon(text, &command, &error), &error);
     for (; words[count] != NULL; count++) {
         ck_assert_uint_lt(count, command.count);
-        ck_assert_str_eq(command.words[count], words[count]);
+        ck_assert_str_eq(command.items[count], words[count]);
     }
     ck_assert_uint_eq(command.count, count);
-    ck_assert_ptr_null(command.words[count]);
-    pl_command_done(&command);
+    ck_assert_ptr_null(command.items[count]);
 }
 
 static void refuse(const char *text)
 {
-    struct pl_command command;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_msg(pl_command_split_daemon(text, &command, &error) == PL_INVALID, "accepted: %s", text);

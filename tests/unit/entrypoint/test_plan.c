@@ -346,7 +346,7 @@ START_TEST(smddp_and_xla_are_refused_clearly)
 }
 END_TEST
 
-START_TEST(the_parameter_server_is_chosen_by_the_program_or_by_the_option)
+START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
 {
     struct tree tree;
 
@@ -355,7 +355,9 @@ START_TEST(the_parameter_server_is_chosen_by_the_program_or_by_the_option)
     tree_env(&tree, "PACELINE_PYTHON", "/py");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     write_hps(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
-    ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
+    ck_assert_str_eq(tree.plan->side->argv.items[0], "/py");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_nonnull(tree.plan->side);
@@ -363,8 +365,11 @@ START_TEST(the_parameter_server_is_chosen_by_the_program_or_by_the_option)
                      "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], \"worker\": [\"algo-2:2222\"]}, "
                      "\"environment\": \"cloud\", \"task\": {\"index\": 0, \"type\": \"worker\"}}");
     ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"), "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
-    tree_env(&tree, "PACELINE_PS", "other");
-    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    pl_environment_unset(tree.environment, "PACELINE_PYTHON");
+    tree_env(&tree, "PATH", "/nowhere");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
     tree_done(&tree);
 }
 END_TEST
@@ -416,5 +421,5 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
           hosts_of_several_types_are_warned_of_unless_their_count_is_named, open_mpi_5_gets_its_own_names,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
-          smddp_and_xla_are_refused_clearly, the_parameter_server_is_chosen_by_the_program_or_by_the_option,
-          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory)
+          smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
+          code_is_fetched_only_into_an_empty_directory)
