@@ -4,9 +4,12 @@
  * round everything has reached everybody: the rank d above or, of a power of two of ranks, the one whose number differs in the bit d.
  * The latter keeps the first rounds inside a host where each has its share of the ranks in a row. If two ranks differ anywhere, some
  * message on the way between them crosses from one opinion to the other; its receiver sees both, and passes that on.
+ *
+ * A rank that says farewell sends its messages of all rounds at once, so that those who do not know yet miss nothing of it.
  */
 #include "collectives/agree.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
 
@@ -24,6 +27,8 @@ _Static_assert(PL_TAG_EXCHANGE + 0x2000 * PL_AGREE_SLOTS <= 1 << PL_TAG_BITS, "t
 enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world, struct pl_error *reterr)
 {
     size_t message_bytes = sizeof(struct pl_agree_card) + PL_AGREE_ROOM_BYTES;
+
+    _Static_assert(sizeof(agree->heard) <= PL_AGREE_ROOM_BYTES, "a farewell fits");
 
     *agree = (struct pl_agree){
         .world = world, .transport = pl_world_bootstrap(world)->transport, .rank = pl_world_rank(world), .size = pl_world_size(world)};
@@ -47,10 +52,10 @@ void pl_agree_done(struct pl_agree *agree)
 
 static void note(struct pl_agree_card *mine, int my_rank, const struct pl_agree_card *theirs, int their_rank)
 {
-    if (mine->a_rank >= 0) {
+    if (mine->a_rank != PL_AGREE_NONE) {
         return;
     }
-    if (theirs->a_rank >= 0) {
+    if (theirs->a_rank != PL_AGREE_NONE) {
         mine->a_rank = theirs->a_rank;
         mine->b_rank = theirs->b_rank;
         mine->a = theirs->a;
@@ -88,17 +93,26 @@ static int rank_above(const struct pl_agree *agree)
     return is_power_of_two(agree->size) ? agree->rank ^ agree->distance : (agree->rank + agree->distance) % agree->size;
 }
 
+/* Lay out the card and what rides with it; how many bytes that is. */
+static size_t write_message(struct pl_agree *agree)
+{
+    bool farewell = agree->card.a_rank == PL_AGREE_FAREWELL;
+    size_t bytes = farewell ? sizeof(agree->heard) : data_bytes(agree);
+
+    memcpy(agree->message_out, &agree->card, sizeof(agree->card));
+    memcpy(agree->message_out + sizeof(agree->card), farewell ? (const void *)&agree->heard : agree->held, bytes);
+    return sizeof(agree->card) + bytes;
+}
+
 static enum pl_status start_round(struct pl_agree *agree, struct pl_error *reterr)
 {
     const struct pl_transport *transport = agree->transport;
+    size_t bytes = write_message(agree);
 
-    memcpy(agree->message_out, &agree->card, sizeof(agree->card));
-    memcpy(agree->message_out + sizeof(agree->card), agree->held, data_bytes(agree));
     /* Room for whatever a rank of another opinion may send. */
     PL_TRY(transport->recv(transport->context, agree->message_in, sizeof(agree->card) + PL_AGREE_ROOM_BYTES, rank_below(agree), agree->tag,
                            &agree->in, reterr));
-    return transport->send(transport->context, agree->message_out, sizeof(agree->card) + data_bytes(agree), rank_above(agree), agree->tag,
-                           &agree->out, reterr);
+    return transport->send(transport->context, agree->message_out, bytes, rank_above(agree), agree->tag, &agree->out, reterr);
 }
 
 enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data, uint64_t block_bytes,
@@ -108,7 +122,7 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
     agree->distance = 1;
     agree->tag = pl_agree_tag(signature->sequence, PL_AGREE_SLOTS - 1);
     agree->card.own = *signature;
-    agree->card.a_rank = -1;
+    agree->card.a_rank = PL_AGREE_NONE;
     agree->block_bytes = block_bytes;
     if (block_bytes) {
         memcpy(agree->held, data, block_bytes);
@@ -118,6 +132,8 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
 
 static enum pl_status end_round(struct pl_agree *agree, size_t bytes, struct pl_error *reterr)
 {
+    const char *rest = agree->message_in + sizeof(agree->card);
+    int32_t known = agree->card.a_rank;
     struct pl_agree_card theirs;
 
     if (bytes < sizeof(theirs)) {
@@ -126,8 +142,10 @@ static enum pl_status end_round(struct pl_agree *agree, size_t bytes, struct pl_
     }
     memcpy(&theirs, agree->message_in, sizeof(theirs));
     note(&agree->card, agree->rank, &theirs, rank_below(agree));
-    if (agree->card.a_rank < 0) {
-        memcpy(agree->held + (size_t)agree->distance * agree->block_bytes, agree->message_in + sizeof(theirs), data_bytes(agree));
+    if (agree->card.a_rank == PL_AGREE_NONE) {
+        memcpy(agree->held + (size_t)agree->distance * agree->block_bytes, rest, data_bytes(agree));
+    } else if (agree->card.a_rank == PL_AGREE_FAREWELL && known == PL_AGREE_NONE) {
+        memcpy(&agree->heard, rest, sizeof(agree->heard));
     }
     return PL_OK;
 }
@@ -160,7 +178,11 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
             PL_TRY(start_round(agree, reterr));
         }
     }
-    if (agree->card.a_rank >= 0) {
+    if (agree->card.a_rank == PL_AGREE_FAREWELL) {
+        *reterr = agree->heard;
+        return agree->heard.status;
+    }
+    if (agree->card.a_rank != PL_AGREE_NONE) {
         return pl_signature_mismatch(&agree->card.a, pl_world_label(agree->world, agree->card.a_rank), &agree->card.b,
                                      pl_world_label(agree->world, agree->card.b_rank), reterr);
     }
@@ -187,5 +209,26 @@ void pl_agree_cancel(struct pl_agree *agree)
     }
     if (agree->out.active) {
         (void)agree->transport->cancel(agree->transport->context, &agree->out);
+    }
+}
+
+void pl_agree_farewell(struct pl_agree *agree, uint64_t sequence, const struct pl_error *why)
+{
+    const struct pl_transport *transport = agree->transport;
+    int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
+    size_t bytes;
+
+    agree->card = (struct pl_agree_card){.own = {.sequence = sequence}, .a_rank = PL_AGREE_FAREWELL};
+    agree->tag = pl_agree_tag(sequence, PL_AGREE_SLOTS - 1);
+    pl_world_pass_on(agree->world, PL_PEER, why, &agree->heard);
+    bytes = write_message(agree);
+    /* To whom nothing can be said notices by itself. */
+    for (agree->distance = 1; agree->distance < agree->size; agree->distance *= 2) {
+        int peer = rank_above(agree);
+
+        if (transport->send(transport->context, agree->message_out, bytes, peer, agree->tag, &agree->out, NULL) == PL_OK) {
+            (void)!pl_transfer_wait(transport, &agree->out, deadline_ns, "farewell", peer, NULL);
+        }
+        pl_agree_cancel(agree);
     }
 }

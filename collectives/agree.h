@@ -14,12 +14,15 @@ enum {
     PL_AGREE_SLOTS = 16,         /* tags of a collective: the agreement uses the last, data the others */
 };
 
+/** Instead of a_rank: no disagreement is known; one has said farewell, and behind the card, in the place of data, is what to report. */
+enum { PL_AGREE_NONE = -1, PL_AGREE_FAREWELL = -2 };
+
 /** What ranks tell each other about a collective, and the first disagreement that they know of. */
 struct pl_agree_card {
     struct pl_signature own;
     struct pl_signature a; /* a disagreement: rank a_rank calls a, rank b_rank calls b */
     struct pl_signature b;
-    int32_t a_rank; /* -1: none known */
+    int32_t a_rank;
     int32_t b_rank;
 };
 
@@ -35,7 +38,8 @@ struct pl_agree {
     struct pl_transfer in; /* the two messages of the round */
     struct pl_transfer out;
     struct pl_agree_card card;
-    char *message_in; /* card and data */
+    struct pl_error heard; /* with PL_AGREE_FAREWELL */
+    char *message_in;      /* card and data */
     char *message_out;
     char *held; /* a block a rank: see pl_agree_data() */
 };
@@ -50,7 +54,10 @@ void pl_agree_done(struct pl_agree *agree);
 enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data, uint64_t block_bytes,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Advance; counts `*moves` up when something came. PL_MISMATCH once the last round has ended and somebody disagrees. */
+/**
+ * Advance; counts `*moves` up when something came. Once the last round has ended: PL_MISMATCH where somebody disagrees, the words of who said
+ * farewell.
+ */
 enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The data of `rank`, once done. */
@@ -60,5 +67,9 @@ const void *pl_agree_data(const struct pl_agree *agree, int rank);
 int pl_agree_waits_for(const struct pl_agree *agree);
 
 void pl_agree_cancel(struct pl_agree *agree);
+
+/** Instead of agreeing about collective number `sequence`: tell all who do that this rank has given up, see pl_world_give_up(). Waits a second at
+ * most. */
+void pl_agree_farewell(struct pl_agree *agree, uint64_t sequence, const struct pl_error *why);
 
 #endif

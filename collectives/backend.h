@@ -38,11 +38,8 @@ struct pl_signature {
     char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
 };
 
-/** In `what`, above any root: the rank says goodbye (pl_world_give_up()). */
-#define PL_SIGNATURE_FAREWELL (UINT64_C(1) << 63)
-
 /**
- * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`, or PL_PEER when one of them says goodbye.
+ * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`.
  * Both ranks of a disagreeing pair, and whoever hears of it, produce the same text: lower rank first.
  */
 enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank, struct pl_error *reterr);
@@ -142,6 +139,12 @@ struct pl_backend {
     /** The request will not be advanced any more: deadline, error, cancel. Must not touch its buffers afterwards; tells peers if it can. */
     void (*cancel)(void *state, struct pl_request *request);
 
+    /**
+     * While no request runs: this rank ends its world because of `why`, and the others, which may be in collective number `sequence`, are to hear of
+     * it in its words. NULL where nobody would.
+     */
+    void (*farewell)(void *state, uint64_t sequence, const struct pl_error *why);
+
     /** The rank that `request` is waiting for, for messages; -1 when unknown. May be NULL. */
     int (*waits_for)(void *state, const struct pl_request *request);
 
@@ -205,8 +208,14 @@ enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl
 /** See pl_backend.look. */
 enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** End `world` and let the other ranks hear of it as soon as they can: PL_PEER, unless `why` is PL_TIMEOUT and they share the wait. */
-void pl_world_give_up(struct pl_world *world, enum pl_status why);
+/** End `world` because of `why` and let the other ranks hear it as soon as they can: PL_PEER, unless `why` is PL_TIMEOUT and they share the wait. */
+void pl_world_give_up(struct pl_world *world, const struct pl_error *why);
+
+/**
+ * What a rank that hears of `why` from this one reports, as `status`: "rank 1 has given up: " and the words of `why`; or, where this rank itself
+ * has only heard of it, what it has heard, so that all ranks tell what the first has said. Domain and code name that rank.
+ */
+void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why, struct pl_error *ret_heard);
 
 /** Local rank of `rank` on its host. */
 int pl_world_local_of(const struct pl_world *world, int rank);

@@ -205,7 +205,7 @@ static void cancel(void *state, struct pl_request *request)
     int64_t deadline_ns = pl_deadline_after_ns(STOP_NS);
 
     (void)request;
-    pl_world_give_up(d->host, d->world->failure.status);
+    pl_world_give_up(d->host, &d->world->failure);
     if (d->leaving) {
         pl_request_cancel(PL_TAKE(d->leaving));
     }

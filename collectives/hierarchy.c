@@ -455,13 +455,21 @@ static void cancel(void *state, struct pl_request *request)
 
     (void)request;
     pl_agree_cancel(&h->agree);
-    pl_world_give_up(h->inside, h->world->failure.status); /* who waits for this rank there is told the same reason */
+    pl_world_give_up(h->inside, &h->world->failure); /* who waits for this rank there is told the same reason */
     drop(&h->step);
     for (int i = 0; i <= AHEAD; i++) {
         drop(&h->chunks[i].scatter);
         drop(&h->chunks[i].sum);
         drop(&h->chunks[i].gather);
     }
+}
+
+static void farewell(void *state, uint64_t sequence, const struct pl_error *why)
+{
+    struct hierarchy *h = state;
+
+    pl_world_give_up(h->inside, why);
+    pl_agree_farewell(&h->agree, sequence, why);
 }
 
 /* Whom the head of a part's queue waits for, as a rank of the whole; -1 when unknown. */
@@ -634,6 +642,7 @@ const struct pl_backend pl_backend_hierarchy = {.name = "hierarchy",
                                                 .post = post,
                                                 .progress = progress,
                                                 .cancel = cancel,
+                                                .farewell = farewell,
                                                 .waits_for = waits_for,
                                                 .describe = describe,
                                                 .arena_alloc = arena_alloc,

@@ -462,7 +462,7 @@ static void cancel(void *state, struct pl_request *request)
     if (!n->aborted) {
         n->aborted = true;
         pl_nccl_abort(&n->library);
-        pl_world_give_up(pl_world_host_part(n->world), n->world->failure.status);
+        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure);
     }
     pl_stream_give_back(&n->stream, pl_stream_event_of(request));
     pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));

@@ -8,6 +8,7 @@
 #include "collectives/world_private.h"
 #include "device/device.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -354,23 +355,34 @@ enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_e
     return PL_OK;
 }
 
-void pl_world_give_up(struct pl_world *world, enum pl_status why)
+void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why, struct pl_error *ret_heard)
 {
-    struct pl_request *request;
-    struct pl_error error;
+    int rank = pl_world_label(world, world->rank);
+    char words[PL_ERROR_CAUSE_BYTES];
 
-    if (world->failure.status != PL_OK || prepare(world, &(struct pl_collective){.kind = PL_BARRIER}, &request, NULL) != PL_OK) {
+    if (why->domain == PL_DOMAIN_RANK) {
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
+    } else {
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank, pl_error_text(why, words, sizeof(words)));
+    }
+}
+
+void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
+{
+    pl_request_advance(world);
+    if (world->failure.status != PL_OK) {
         return;
     }
-    /* What is running is cancelled, and with it the peers hear of it; so something has to run, and says what it is about. */
-    request->signature.what |= PL_SIGNATURE_FAREWELL;
-    enqueue(world, request);
-    pl_request_advance(world);
-    if (!pl_request_has_ended(request)) {
-        (void)pl_error_set(&error, why, "rank %d gave up", pl_world_label(world, world->rank));
-        (void)pl_request_fail(world, &error);
+    /* Whoever waits for what is cancelled hears of it so; else somebody has to be told. */
+    for (int i = 0; i < world->backend_count && !world->first; i++) {
+        const struct pl_world_backend *entry = &world->backends[i];
+
+        if (entry->on && entry->backend->farewell) {
+            entry->backend->farewell(entry->state, world->sequence + 1, why);
+            break;
+        }
     }
-    pl_request_release(request);
+    (void)pl_request_fail(world, why);
 }
 
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr)
@@ -383,7 +395,7 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
     }
     (void)end(world, &error, true);
     if (world->host_part) {
-        pl_world_give_up(world->host_part, error.status);
+        pl_world_give_up(world->host_part, &world->failure);
     }
     return pl_request_failure(world, reterr);
 }
@@ -396,7 +408,8 @@ void pl_request_cancel(struct pl_request *request)
     if (!pl_request_has_ended(request)) {
         struct pl_error error;
 
-        (void)pl_error_set(&error, PL_CANCELLED, "rank %d gave up %s", world->rank, pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
+        (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled", request->signature.sequence,
+                           pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
         (void)pl_request_fail(world, &error);
     }
     pl_request_release(request);

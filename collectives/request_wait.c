@@ -36,10 +36,10 @@ static enum pl_status time_out(struct pl_request *request)
 
     PL_BUG_IF(!head);
     peer = pl_world_waits_for(world);
-    (void)pl_error_set(&error, PL_TIMEOUT, "rank %d: collective number %" PRIu64 ", %s%s%.*s%s, did not end before its deadline",
-                       pl_world_label(world, world->rank), head->signature.sequence, pl_kind_text(head->collective.kind),
-                       head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
-                       head->signature.name[0] ? "'" : "");
+    (void)pl_error_set(&error, PL_TIMEOUT, "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
+                       head->signature.sequence, pl_kind_text(head->collective.kind), head->signature.name[0] ? " '" : "",
+                       (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "",
+                       pl_world_label(world, world->rank));
     if (peer >= 0) {
         pl_error_context(&error, "still waiting for rank %d", pl_world_label(world, peer));
     }

@@ -172,10 +172,15 @@ static enum pl_status shm_look(void *state, bool *ret_left, struct pl_error *ret
 static void shm_cancel(void *state, struct pl_request *request)
 {
     struct pl_shm *shm = state;
-    /* A farewell waits for nobody. */
-    bool late = request->world->failure.status == PL_TIMEOUT && !(request->signature.what & PL_SIGNATURE_FAREWELL);
+    const struct pl_error *why = &request->world->failure;
 
-    pl_shm_declare(shm, late ? PL_TIMEOUT : PL_PEER, late ? shm->op.waits_for : -1);
+    pl_shm_declare(shm, why->status == PL_TIMEOUT && shm->op.waits_for >= 0 ? PL_TIMEOUT : PL_PEER, why);
+}
+
+static void shm_farewell(void *state, uint64_t sequence, const struct pl_error *why)
+{
+    (void)sequence;
+    pl_shm_declare(state, PL_PEER, why);
 }
 
 static int shm_waits_for(void *state, const struct pl_request *request)
@@ -224,6 +229,7 @@ const struct pl_backend pl_backend_shm = {
     .progress = shm_progress,
     .rest = shm_rest,
     .cancel = shm_cancel,
+    .farewell = shm_farewell,
     .waits_for = shm_waits_for,
     .look = shm_look,
     .describe = shm_describe,

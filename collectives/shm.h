@@ -35,7 +35,7 @@ enum {
 struct pl_shm_control {
     _Alignas(128) _Atomic uint32_t sleepers; /* ranks inside the futex wait, or about to be */
     _Atomic uint32_t bell;                   /* the futex; rung after a word was published while there are sleepers */
-    _Atomic uint64_t failure;                /* 0, or the first failure: see shm_wait.c */
+    _Atomic uint32_t failure;                /* 0, or one more than the rank that has declared the first failure */
 };
 
 /** One rank's progress. Counts never go back. */
@@ -44,6 +44,7 @@ struct pl_shm_words {
     _Atomic uint64_t consumed;             /* rounds whose data from all others was used */
     _Atomic uint64_t done;                 /* direct: number of the last collective whose buffers this rank has left alone */
     _Atomic uint32_t left;                 /* the rank has freed its world */
+    struct pl_error heard;                 /* what the others report when control->failure names this rank; written before, and once */
 };
 
 /** Where a rank's buffers lie, for data that does not travel with the head. */
@@ -179,8 +180,8 @@ void pl_shm_ring(struct pl_shm *shm);
 /** The failure that some rank declared, as this rank's report; PL_OK when there is none. */
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Tell all ranks that the world cannot go on. The first failure stays. */
-void pl_shm_declare(struct pl_shm *shm, enum pl_status status, int about_rank);
+/** Tell all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure stays. */
+void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
 /** What is known of the other ranks without a request: the failure that one has declared, or PL_PEER and `*ret_left` when one is gone. */
 enum pl_status pl_shm_look(const struct pl_shm *shm, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;

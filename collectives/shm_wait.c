@@ -35,41 +35,33 @@ void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value)
     }
 }
 
-/* A failure word: status, rank that declared it plus one, rank it is about plus one. Never 0, as no status but PL_OK is. */
-static uint64_t pack_failure(enum pl_status status, int by_rank, int about_rank)
+void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why)
 {
-    return (uint64_t)status << 48 | (uint64_t)(by_rank + 1) << 24 | (uint64_t)(about_rank + 1);
-}
+    uint32_t none = 0;
 
-void pl_shm_declare(struct pl_shm *shm, enum pl_status status, int about_rank)
-{
-    uint64_t none = 0;
-
-    if (atomic_compare_exchange_strong(&shm->control->failure, &none, pack_failure(status, shm->rank, about_rank))) {
+    /* While there is no failure the words are nobody's but ours. A rank that is killed among them has declared nothing. */
+    if (atomic_load(&shm->control->failure) != 0) {
+        return;
+    }
+    pl_world_pass_on(shm->world, status, why, &pl_shm_words(shm, shm->rank)->heard);
+    if (atomic_compare_exchange_strong(&shm->control->failure, &none, (uint32_t)shm->rank + 1)) {
         pl_shm_ring(shm);
     }
 }
 
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr)
 {
-    uint64_t word = atomic_load_explicit(&shm->control->failure, memory_order_acquire);
-    enum pl_status status = (enum pl_status)(word >> 48);
-    int by_rank = (int)((word >> 24) & 0xffffff) - 1;
-    int about_rank = (int)(word & 0xffffff) - 1;
+    uint32_t failure = atomic_load_explicit(&shm->control->failure, memory_order_acquire);
+    const struct pl_error *heard;
 
-    if (__builtin_expect(word == 0, 1)) {
+    if (__builtin_expect(failure == 0, 1)) {
         return PL_OK;
     }
-    by_rank = pl_world_label(shm->world, by_rank);
-    about_rank = about_rank < 0 ? -1 : pl_world_label(shm->world, about_rank);
-    if (status == PL_PEER && about_rank >= 0) {
-        return pl_error_set(reterr, PL_PEER, "rank %d's process has ended or left the world, and rank %d was waiting for it", about_rank, by_rank);
+    heard = &pl_shm_words(shm, (int)failure - 1)->heard;
+    if (reterr) {
+        *reterr = *heard;
     }
-    if (status == PL_TIMEOUT && about_rank >= 0) {
-        return pl_error_set(reterr, PL_TIMEOUT, "rank %d waited for rank %d, which is late but not dead, until its deadline and gave up", by_rank,
-                            about_rank);
-    }
-    return pl_error_set(reterr, PL_PEER, "rank %d has given up; its own message says why", by_rank);
+    return heard->status;
 }
 
 void pl_shm_watch(struct pl_shm *shm)
@@ -104,7 +96,13 @@ static void look_for_peers(struct pl_shm *shm)
 {
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank) && !pl_shm_is_through(shm, rank)) {
-            pl_shm_declare(shm, PL_PEER, rank);
+            int label = pl_world_label(shm->world, rank);
+            struct pl_error gone;
+
+            (void)pl_error_raise(&gone, PL_PEER, PL_DOMAIN_RANK, label,
+                                 "rank %d's process has ended or left the world, and rank %d was waiting for it", label,
+                                 pl_world_label(shm->world, shm->rank));
+            pl_shm_declare(shm, PL_PEER, &gone);
             return;
         }
     }
@@ -131,8 +129,10 @@ enum pl_status pl_shm_look(const struct pl_shm *shm, bool *ret_left, struct pl_e
     PL_TRY(pl_shm_check(shm, reterr));
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank)) {
+            int label = pl_world_label(shm->world, rank);
+
             *ret_left = true;
-            return pl_error_set(reterr, PL_PEER, "rank %d's process has ended or left the world", rank);
+            return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_RANK, label, "rank %d's process has ended or left the world", label);
         }
     }
     return PL_OK;

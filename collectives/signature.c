@@ -75,9 +75,6 @@ enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, c
     if (a_rank > b_rank) {
         return pl_signature_mismatch(b, b_rank, a, a_rank, reterr);
     }
-    if ((a->what | b->what) & PL_SIGNATURE_FAREWELL) {
-        return pl_error_set(reterr, PL_PEER, "rank %d has given up; its own message says why", a->what & PL_SIGNATURE_FAREWELL ? a_rank : b_rank);
-    }
     describe(a, a_text, sizeof(a_text));
     describe(b, b_text, sizeof(b_text));
     return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about collective number %" PRIu64 ": rank %d calls %s; rank %d calls %s%s", a->sequence,

@@ -40,7 +40,7 @@ given_up() { { grep -a 'pml_ob1_.* FATAL' "$cluster/output" || true; } | cut -d'
 # at once; told to recover it leaves them alone, does not end by itself, and its exit code says nothing. False: it crashed itself, which Open MPI
 # 4.1's does at times over a rank's message that another has hung up, or could not start a rank; that says nothing of the ranks.
 fault() { # KIND SIGNAL VICTIM
-  local rank code=0 tries=300 job options=() seconds status words named='' missing
+  local rank code=0 tries=300 job options=() seconds status words first named='' missing
   kind=$1 signal=$2 victim=$3
   rm -rf "$cluster/faults"
   mkdir "$cluster/faults"
@@ -77,8 +77,13 @@ fault() { # KIND SIGNAL VICTIM
     [ -e "$cluster/faults/noticed-$rank" ] || continue
     read -r seconds status words <"$cluster/faults/noticed-$rank"
     case $status in TIMEOUT | PEER) ;; *) fail "rank $rank says $status" ;; esac
-    [[ $words =~ (waiting|waited)\ for\ rank\ [0-3] || $words =~ rank\ $victim || $words =~ rank\ [0-3]\ has\ given\ up ]] || fail "rank $rank names nobody"
-    [[ ! $words =~ (for|about)\ rank\ $victim && ! $words =~ rank\ $victim\'s\ process ]] || named=$rank
+    # Who has only heard of it has the very words of the first.
+    if [[ $words =~ ^rank\ ([0-3])\ has\ given\ up:\  && -e $cluster/faults/noticed-${BASH_REMATCH[1]} ]]; then
+      read -r _ _ first <"$cluster/faults/noticed-${BASH_REMATCH[1]}"
+      [ "$words" = "${BASH_REMATCH[0]}$first" ] || fail "rank $rank reports another message than rank ${BASH_REMATCH[1]}'s"
+    fi
+    [[ $words =~ waiting\ for\ rank\ [0-3] || $words =~ rank\ $victim ]] || fail "rank $rank names nobody"
+    [[ ! $words =~ for\ rank\ $victim && ! $words =~ rank\ $victim\'s\ process ]] || named=$rank
     awk "BEGIN { exit !($seconds >= 0 && $seconds < $deadline_s + 3) }" || fail "rank $rank needed $seconds s"
   done
   [ -n "$named" ] || [ "$missing" -gt 0 ] || fail "nobody names rank $victim"

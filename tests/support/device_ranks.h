@@ -55,16 +55,20 @@ static inline void device_ranks_judge(struct pl_world *world, const struct devic
                                       int64_t begin_ns, char failure[RANKS_TEXT_BYTES])
 {
     double took_s = (double)(pl_clock_now_ns() - begin_ns) / 1e9;
-    const char *told_of;
+    bool first = fault->shared || pl_world_rank(world) == 1;
     char place[64];
 
     snprintf(place, sizeof(place), "rank %d on host ", pl_world_rank(world));
     RANKS_NEED(status != PL_OK, "the fault was not noticed");
-    /* Who heard it first may tell it on: then a rank between is named, whose own message names rank 1. */
-    told_of = pl_world_rank(world) == 1 ? fault->text : "has given up; its own message says why";
-    RANKS_NEED(strstr(told->cause, told_of) || (fault->shared && (strstr(told->cause, fault->text) || strstr(told->cause, "has given up"))),
-               "'%s' is not told: %s: %s (%s)", told_of, pl_status_name(status), told->cause, told->context);
-    RANKS_NEED(fault->shared || status == (pl_world_rank(world) == 1 ? fault->of_rank_1 : PL_PEER), "%s: %s", pl_status_name(status), told->cause);
+    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not told: %s: %s (%s)", fault->text, pl_status_name(status), told->cause, told->context);
+    if (!first) {
+        RANKS_NEED(strncmp(told->cause, "rank 1 has given up: ", 21) == 0 && strstr(told->cause, "rank 1 on host "), "rank 1 is not told: %s (%s)",
+                   told->cause, told->context);
+        RANKS_NEED(told->domain == PL_DOMAIN_RANK && told->code == 1, "domain %d, code %d", (int)told->domain, (int)told->code);
+    }
+    /* Who has not answered rank 1 by its deadline shares its wait. */
+    RANKS_NEED(fault->shared || status == (first ? fault->of_rank_1 : PL_PEER) || (status == PL_TIMEOUT && fault->of_rank_1 == PL_TIMEOUT), "%s: %s",
+               pl_status_name(status), told->cause);
     RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"), "the place is not told: %s (%s)", told->cause, told->context);
     RANKS_NEED(took_s < 20.0, "it took %g s", took_s);
 }

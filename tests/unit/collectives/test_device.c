@@ -298,7 +298,18 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 }
 END_TEST
 
+START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
+{
+    struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
+
+    ck_assert_ranks_on(4, 4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_suffer, &lost);
+    lost.arena = true;
+    ck_assert_ranks_on(4, 4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), device_ranks_suffer, &lost);
+}
+END_TEST
+
 UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device, every_operation_is_right_on_devices_without_nccl,
           long_vectors_go_through_in_segments, every_operation_is_right_across_hosts, reproducible_sums_have_the_bits_of_host_memory,
           why_nccl_is_off_is_said, arenas_come_in_three_kinds, parts_of_a_world_have_its_devices, a_disagreement_is_told_to_all_ranks,
-          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device)
+          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device,
+          a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)

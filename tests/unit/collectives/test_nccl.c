@@ -289,7 +289,7 @@ static void suffer(int ranks, const char *nccl, const struct device_fault *fault
 START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
 {
     const char *network = "remote process exited or there was a network error: the fake NCCL was told to fail";
-    const char *late = "rank 1: collective number 3, allreduce, did not end before its deadline";
+    const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
 
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {

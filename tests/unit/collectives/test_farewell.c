@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however many it was passed on. */
+#include "base/clock.h"
+#include "collectives/world_private.h"
+
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+enum { MOST_ELEMS = 50000 };
+
+static float room[2][RANKS_MOST][MOST_ELEMS];
+
+static enum pl_status add_up(struct pl_world *world, uint64_t count, int64_t timeout_ns, struct pl_error *reterr)
+{
+    int rank = pl_world_rank(world);
+
+    return pl_collective_run(
+        world,
+        &(struct pl_collective){
+            .kind = PL_ALLREDUCE, .count = count, .send = room[0][rank], .recv = room[1][rank], .deadline_ns = pl_deadline_after_ns(timeout_ns)},
+        reterr);
+}
+
+/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and hear `heard`. */
+struct farewell {
+    struct pl_error why;
+    const char *heard;
+    uint64_t count;
+};
+
+static void one_gives_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct farewell *farewell = argument;
+    int64_t begin_ns = pl_clock_now_ns();
+    struct pl_error told = PL_ERROR_NONE;
+    bool first = pl_world_rank(world) == 1;
+    enum pl_status status;
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (first) {
+        PL_AUTO_HOLD(world);
+
+        pl_world_give_up(world, &farewell->why);
+    }
+    status = add_up(world, farewell->count, 60 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == (first ? farewell->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(strcmp(told.cause, first ? farewell->why.cause : farewell->heard) == 0, "'%s' is told (%s)", told.cause, told.context);
+    RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain, (int)told.code);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s", (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
+}
+
+START_TEST(all_ranks_report_the_words_of_the_one_that_gave_up)
+{
+    struct farewell farewell = {.heard = "rank 1 has given up: the fan has stopped (rack 7)"};
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    (void)pl_error_set(&farewell.why, PL_LIBRARY, "the fan has stopped");
+    pl_error_context(&farewell.why, "rack 7");
+    for (farewell.count = 5; farewell.count <= MOST_ELEMS; farewell.count *= 10000) {
+        ck_assert_ranks(2, NULL, one_gives_up, &farewell);
+        ck_assert_ranks(3, NULL, one_gives_up, &farewell);
+        ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &farewell);
+        ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), one_gives_up, &farewell);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &farewell);
+        ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &farewell);
+    }
+}
+END_TEST
+
+START_TEST(words_too_long_are_cut_where_they_end)
+{
+    struct farewell farewell = {.count = 5};
+    char heard[PL_ERROR_CAUSE_BYTES];
+
+    (void)pl_error_set(&farewell.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
+    memset(heard, '0', sizeof(heard));
+    memcpy(heard, "rank 1 has given up: ", 21);
+    memcpy(heard + sizeof(heard) - 4, "...", 4);
+    farewell.heard = heard;
+    ck_assert_ranks(3, NULL, one_gives_up, &farewell);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &farewell);
+}
+END_TEST
+
+/* Rank 1 tells rank 2 in a world of two, which tells rank 3 in another, which tells rank 0. */
+static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *heard = "rank 1 has given up: the fan has stopped";
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_world *before = NULL;
+    struct pl_world *after = NULL;
+
+    (void)argument;
+    if (rank != 1) {
+        RANKS_OK(pl_world_new_inner(world, (int[]){(rank + 3) % 4, rank}, 2, &before, &error));
+    }
+    if (rank != 0) {
+        RANKS_OK(pl_world_new_inner(world, (int[]){rank, (rank + 1) % 4}, 2, &after, &error));
+    }
+    if (before) {
+        (void)!add_up(before, 5, 60 * PL_NS_PER_S, &told);
+        pl_error_context(&told, "seen by rank %d", rank);
+    } else {
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+    }
+    if (after) {
+        pl_world_give_up(after, &told);
+    }
+    pl_world_free(before);
+    pl_world_free(after);
+    RANKS_NEED(rank == 1 || (strcmp(told.cause, heard) == 0 && told.status == PL_PEER && told.code == 1), "%s: %s (%s)", pl_status_name(told.status),
+               told.cause, told.context);
+}
+
+START_TEST(what_is_passed_on_stays_what_the_first_has_said)
+{
+    ck_assert_ranks(4, NULL, pass_on, NULL);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), pass_on, NULL);
+}
+END_TEST
+
+/* Rank 1 stays away, rank 0 has a deadline, and rank 2 has not. */
+static void wait_with_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *words = "collective number 2, allreduce, did not end before rank 0's deadline";
+    pthread_barrier_t *all_heard = argument;
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status = PL_TIMEOUT;
+    char text[1200];
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank != 1) {
+        status = add_up(world, 5, rank == 0 ? 100 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
+        (void)pl_error_text(&told, text, sizeof(text));
+    }
+    pthread_barrier_wait(all_heard);
+    RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(rank == 1 || (strstr(text, words) && strstr(text, "(still waiting for rank 1)")), "%s", text);
+    RANKS_NEED(rank != 2 || strncmp(text, "rank 0 has given up: ", 21) == 0, "%s", text);
+}
+
+START_TEST(who_shares_a_wait_hears_whose_deadline_ended_it_and_who_is_late)
+{
+    pthread_barrier_t all_heard;
+
+    pthread_barrier_init(&all_heard, NULL, 3);
+    ck_assert_ranks(3, NULL, wait_with_another, &all_heard);
+    pthread_barrier_destroy(&all_heard);
+}
+END_TEST
+
+/* Rank 1 cancels what the others wait for. */
+static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_request *request;
+    enum pl_status status;
+
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 1) {
+        RANKS_OK(pl_collective_post(
+            world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = MOST_ELEMS, .send = room[0][rank], .recv = room[1][rank]}), &request,
+            &error));
+        pl_request_cancel(request);
+        RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED && strcmp(told.cause, heard + strlen("rank 1 has given up: ")) == 0, "%s",
+                   told.cause);
+        return;
+    }
+    status = add_up(world, MOST_ELEMS, 60 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, heard) == 0, "%s: %s", pl_status_name(status), told.cause);
+}
+
+START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
+{
+    ck_assert_ranks(3, NULL, cancel, NULL);
+}
+END_TEST
+
+UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up, words_too_long_are_cut_where_they_end,
+          what_is_passed_on_stays_what_the_first_has_said, who_shares_a_wait_hears_whose_deadline_ended_it_and_who_is_late,
+          who_waits_for_a_rank_that_cancels_hears_so)
