@@ -33,6 +33,9 @@ static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *wha
     if (seat) {
         seat->broken = true;
     }
+    if (seat && peer >= 0) {
+        peer = pl_transport_label(&seat->transport, peer);
+    }
     if (class == MPI_ERR_TRUNCATE) {
         return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than expected: %s", peer, text);
     }

@@ -176,8 +176,9 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
         free(message);
         if (bytes > room) {
             transfer->active = false;
-            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected at most %zu", (int)transfer->words[WORD_PEER],
-                                bytes, seat->rank, room);
+            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected at most %zu",
+                                pl_transport_label(&seat->transport, (int)transfer->words[WORD_PEER]), bytes,
+                                pl_transport_label(&seat->transport, seat->rank), room);
         }
         *ret_bytes = bytes;
     }

@@ -27,6 +27,7 @@ struct pl_transfer {
 struct pl_transport {
     const char *name;
     void *context;
+    const int *labels; /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                            struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);
@@ -35,5 +36,11 @@ struct pl_transport {
     /** Give up as far as possible. The buffer may be touched until the process ends if that fails: false then. */
     bool (*cancel)(void *context, struct pl_transfer *transfer);
 };
+
+/** What messages for people call `rank`. */
+static inline int pl_transport_label(const struct pl_transport *transport, int rank)
+{
+    return transport->labels ? transport->labels[rank] : rank;
+}
 
 #endif

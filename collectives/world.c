@@ -314,6 +314,9 @@ enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int
     for (int i = 0; i < count; i++) {
         (*ret_world)->topology.labels[i] = parent->topology.labels[ranks[i]];
     }
+    if ((*ret_world)->bootstrap->transport) {
+        (*ret_world)->bootstrap->transport->labels = (*ret_world)->topology.labels;
+    }
     return PL_OK;
 }
 

@@ -76,7 +76,11 @@ fault() { # KIND SIGNAL VICTIM
   for rank in 0 1 2 3; do
     [ -e "$cluster/faults/noticed-$rank" ] || continue
     read -r seconds status words <"$cluster/faults/noticed-$rank"
-    case $status in TIMEOUT | PEER) ;; *) fail "rank $rank says $status" ;; esac
+    case $status in
+      TIMEOUT | PEER) ;;
+      LIBRARY) [[ $words =~ ^MPI_[A-Za-z]*,\ rank\ $victim: ]] || fail "rank $rank says $status" ;; # MPI knew first, and says so
+      *) fail "rank $rank says $status" ;;
+    esac
     # Who has only heard of it has the very words of the first.
     if [[ $words =~ ^rank\ ([0-3])\ has\ given\ up:\  && -e $cluster/faults/noticed-${BASH_REMATCH[1]} ]]; then
       read -r _ _ first <"$cluster/faults/noticed-${BASH_REMATCH[1]}"

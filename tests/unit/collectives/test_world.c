@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
 #include "collectives/backend.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world.h"
 
 #include "base/clock.h"
@@ -256,6 +257,42 @@ START_TEST(a_block_of_another_length_than_expected_is_reported)
         ck_assert_ranks(5, NULL, misfit, &expected);
         ck_assert_ranks(2, &((struct pl_world_options){.pretend_ranks_per_host = 1}), misfit, &expected);
     }
+}
+END_TEST
+
+/* Rank 1 sends rank 3 more than it expects, in a world of the two. */
+static void send_too_much(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct pl_transport *transport;
+    struct pl_transfer transfer = {.active = false};
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status = PL_OK;
+    struct pl_world *part;
+    char bytes[8] = {0};
+    size_t got;
+
+    (void)argument;
+    if (pl_world_rank(world) % 2 == 0) {
+        return;
+    }
+    RANKS_OK(pl_world_new_inner(world, (int[]){1, 3}, 2, &part, &error));
+    transport = pl_world_bootstrap(part)->transport;
+    if (pl_world_rank(world) == 1) {
+        status = transport->send(transport->context, bytes, 8, 1, PL_TAG_EXCHANGE, &transfer, &told);
+    } else {
+        status = transport->recv(transport->context, bytes, 4, 0, PL_TAG_EXCHANGE, &transfer, &told);
+    }
+    for (bool done = false; status == PL_OK && !done;) {
+        status = transport->test(transport->context, &transfer, &done, &got, &told);
+    }
+    pl_world_free(part);
+    RANKS_NEED(pl_world_rank(world) == 1 || strcmp(told.cause, "rank 1 sent 8 bytes where rank 3 expected at most 4") == 0, "%s: %s",
+               pl_status_name(status), told.cause);
+}
+
+START_TEST(failed_messages_call_ranks_by_their_numbers_in_the_whole)
+{
+    ck_assert_ranks(4, NULL, send_too_much, NULL);
 }
 END_TEST
 
@@ -543,7 +580,7 @@ END_TEST
 
 UNIT_MAIN("collectives/world", a_world_that_cannot_start_fails_at_each_exchange_alike, local_and_cross_ranks_partition_the_world,
           rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
-          a_block_of_another_length_than_expected_is_reported, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
-          a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing,
-          nonsense_is_refused_before_anything_starts, a_cancelled_request_ends_the_world, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not)
+          a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
+          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right,
+          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_cancelled_request_ends_the_world,
+          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not)
