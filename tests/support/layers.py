@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 
-# folder -> folders whose headers it may include; any_of_runtime is what a training program gets to see.
+# folder -> folders whose headers it may include
 ARROWS = {
     "base": {"base"},
     "device": {"device", "base"},
@@ -32,7 +32,6 @@ GUARDED_HEADERS = {
     r"nccl\.h": r"_nccl\.[ch]$",
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
     r"curl/.*": r"^s3io/[a-z0-9_]*http[a-z0-9_]*\.c$",
-    r"cJSON\.h|cjson/cJSON\.h": r"^base/json[a-z0-9_]*\.[ch]$",
 }
 
 # identifier (as a pattern) -> where it may stand, besides tests
@@ -45,7 +44,7 @@ TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
-MAX_LINES = 800
+MAX_LINES = 800  # from 600 on a file has a reason; for more there is none
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:wo" + r"rk|home/[a-z]+|root|Users/[A-Za-z]+)/[a-z]")
 
