@@ -94,6 +94,11 @@ def check_keys():
         assert tool("cat", f"s3://bkt/keys/{key}") == key.encode(), key
     lines = tool("-r", "ls", "s3://bkt/keys/").decode().splitlines()
     assert [line.split(None, 2)[2] for line in lines] == sorted((f"keys/{key}" for key in keys), key=lambda key: key.encode()), lines
+    for key in keys[:5]:
+        tool("rm", f"s3://bkt/keys/{key}")
+    assert len(tool("-r", "ls", "s3://bkt/keys/").splitlines()) == len(keys) - 5
+    tool("-r", "rm", "s3://bkt/keys")
+    assert "nothing under" in tool("-r", "ls", "s3://bkt/keys/", code=1)
 
 
 def check_pages(folder):
