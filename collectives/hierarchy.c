@@ -9,7 +9,7 @@
  *     inside   scatter 0   scatter 1   gather 0   scatter 2   gather 1   gather 2
  *     between              sum 0       sum 1                  sum 2
  *
- * The inside steps are posted in this fixed order on every rank; each waits for what it needs.
+ * Both the inside steps and the sums are posted in this fixed order on every rank; each waits for what it needs.
  */
 #include "base/memory.h"
 #include "base/text.h"
@@ -17,6 +17,7 @@
 #include "collectives/exchange.h"
 #include "collectives/world_private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ struct hierarchy {
     uint64_t chunk_elems;
     uint64_t chunk_count;
     uint64_t scattered; /* chunks whose scatter was posted */
+    uint64_t sent;      /* chunks whose sum was posted */
     uint64_t gathered;  /* chunks whose gather was posted */
     bool stuck;
     struct pl_error stuck_error;
@@ -301,11 +303,18 @@ static enum pl_status post_scatter(struct hierarchy *h, const struct pl_collecti
     return pl_collective_post(h->inside, &part, &chunk->scatter, reterr);
 }
 
+/* What narrowing loses is kept by the collective's name and the place in it; and no chunk can be taken for another one. */
+static void name_sum(const struct hierarchy *h, const struct chunk *chunk, char *name, size_t name_bytes)
+{
+    (void)snprintf(name, name_bytes, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, chunk->at);
+}
+
 static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *c, struct chunk *chunk, struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLREDUCE);
     char name[48];
 
+    h->sent++;
     if (!h->between) {
         chunk->summed = true;
         return PL_OK;
@@ -314,11 +323,10 @@ static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *
     scale_between(h, c, &part);
     if (pl_wire_is_wanted(c)) {
         part.flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
-        /* What narrowing loses is kept by name: the whole's, and the place in it. */
-        if (h->request->signature.name_hash) {
-            snprintf(name, sizeof(name), "%016llx@%llu", (unsigned long long)h->request->signature.name_hash, (unsigned long long)chunk->at);
-            part.name = name;
-        }
+    }
+    if (part.flags == 0 || h->request->signature.name_hash) {
+        name_sum(h, chunk, name, sizeof(name));
+        part.name = name;
     }
     part.recv = at_elem(c->recv, chunk->own_at, c->dtype);
     part.send = part.recv;
@@ -337,10 +345,15 @@ static enum pl_status post_gather(struct hierarchy *h, const struct pl_collectiv
     return pl_collective_post(h->inside, &part, &chunk->gather, reterr);
 }
 
-/* Advance what is under way of a chunk. */
-static enum pl_status move_chunk(struct hierarchy *h, const struct pl_collective *c, struct chunk *chunk, struct pl_error *reterr)
+/* Advance what is under way of chunk number `number`. Its sum waits for those before it, even where its scatter is noticed first. */
+static enum pl_status move_chunk(struct hierarchy *h, const struct pl_collective *c, uint64_t number, struct pl_error *reterr)
 {
+    struct chunk *chunk = chunk_at(h, number);
+
     if (chunk->scatter) {
+        if (number != h->sent) {
+            return PL_OK;
+        }
         PL_TRY(step_on(h, &chunk->scatter, reterr));
         if (chunk->scatter) {
             return PL_OK;
@@ -366,9 +379,9 @@ static enum pl_status progress_split(struct hierarchy *h, bool *ret_done, struct
         bool busy = false;
 
         for (uint64_t k = h->scattered > AHEAD ? h->scattered - AHEAD - 1 : 0; k < h->scattered; k++) {
-            struct chunk *chunk = chunk_at(h, k);
+            const struct chunk *chunk = chunk_at(h, k);
 
-            PL_TRY(move_chunk(h, c, chunk, reterr));
+            PL_TRY(move_chunk(h, c, k, reterr));
             busy = busy || chunk->scatter || chunk->sum || chunk->gather || !chunk->summed;
         }
         if (h->scattered < h->chunk_count && h->scattered < h->gathered + AHEAD) {
@@ -395,6 +408,7 @@ static void plan_chunks(struct hierarchy *h, const struct pl_collective *c)
     h->chunk_elems = (bytes + 63) / 64 * 64 / item;
     h->chunk_count = (c->count + h->chunk_elems - 1) / h->chunk_elems;
     h->scattered = 0;
+    h->sent = 0;
     h->gathered = 0;
     memset(h->chunks, 0, sizeof(h->chunks));
 }

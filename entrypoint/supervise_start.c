@@ -13,14 +13,19 @@
 
 #define SIDE_GRACE_NS (2 * PL_NS_PER_S)
 
-/* How much of a command a report may show: of the user's program what the plan says, of our own steps every word. */
-static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of)
+/* How much of a command a report may show: of the user's program what the plan says, of our own steps every word but code behind -c. */
+static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of, const char *const *argv)
 {
+    size_t words = 0;
+
     switch (of) {
     case PL_ENDING_PROGRAM:
         return supervisor->plan->program_words;
     case PL_ENDING_STEP:
-        return SIZE_MAX;
+        while (argv[words] != NULL && strcmp(argv[words], "-c") != 0) {
+            words++;
+        }
+        return words;
     case PL_ENDING_RANK:
     case PL_ENDING_LAUNCHER:
     case PL_ENDING_DAEMON:
@@ -37,8 +42,12 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_endi
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code, "/tmp", "/dev/shm", NULL};
-    struct pl_watch watch = {
-        .of = of, .rank = -1, .host = supervisor->job->current_host, .program_words = program_words(supervisor, of), .setup = *setup, .disks = disks};
+    struct pl_watch watch = {.of = of,
+                             .rank = -1,
+                             .host = supervisor->job->current_host,
+                             .program_words = program_words(supervisor, of, setup->argv),
+                             .setup = *setup,
+                             .disks = disks};
     struct pl_party *party;
     pid_t pid;
     int fd;

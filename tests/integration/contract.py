@@ -340,6 +340,7 @@ def requirements_without_pip():
             return
         with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:
             refused(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
+            expect('importlib' not in tree.read('output/failure'), tree.read('output/failure'))
     finally:
         shutil.rmtree(venv)
 

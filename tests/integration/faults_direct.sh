@@ -112,7 +112,7 @@ case_end algo-1
 # Preparation steps: an interpreter whose pip hangs, and an archive that never ends (a FIFO that nobody writes).
 hanging_pip() {
   mkdir -p "$cluster/algo-1/ml/bin" "$cluster/algo-1/ml/code"
-  printf '#!/bin/sh\necho "pip is at work"\nexec sleep 300\n' >"$cluster/algo-1/ml/bin/python3"
+  printf '#!/bin/sh\n[ "$1" != -c ] || exit 0 # pip is there\necho "pip is at work"\nexec sleep 300\n' >"$cluster/algo-1/ml/bin/python3"
   chmod +x "$cluster/algo-1/ml/bin/python3"
   echo numpy >"$cluster/algo-1/ml/code/requirements.txt"
   echo 'print("never")' >"$cluster/algo-1/ml/code/train.py"

@@ -140,6 +140,44 @@ START_TEST(the_thread_and_the_program_take_turns)
 }
 END_TEST
 
+/* Vectors of several chunks, all different, for which ranks come together at odd moments. */
+static void sum_chunks(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { ELEMS = 3 << 17, STRETCH = 1 << 17 }; /* three chunks of 512 KiB */
+    static _Thread_local float data[ELEMS];
+    float ranks = (float)pl_world_size(world);
+    unsigned seed = (unsigned)pl_world_rank(world) + 1;
+
+    (void)argument;
+    for (int round = 0; round < 150; round++) {
+        struct pl_collective sum = sum_of(data, ELEMS);
+        struct pl_request *request;
+
+        for (uint64_t i = 0; i < ELEMS; i += STRETCH) {
+            fill(data + i, STRETCH, (float)(i / STRETCH));
+        }
+        if (rand_r(&seed) % 4 == 0) {
+            sched_yield();
+        }
+        RANKS_OK(pl_collective_post(world, &sum, &request, &error));
+        RANKS_OK(pl_request_wait(request, &error));
+        for (uint64_t i = 0; i < ELEMS; i += STRETCH) {
+            RANKS_NEED(is_filled(data + i, STRETCH, ranks * (float)(i / STRETCH)), "round %d: a wrong sum from element %llu on", round,
+                       (unsigned long long)i);
+        }
+    }
+}
+
+START_TEST(chunks_between_hosts_meet_their_like)
+{
+    struct pl_knobs knobs;
+
+    set(&knobs, "on");
+    ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), sum_chunks, NULL);
+    ck_assert_ranks(5, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), sum_chunks, NULL);
+}
+END_TEST
+
 static void disagree(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     static _Thread_local float data[LARGE];
@@ -270,6 +308,6 @@ START_TEST(without_leave_for_several_threads_auto_has_none_and_on_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("collectives/progress", collectives_end_without_further_calls, the_thread_and_the_program_take_turns,
+UNIT_MAIN("collectives/progress", collectives_end_without_further_calls, the_thread_and_the_program_take_turns, chunks_between_hosts_meet_their_like,
           a_failure_that_the_thread_meets_is_told_by_the_next_call, a_request_can_be_cancelled_under_the_threads_hands,
           a_world_tells_whether_it_has_a_thread_and_why_not, without_leave_for_several_threads_auto_has_none_and_on_is_refused)
