@@ -81,16 +81,22 @@ static bool is_power_of_two(int size)
     return (size & (size - 1)) == 0;
 }
 
+/* The rank `distance` below; and how far below a rank is. */
+static int below(const struct pl_agree *agree, int distance)
+{
+    return is_power_of_two(agree->size) ? agree->rank ^ distance : (agree->rank - distance + agree->size) % agree->size;
+}
+
 /* The rank that it hears from in this round. */
 static int rank_below(const struct pl_agree *agree)
 {
-    return is_power_of_two(agree->size) ? agree->rank ^ agree->distance : (agree->rank - agree->distance + agree->size) % agree->size;
+    return below(agree, agree->distance);
 }
 
 /* The rank that it tells. */
 static int rank_above(const struct pl_agree *agree)
 {
-    return is_power_of_two(agree->size) ? agree->rank ^ agree->distance : (agree->rank + agree->distance) % agree->size;
+    return is_power_of_two(agree->size) ? rank_below(agree) : (agree->rank + agree->distance) % agree->size;
 }
 
 /* Lay out the card and what rides with it; how many bytes that is. */
@@ -191,9 +197,7 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
 
 const void *pl_agree_data(const struct pl_agree *agree, int rank)
 {
-    int place = is_power_of_two(agree->size) ? agree->rank ^ rank : (agree->rank - rank + agree->size) % agree->size;
-
-    return agree->held + (size_t)place * agree->block_bytes;
+    return agree->held + (size_t)below(agree, rank) * agree->block_bytes;
 }
 
 int pl_agree_waits_for(const struct pl_agree *agree)
