@@ -303,12 +303,6 @@ static enum pl_status post_scatter(struct hierarchy *h, const struct pl_collecti
     return pl_collective_post(h->inside, &part, &chunk->scatter, reterr);
 }
 
-/* What narrowing loses is kept by the collective's name and the place in it; and no chunk can be taken for another one. */
-static void name_sum(const struct hierarchy *h, const struct chunk *chunk, char *name, size_t name_bytes)
-{
-    (void)snprintf(name, name_bytes, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, chunk->at);
-}
-
 static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *c, struct chunk *chunk, struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLREDUCE);
@@ -324,8 +318,9 @@ static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *
     if (pl_wire_is_wanted(c)) {
         part.flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
     }
+    /* What narrowing loses is kept by the collective's name and the place in it; and no chunk can be taken for another one. */
     if (part.flags == 0 || h->request->signature.name_hash) {
-        name_sum(h, chunk, name, sizeof(name));
+        (void)snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, chunk->at);
         part.name = name;
     }
     part.recv = at_elem(c->recv, chunk->own_at, c->dtype);
