@@ -41,7 +41,11 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
             .dtype = c->dtype, .op = c->op, .divisor = 1, .prescale = c->prescale, .postscale = c->postscale, .store = PL_KERNEL_STORE_CACHED};
         const void *source = c->send;
         void *dest = c->recv;
+        bool unscaled = c->prescale == 1 && c->postscale == 1; /* in place nothing is left to do then, but a bool becomes 0 or 1 */
 
+        if (source == dest && unscaled && c->dtype != PL_BOOL) {
+            return PL_OK;
+        }
         pl_kernel_reduce(pl_kernel_best(), &reduction, &dest, 1, &source, 1, count);
     } else if (c->send != c->recv) {
         memcpy(c->recv, c->send, count * pl_dtype_bytes(c->dtype));

@@ -15,10 +15,12 @@ that of two neighbouring runs, and the median of all rounds is printed with the 
     torch 2   two under DistributedDataParallel over gloo
 
 One JSON object a way: {"way", "images_per_s", "low", "high", "share_of_alone"}; for PyTorch "share_of_torch" is ours divided by its: one rank
-of ours over torch 1, two over torch 2.
+of ours over torch 1, two over torch 2. The line of "alone" has "share_in_step": what would be left of its rate if each of its steps ended with the
+longer of the two, by the times in its traces. No library that waits for all gradients can have a larger share, however fast it is, but by luck.
 """
 import argparse
 import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -64,14 +66,27 @@ def torch_rank(data, rank, ranks, port, steps, batch):
         print(f"images_per_second={steps * batch * ranks / seconds}", flush=True)
 
 
-def together(commands):
-    """Run the commands at the same time; the sum of the rates that they print."""
-    running = [subprocess.Popen([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-               for command in commands]
+def together(commands, traces=()):
+    """Run the commands at the same time, each leaving its trace where `traces` says; the sum of the rates that they print, one each."""
+    running = [subprocess.Popen([str(word) for word in command], env=dict(ENVIRONMENT, PACELINE_TRACE=str(trace)), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, text=True)
+               for command, trace in itertools.zip_longest(commands, traces, fillvalue="")]
     texts = [process.communicate()[0] for process in running]
-    rates = [float(found) for text in texts for found in RATE.findall(text)]
-    assert all(process.returncode == 0 for process in running) and rates, (commands, texts)
-    return sum(rates)
+    rates = [RATE.findall(text) for text in texts]
+    assert all(process.returncode == 0 for process in running), (commands, texts)
+    assert all(len(found) == 1 for found in rates), f"{rates}: one rate a command is wanted; are --steps more than an epoch?"
+    return sum(float(found[0]) for found in rates)
+
+
+def share_in_step(traces):
+    """Of the rate of processes with these traces: what is left where each step takes as long as the longest of all processes' takes."""
+    steps = []
+    for trace in traces:
+        ends = sorted(event["ts"] + event["dur"] for event in json.loads(trace.read_text())["traceEvents"]
+                      if event["name"] == "allreduce gradients")
+        steps.append([end - begin for begin, end in zip(ends, ends[1:])])
+    assert len(steps[0]) > 1 and len({len(times) for times in steps}) == 1, "the processes' traces have different numbers of steps"
+    return sum(map(sum, steps)) / len(steps) / sum(map(max, zip(*steps)))
 
 
 def arguments():
@@ -99,7 +114,11 @@ def main():
                  "--model-dir", pathlib.Path(scratch, "model")]
 
         def alone(count):
-            return together([["taskset", "-c", cpu, *mnist[:-1], pathlib.Path(scratch, "model" + cpu)] for cpu in cpus[:count]])
+            traces = [pathlib.Path(scratch, f"trace{cpu}.json") for cpu in cpus[:count]]
+            rate = together([["taskset", "-c", cpu, *mnist[:-1], pathlib.Path(scratch, "model" + cpu)] for cpu in cpus[:count]], traces)
+            if count > 1:
+                in_step.append(share_in_step(traces))
+            return rate
 
         def ranks(*more):
             command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
@@ -115,12 +134,15 @@ def main():
         ways = {"alone": lambda: alone(2), "plan": ranks, "named": lambda: ranks("--named", "1")}
         if words.torch:
             ways.update({"alone 1": lambda: alone(1), "torch 1": lambda: torch(1), "torch 2": lambda: torch(2)})
+        in_step = []
         rates = {way: [] for way in ways}
         for _ in range(words.rounds):
             for way, run in ways.items():
                 rates[way].append(run())
         for way, found in rates.items():
             line = {"way": way, "images_per_s": round(statistics.median(found), 1), "low": round(min(found), 1), "high": round(max(found), 1)}
+            if way == "alone":
+                line["share_in_step"] = round(statistics.median(in_step), 3)
             if way in ("plan", "named"):
                 line["share_of_alone"] = round(statistics.median(mine / other for mine, other in zip(found, rates["alone"])), 3)
             if way.startswith("torch"):

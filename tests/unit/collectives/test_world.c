@@ -12,6 +12,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 static void run_layouts(ranks_function *function, void *argument)
 {
@@ -24,6 +25,40 @@ static void run_layouts(ranks_function *function, void *argument)
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), function, argument);
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), function, argument);
 }
+
+/* ---- one rank ---- */
+
+/* The page cannot be written: a pass over it would end this process. */
+static void sum_what_is_read_only(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    void *page = argument;
+    unsigned char truth = 7;
+    float half = 3;
+
+    for (enum pl_dtype dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
+        if (dtype != PL_BOOL) {
+            RANKS_OK(pl_allreduce(world, page, page, 4096 / pl_dtype_bytes(dtype), dtype, PL_AVERAGE, &error));
+        }
+    }
+    RANKS_OK(pl_allreduce(world, &truth, &truth, 1, PL_BOOL, PL_SUM, &error));
+    RANKS_NEED(truth == 1, "true is %d", truth);
+    RANKS_OK(pl_collective_run(
+        world,
+        &(struct pl_collective){
+            .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = 1, .send = &half, .recv = &half, .scaled = true, .prescale = 1, .postscale = 0.5},
+        &error));
+    RANKS_NEED(half == 1.5F, "half of 3 is %g", (double)half);
+}
+
+START_TEST(one_rank_leaves_its_sums_where_they_are)
+{
+    void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    ck_assert_ptr_ne(page, MAP_FAILED);
+    ck_assert_ranks(1, NULL, sum_what_is_read_only, page);
+    munmap(page, 4096);
+}
+END_TEST
 
 /* ---- topology ---- */
 
@@ -578,9 +613,10 @@ START_TEST(a_world_tells_what_runs_and_why_not)
 }
 END_TEST
 
-UNIT_MAIN("collectives/world", a_world_that_cannot_start_fails_at_each_exchange_alike, local_and_cross_ranks_partition_the_world,
-          rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
-          a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
-          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right,
-          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_cancelled_request_ends_the_world,
-          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not)
+UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, a_world_that_cannot_start_fails_at_each_exchange_alike,
+          local_and_cross_ranks_partition_the_world, rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds,
+          ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
+          failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
+          a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing,
+          nonsense_is_refused_before_anything_starts, a_cancelled_request_ends_the_world, a_barrier_holds_early_ranks_until_the_last_comes,
+          a_world_tells_what_runs_and_why_not)
