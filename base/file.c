@@ -20,6 +20,7 @@ void pl_file_close_at(int *fd)
 
     if (*fd >= 0) {
         (void)close(*fd);
+        *fd = -1; /* poll(2) passes it over, and a second close cannot hit somebody else's */
     }
     errno = saved_errno;
 }

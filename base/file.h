@@ -9,6 +9,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/** Close `*fd` unless it is negative, and set it to -1; errno stays. */
 void pl_file_close_at(int *fd);
 
 /** `PL_AUTO_CLOSE int fd = -1;` closes at the end of the scope when the descriptor is not negative. */

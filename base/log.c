@@ -2,11 +2,14 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { LONGEST_WAIT_MS = 1000 }; /* for who reads our stderr */
 
 static _Atomic int log_level = PL_LOG_INFO;
 static char log_prefix[64] = "paceline";
@@ -45,6 +48,7 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
 {
     char line[4096];
     size_t used, room = sizeof(line) - 1; /* the newline always fits */
+    struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
     int length;
 
     length = snprintf(line, room, "%s: %s", log_prefix, level_word(level));
@@ -55,8 +59,13 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
     }
     line[used++] = '\n';
     for (size_t done = 0; done < used;) {
-        ssize_t written = write(STDERR_FILENO, line + done, used - done);
+        ssize_t written;
 
+        /* A reader that has stopped reading must not stop us: a pipe that polls as writable takes a line without blocking. */
+        if (poll(&wait, 1, LONGEST_WAIT_MS) == 0) {
+            return;
+        }
+        written = write(STDERR_FILENO, line + done, used - done);
         if (written < 0) {
             if (errno == EINTR) {
                 continue;

@@ -2,6 +2,7 @@
 /**
  * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. Libraries log
  * at PL_LOG_DEBUG only; programs say each problem once. The level and prefix are the project's only global state.
+ * A line that nobody takes for a second is given up: a log that is stuck must not keep a signal from a program.
  */
 #ifndef PL_BASE_LOG_H
 #define PL_BASE_LOG_H

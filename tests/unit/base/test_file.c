@@ -442,6 +442,21 @@ START_TEST(closing_keeps_errno)
 }
 END_TEST
 
+START_TEST(a_closed_descriptor_is_forgotten)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int other;
+
+    ck_assert_int_ge(fd, 0);
+    pl_file_close_at(&fd);
+    ck_assert_int_eq(fd, -1);
+    other = open("/dev/null", O_RDONLY | O_CLOEXEC); /* has the number now */
+    pl_file_close_at(&fd);
+    ck_assert_int_ge(fcntl(other, F_GETFD), 0);
+    ck_assert_int_eq(close(other), 0);
+}
+END_TEST
+
 START_TEST(an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
 {
     enter_scratch();
@@ -491,4 +506,4 @@ UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, re
           a_write_that_fails_keeps_the_old_content, readers_see_one_version_whole_while_two_writers_race,
           a_read_waits_until_its_deadline_and_can_go_on, a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named,
           nonblock_is_set_and_cleared, directories_are_made_with_their_parents, a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno,
-          an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)
+          a_closed_descriptor_is_forgotten, an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)

@@ -114,5 +114,20 @@ START_TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
 }
 END_TEST
 
+START_TEST(a_reader_that_has_stopped_reading_stops_nobody)
+{
+    static const char block[4096];
+    int ends[2];
+
+    ck_assert_int_eq(pipe2(ends, O_NONBLOCK), 0);
+    while (write(ends[1], block, sizeof(block)) > 0) {
+    }
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0); /* a write would wait now */
+    ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    pl_log(PL_LOG_ERROR, "nobody reads this");
+}
+END_TEST
+
 UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends, the_prefix_is_cut_at_63_bytes,
-          an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
+          an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble,
+          a_reader_that_has_stopped_reading_stops_nobody)

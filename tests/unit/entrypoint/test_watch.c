@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,6 +160,23 @@ START_TEST(a_daemon_that_holds_stderr_delays_nothing)
 }
 END_TEST
 
+START_TEST(a_program_without_stderr_costs_no_time)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_ending ending;
+    struct pl_frame frame;
+    struct rusage used;
+
+    start_watch("exec 2>/dev/null; sleep 1; exit 6");
+    frame = await(PL_FRAME_ENDED);
+    ck_assert_ok(pl_ending_receive(&frame, &ending, &error), &error);
+    ck_assert_int_eq(wait4(watch_pid, NULL, 0, &used), watch_pid);
+    ck_assert_int_eq(ending.code, 6);
+    ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
+    ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 200000);
+}
+END_TEST
+
 START_TEST(the_program_dies_with_its_supervisor)
 {
     pid_t program;
@@ -194,4 +212,5 @@ END_TEST
 
 UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
           the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, the_program_dies_with_its_supervisor, a_missing_program_says_so)
+          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
+          the_program_dies_with_its_supervisor, a_missing_program_says_so)
