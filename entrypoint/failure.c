@@ -35,34 +35,49 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure->directory_fd, "success", reterr);
 }
 
-/* The beginning of what the program wrote itself, if it did and if that is a file. */
-static void append_own(int directory_fd, struct pl_text *text)
+/* The first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
+static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
 {
     PL_AUTO_CLOSE int fd = openat(directory_fd, "failure", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char part[4096];
     size_t bytes;
 
-    while (fd >= 0 && text->length < PL_FAILURE_USER_MAX_BYTES && pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK &&
-           bytes > 0) {
+    while (fd >= 0 && text->length < max_bytes && pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
         pl_text_append_n(text, part, bytes);
     }
 }
 
-enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr)
+static enum pl_status write_behind_own(const struct pl_failure *failure, size_t own_max_bytes, const char *text, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
 
-    if (failure->directory_fd < 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory for the failure file");
-    }
-    append_own(failure->directory_fd, &whole);
+    append_own(failure->directory_fd, own_max_bytes, &whole);
     if (whole.length > 0) {
         pl_text_append(&whole, whole.data[whole.length - 1] != '\n' ? "\n\n" : "\n");
     }
     pl_text_append(&whole, text);
     PL_TRY(pl_text_check(&whole, reterr));
-    pl_file_close_at(&failure->reserve_fd);
     return pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr);
+}
+
+enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (failure->directory_fd < 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory for the failure file");
+    }
+    pl_file_close_at(&failure->reserve_fd);
+    if (write_behind_own(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
+        return PL_OK;
+    }
+    if (error.code == ENOSPC || error.code == EDQUOT) {
+        return write_behind_own(failure, PL_FAILURE_USER_MIN_BYTES, text, reterr);
+    }
+    if (reterr != NULL) {
+        *reterr = error;
+    }
+    return error.status;
 }
 
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)

@@ -17,6 +17,7 @@ enum {
     PL_FAILURE_SHOWN_BYTES = 1024,          /* what SageMaker shows */
     PL_FAILURE_RESERVE_BYTES = 16 * 1024,   /* room kept for the report */
     PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* what is kept of a program's own failure file */
+    PL_FAILURE_USER_MIN_BYTES = 8 * 1024,   /* the same where the disk is full: it fits into the room with the report */
 };
 
 struct pl_failure {
@@ -35,7 +36,7 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
 
 /**
  * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its first
- * PL_FAILURE_USER_MAX_BYTES where it is longer; links are replaced, not followed.
+ * PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are replaced, not followed.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 

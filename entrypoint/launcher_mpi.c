@@ -20,7 +20,13 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv,
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
-        pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", job->distribution_hosts.items[i]);
+        const char *host = job->distribution_hosts.items[i];
+
+        if (strpbrk(host, ",: \t\r\n") != NULL) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "resourceconfig.json: the host name '%.200s' cannot stand in mpirun's list: expected no ',', ':' or blank", host);
+        }
+        pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", host);
         if (job->processes_per_host > 1) {
             pl_text_printf(&list, ":%d", job->processes_per_host);
         }
@@ -236,6 +242,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
 {
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
+    size_t first;
 
     PL_TRY(check_slots(job, custom, reterr));
     PL_TRY(warn_of_other_types(job, plan, reterr));
@@ -251,12 +258,14 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(add_names(plan, &plan->argv, reterr));
     PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
     PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", NULL}, reterr));
+    first = plan->argv.count;
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(ask_for_mpi4py(program, plan, reterr));
     }
     PL_TRY(pl_program_add_name(program, "mpi4py", &plan->argv, reterr));
     PL_TRY(pl_words_add(&plan->argv, "--", reterr));
-    return pl_program_add_arguments(job, program, &plan->argv, reterr);
+    PL_TRY(pl_program_add_arguments(job, program, &plan->argv, reterr));
+    return pl_mpi_options_guard(&plan->argv, first, reterr);
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)

@@ -54,7 +54,7 @@ static bool matches_server(const struct pl_job *job)
     return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 && pl_launcher_includes(job);
 }
 
-static enum pl_status add_server(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status add_server(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
     struct pl_plan_side *side = pl_memory_new(1, sizeof(*side), reterr);
@@ -73,7 +73,7 @@ static enum pl_status add_server(const struct pl_job *job, const struct pl_progr
     append_server_cluster(&plan->hosts, &config);
     append_task(plan->host_index, "ps", &config);
     PL_TRY(pl_text_check(&config, reterr));
-    PL_TRY(pl_environment_new_copy(job->process, &side->environment, reterr));
+    PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
     PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
     PL_TRY(pl_environment_set(side->environment, "TF_CONFIG", pl_text_string(&config), reterr));
     /* The server only passes variables on; the GPUs belong to the program. */
@@ -90,7 +90,7 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_plan *plan
     is_master = plan->host_index == 0;
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    PL_TRY(add_server(job, &program, plan, reterr));
+    PL_TRY(add_server(&program, plan, reterr));
     append_server_cluster(&plan->hosts, &config);
     append_task(is_master ? 0 : plan->host_index - 1, is_master ? "master" : "worker", &config);
     PL_TRY(pl_text_check(&config, reterr));

@@ -27,6 +27,8 @@
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* A rank's report from another host may come just after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
+/* An mpirun that ended well has run ranks, whose reports may lie on their way; one that was asked for its version has not. */
+#define FIRST_REPORT_NS (5 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
 
 struct worker {
@@ -44,6 +46,7 @@ struct master {
     struct worker *workers; /* hosts[1..] of the plan */
     size_t workers_count;
     bool main_ended;
+    bool rank_ended; /* some rank, on any host */
     struct pl_ending main_ending;
 };
 
@@ -68,6 +71,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_party *part
         master->main_ending = *ending;
         break;
     case PL_ENDING_RANK:
+        master->rank_ended = true;
         if (!pl_ending_ok(ending)) {
             pl_supervise_fail_by(supervisor, ending);
         }
@@ -129,6 +133,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, 
 
 static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
 {
+    struct master *master = supervisor->state;
     struct pl_party *agent;
     struct pl_ending ending;
     int64_t number;
@@ -146,8 +151,11 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
         }
         break;
     case PL_FRAME_ENDED:
-        if (pl_ending_receive(frame, &ending, NULL) == PL_OK && !pl_ending_ok(&ending)) {
-            pl_supervise_fail_by(supervisor, &ending);
+        if (pl_ending_receive(frame, &ending, NULL) == PL_OK) {
+            master->rank_ended = master->rank_ended || ending.of == PL_ENDING_RANK;
+            if (!pl_ending_ok(&ending)) {
+                pl_supervise_fail_by(supervisor, &ending);
+            }
         }
         break;
     case PL_FRAME_STOP:
@@ -227,8 +235,8 @@ static void tell_workers_to_stop(struct pl_supervisor *supervisor, int number)
     for (size_t i = 0; i < master->workers_count; i++) {
         struct worker *worker = &master->workers[i];
 
-        if (worker->link != NULL && worker->ready && PL_LINK_SEND(&worker->link->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
-            worker->link->dropped = true;
+        if (worker->link != NULL && worker->ready) {
+            PL_SUPERVISE_SEND(supervisor, worker->link, PL_FRAME_STOP, text);
         }
     }
 }
@@ -409,16 +417,22 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
 
 static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct master *master = supervisor->state;
-    int64_t deadline_ns = pl_deadline_after_ns(LATE_REPORT_NS);
+    const struct master *master = supervisor->state;
+    const bool ok = master->main_ended && pl_ending_ok(&master->main_ending);
+    const bool has_ranks = supervisor->plan->spawns_ranks;
+    int64_t deadline_ns = pl_deadline_after_ns(ok ? FIRST_REPORT_NS : LATE_REPORT_NS);
 
-    if (!master->main_ended || pl_ending_ok(&master->main_ending)) {
+    if (!master->main_ended) {
         return PL_OK;
     }
-    while (supervisor->plan->spawns_ranks && !supervisor->failed && !pl_deadline_passed(deadline_ns)) {
+    while (has_ranks && !supervisor->failed && !(ok && master->rank_ended) && !pl_deadline_passed(deadline_ns)) {
         PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
     }
-    pl_supervise_fail_by(supervisor, &master->main_ending);
+    if (!ok) {
+        pl_supervise_fail_by(supervisor, &master->main_ending);
+    } else if (has_ranks && !master->rank_ended) {
+        pl_supervise_fail(supervisor, 1, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
+    }
     return PL_OK;
 }
 
@@ -455,10 +469,8 @@ static void tell_result(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < master->workers_count; i++) {
         struct worker *worker = &master->workers[i];
 
-        if (worker->link != NULL &&
-            PL_LINK_SEND(&worker->link->link, PL_FRAME_RESULT, NULL, supervisor->failed ? "1" : "0", pl_text_string(&text)) != PL_OK) {
-            worker->link->dropped = true;
-            worker->link = NULL;
+        if (worker->link != NULL) {
+            PL_SUPERVISE_SEND(supervisor, worker->link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0", pl_text_string(&text));
         }
     }
 }

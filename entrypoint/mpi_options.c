@@ -122,6 +122,33 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
     return PL_OK;
 }
 
+/* Backslashes, or none, and a ":" behind them. */
+static bool is_border(const char *word)
+{
+    return strcmp(word + strspn(word, "\\"), ":") == 0;
+}
+
+enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr)
+{
+    for (size_t i = first; i < words->count; i++) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+        char *guarded = NULL;
+
+        if (is_border(words->items[i])) {
+            pl_text_printf(&text, "\\%s", words->items[i]);
+            PL_TRY(pl_text_take(&text, &guarded, reterr));
+            free(words->items[i]);
+            words->items[i] = guarded;
+        }
+    }
+    return PL_OK;
+}
+
+const char *pl_mpi_options_unguard(const char *word)
+{
+    return *word == '\\' && is_border(word) ? word + 1 : word;
+}
+
 void pl_mpi_custom_done(struct pl_mpi_custom *custom)
 {
     pl_words_done(&custom->words);

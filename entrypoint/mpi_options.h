@@ -28,6 +28,13 @@ struct pl_mpi_custom {
  */
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * mpirun takes a word that is exactly ":" for the border between two programs, also among a program's arguments. Here such words, from
+ * `first` on, get a backslash in front, as do those of backslashes and a last ":"; pl_mpi_options_unguard() gives back what they were.
+ */
+enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
+const char *pl_mpi_options_unguard(const char *word);
+
 void pl_mpi_custom_done(struct pl_mpi_custom *custom);
 
 #endif

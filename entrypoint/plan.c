@@ -96,11 +96,11 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     plan->cwd = pl_memory_string(job->paths.code, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
-    PL_TRY(pl_variables_add(job, plan->additions, &plan->warnings, reterr));
+    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
     plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
-    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 

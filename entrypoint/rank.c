@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/mpi_options.h"
 #include "entrypoint/rundir.h"
 #include "entrypoint/watch.h"
 
@@ -89,7 +90,7 @@ static enum pl_status take_words(const struct pl_words *words, struct pl_words *
     }
     for (size_t i = 0; i < words->count; i++) {
         if (i != separator) {
-            PL_TRY(pl_words_add(argv, words->items[i], reterr));
+            PL_TRY(pl_words_add(argv, pl_mpi_options_unguard(words->items[i]), reterr));
         }
     }
     *ret_program_words = separator;

@@ -185,6 +185,7 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of,
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
     const enum pl_ending_of programs[] = {PL_ENDING_PROGRAM, PL_ENDING_RANK, PL_ENDING_STEP};
+    int64_t early_ns;
     char name[16];
 
     if (supervisor->stop_number != 0) {
@@ -194,8 +195,9 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     } else {
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
+        early_ns = supervisor->plan != NULL && supervisor->plan->spawns_ranks ? PL_SUPERVISE_TELL_LAUNCHER_NS : PL_SUPERVISE_KILL_NS;
         pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signal_name(number, name),
-               (long long)((supervisor->stop_budget_ns - PL_SUPERVISE_TELL_LAUNCHER_NS) / PL_NS_PER_S));
+               (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(programs); i++) {
         pl_supervise_signal(supervisor, programs[i], number);
@@ -391,6 +393,14 @@ static bool is_host_link(const struct pl_party *party)
     return (party->kind == PL_PARTY_WORKER || party->kind == PL_PARTY_MASTER) && !party->dropped && party->begun;
 }
 
+void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type, const char *const *fields, size_t count)
+{
+    if (!party->dropped && pl_link_send(&party->link, type, fields, count, NULL) != PL_OK) {
+        party->dropped = true;
+        tell_gone(supervisor, party, "it takes no more messages");
+    }
+}
+
 /* Say that we live, and find out who does not. */
 static void beat(struct pl_supervisor *supervisor)
 {
@@ -411,9 +421,8 @@ static void beat(struct pl_supervisor *supervisor)
             snprintf(why, sizeof(why), "nothing was heard from it for %lld s", (long long)(supervisor->silence_ns / PL_NS_PER_S));
             party->dropped = true;
             tell_gone(supervisor, party, why);
-        } else if (due && pl_link_send(&party->link, PL_FRAME_HEARTBEAT, NULL, 0, NULL) != PL_OK) {
-            party->dropped = true;
-            tell_gone(supervisor, party, "it takes no more messages");
+        } else if (due) {
+            pl_supervise_send(supervisor, party, PL_FRAME_HEARTBEAT, NULL, 0);
         }
     }
 }

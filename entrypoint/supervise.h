@@ -102,6 +102,12 @@ enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadl
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd, struct pl_party **ret_party,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Send a frame to another host; one that takes no more is gone, and the role hears of it. */
+#define PL_SUPERVISE_SEND(supervisor, party, type, ...)                                                                                              \
+    pl_supervise_send((supervisor), (party), (type), (const char *const[]){__VA_ARGS__},                                                             \
+                      sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type, const char *const *fields, size_t count);
+
 /** Start a program under a watcher. */
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
                                   struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;

@@ -17,6 +17,7 @@ enum { STRING_MAX_BYTES = 131072 };
 struct builder {
     const struct pl_job *job;
     struct pl_environment *environment;
+    struct pl_environment *inherited;
     struct pl_words *warnings;
     struct pl_error *reterr;
 };
@@ -88,8 +89,11 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         return warn(builder, "%s is not set: '=' cannot stand in a variable's name", name);
     }
     if (strlen(name) + strlen(value) + 2 > STRING_MAX_BYTES) {
-        /* An inherited value of that name would be somebody else's. */
+        /* Whatever has the name already is another value. */
         pl_environment_unset(builder->environment, name);
+        if (builder->inherited != NULL) {
+            pl_environment_unset(builder->inherited, name);
+        }
         return warn(builder, "%s is not set: %zu bytes are more than Linux passes in one variable (131072)", name, strlen(value));
     }
     return pl_environment_set(builder->environment, name, value, builder->reterr);
@@ -400,9 +404,10 @@ static enum pl_status add_knobs(struct builder *builder)
     return PL_OK;
 }
 
-enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_words *warnings, struct pl_error *reterr)
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_environment *inherited,
+                                struct pl_words *warnings, struct pl_error *reterr)
 {
-    struct builder builder = {.job = job, .environment = environment, .warnings = warnings, .reterr = reterr};
+    struct builder builder = {.job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .reterr = reterr};
 
     PL_TRY(add_fixed(&builder));
     PL_TRY(add_named(&builder));

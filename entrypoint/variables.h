@@ -16,11 +16,11 @@
  * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then Paceline's own knobs and PYTHONPATH.
  *
  * A value over Linux's limit for one string (128 KiB) is left out: SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and the like
- * keep the program from starting otherwise. A hyperparameter with '=' in its name has no variable. Each such case adds
- * a sentence to `warnings` (may be NULL).
+ * keep the program from starting otherwise. It is also taken out of `inherited` (may be NULL), what the program gets besides: a value there
+ * is somebody else's. A hyperparameter with '=' in its name has no variable. Each such case adds a sentence to `warnings` (may be NULL).
  */
-enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_words *warnings,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_environment *inherited,
+                                struct pl_words *warnings, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Append the bytes that a program sees for a text in the inner form of base/json.h: lone surrogates DC80..DCFF are the bytes

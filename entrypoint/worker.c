@@ -39,23 +39,21 @@ static const char *master_host(const struct pl_supervisor *supervisor)
 
 static void send_ending(struct pl_supervisor *supervisor, const struct pl_ending *ending)
 {
-    struct worker_state *state = supervisor->state;
+    const struct worker_state *state = supervisor->state;
 
     if (state->master != NULL && pl_ending_send(ending, &state->master->link, NULL) != PL_OK) {
-        state->master->dropped = true;
-        state->master = NULL;
+        pl_log(PL_LOG_WARNING, "the master was not told how a program ended here");
     }
 }
 
 static void answer_start(struct pl_supervisor *supervisor, int request, const char *text)
 {
-    struct worker_state *state = supervisor->state;
+    const struct worker_state *state = supervisor->state;
     char number[16];
 
     snprintf(number, sizeof(number), "%d", request);
-    if (state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_STARTED, NULL, number, text) != PL_OK) {
-        state->master->dropped = true;
-        state->master = NULL;
+    if (state->master != NULL) {
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STARTED, number, text);
     }
 }
 
@@ -248,14 +246,14 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_party *party
 
 static void worker_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    struct worker_state *state = supervisor->state;
+    const struct worker_state *state = supervisor->state;
     bool first = supervisor->stop_number == 0;
     char text[16];
 
     pl_supervise_stop(supervisor, number, from_link);
     snprintf(text, sizeof(text), "%d", number);
-    if (first && state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
-        state->master->dropped = true;
+    if (first && state->master != NULL) {
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STOP, text);
     }
 }
 
@@ -322,7 +320,7 @@ static void leave(struct pl_supervisor *supervisor)
 
     if (state->master != NULL && !state->result_known) {
         pl_supervise_failure_text(supervisor, &text);
-        state->master->dropped = PL_LINK_SEND(&state->master->link, PL_FRAME_RESULT, NULL, "1", pl_text_string(&text)) != PL_OK;
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
     while (state->result_known && (pl_supervise_runs(supervisor, PL_ENDING_DAEMON) || pl_supervise_runs(supervisor, PL_ENDING_PROGRAM)) &&
            !pl_deadline_passed(deadline_ns)) {
@@ -332,8 +330,8 @@ static void leave(struct pl_supervisor *supervisor)
     }
     pl_supervise_end_side(supervisor);
     pl_supervise_sweep(supervisor, &state->sshd_pid, state->sshd_pid > 0 ? 1 : 0);
-    if (state->master != NULL && PL_LINK_SEND(&state->master->link, PL_FRAME_DONE, NULL, "") != PL_OK) {
-        state->master->dropped = true;
+    if (state->master != NULL) {
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");
     }
 }
 

@@ -177,10 +177,40 @@ def what_the_user_exports_reaches_ranks():
         expect(env['LD_PRELOAD'].endswith('libpaceline-hostname.so:'), env['LD_PRELOAD'])
 
 
+def every_argument_reaches_a_rank():
+    """mpirun takes a word that is a colon for the border between two programs."""
+    if shutil.which('mpirun') is None:
+        skipped.append('every_argument_reaches_a_rank: no mpirun')
+        return
+    values = {'a': ':', 'b': '\\:', 'c': '\\\\:', 'd': 'x:', 'e': '', 'f': ' ', 'g': '--', 'h': '-np', 'i': '\\', 'j': '$HOME; *', 'k': '::'}
+    hps = {name: json.dumps(value) for name, value in values.items()}
+    hps.update({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'})
+    with Tree(hps, {'run.sh': SHOW}) as tree:
+        expect(tree.train() == 0, tree.done.stderr)
+        expect(tree.read('output/data/args') == ''.join(f'-{name}\n{value}\n' for name, value in values.items()), tree.read('output/data/args'))
+
+
+def an_mpirun_that_runs_no_rank():
+    """Options that make mpirun do something else, with exit code 0, are no success."""
+    if shutil.which('mpirun') is None:
+        skipped.append('an_mpirun_that_runs_no_rank: no mpirun')
+        return
+    hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_custom_mpi_options': '--version'}
+    with Tree(hps, {'run.sh': SHOW}) as tree:
+        refused(tree, 'mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options')
+
+
+def host_names_that_mpirun_would_split():
+    hps = {'sagemaker_program': '/bin/true', 'sagemaker_mpi_enabled': 'true'}
+    for name in ('a:2', 'a,b', 'a b'):
+        with Tree(hps, resource={'current_host': name, 'hosts': [name], 'network_interface_name': 'lo'}) as tree:
+            refused(tree, f"the host name '{name}' cannot stand in mpirun's list")
+
+
 def large_hyperparameters():
     hps = {f'p{i}': 'x' * 2500 for i in range(100)}
     hps['sagemaker_program'] = 'run.sh'
-    with Tree(hps, {'run.sh': SHOW}) as tree:
+    with Tree(hps, {'run.sh': SHOW}, env={'SM_HPS': 'of another job'}) as tree:
         expect(tree.train() == 0, tree.done.stderr)
         env = tree.seen()
         expect('SM_HPS' not in env and env['SM_HP_P99'] == 'x' * 2500, 'variables')
@@ -431,7 +461,8 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
-         program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
+         program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,

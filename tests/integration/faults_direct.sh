@@ -95,6 +95,7 @@ stop_case "SIGTERM: the program saves and ends well" TERM 0 sh -c 'trap "sleep 1
 expect_success algo-1
 stop_case "SIGTERM: the program dies of it" TERM 143 sh -c 'echo ready; sleep 300'
 expect_failure algo-1 "stopped by SIGTERM"
+grep -q "SIGTERM: stopping, 3 s for the program to save and end" "$cluster/algo-1.log" || case_failed "the time to save is not said"
 stop_case "SIGINT: the program dies of it" INT 130 sh -c 'echo ready; exec sleep 300'
 stop_case "SIGTERM: the program ignores it" TERM 143 sh -c 'trap "" TERM; echo ready; while :; do sleep 1; done'
 expect_failure algo-1 "did not end within"
@@ -165,6 +166,16 @@ host_start algo-1 sh -c 'mount -t tmpfs -o size=64k tmpfs /opt/ml/output; "$@"; 
 host_wait algo-1 10 || case_failed "no end"
 expect_code algo-1 1
 grep -q "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file does not name the full disk"
+case_end algo-1
+
+case_begin "the disk is full, and the program's own failure file is long"
+job_config algo-1 algo-1 0
+host_start algo-1 sh -c 'mount -t tmpfs -o size=256k tmpfs /opt/ml/output; "$@"; code=$?; mkdir /opt/ml/kept; cp /opt/ml/output/failure /opt/ml/kept; exit $code' sh \
+  "$paceline" -- sh -c 'mkdir -p /opt/ml/output/data; head -c 100000 /dev/zero | tr "\0" x >/opt/ml/output/failure; cat /dev/zero >/opt/ml/output/data/big'
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 1
+grep -aq "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file lacks the report"
+[ "$(head -c 4096 "$cluster/algo-1/ml/kept/failure" | tr -d x)" = '' ] || case_failed "the program's words are not in front"
 case_end algo-1
 
 case_begin "/opt/ml/model is read-only"

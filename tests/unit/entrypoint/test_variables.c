@@ -7,7 +7,7 @@ static void add(struct tree *tree, struct pl_environment **ret_environment, stru
 {
     ck_assert_ok(tree_job(tree), &tree->error);
     ck_assert_ok(pl_environment_new_empty(ret_environment, &tree->error), &tree->error);
-    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, warnings, &tree->error), &tree->error);
+    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, NULL, warnings, &tree->error), &tree->error);
 }
 
 START_TEST(names_are_upper_cased_and_later_collisions_win)
@@ -33,6 +33,7 @@ START_TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
 {
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_ENVIRONMENT struct pl_environment *inherited = NULL;
     PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -43,7 +44,14 @@ START_TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
     }
     pl_text_append_char(&text, '}');
     tree_write(&tree, "input/config/hyperparameters.json", pl_text_string(&text));
-    add(&tree, &environment, &warnings);
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_environment_new_empty(&environment, &tree.error), &tree.error);
+    ck_assert_ok(pl_environment_new_empty(&inherited, &tree.error), &tree.error);
+    ck_assert_ok(pl_environment_put(inherited, "SM_HPS=of another job", &tree.error), &tree.error);
+    ck_assert_ok(pl_environment_put(inherited, "MINE=kept", &tree.error), &tree.error);
+    ck_assert_ok(pl_variables_add(tree.job, environment, inherited, &warnings, &tree.error), &tree.error);
+    ck_assert_ptr_null(pl_environment_get(inherited, "SM_HPS"));
+    ck_assert_str_eq(pl_environment_get(inherited, "MINE"), "kept");
     ck_assert_ptr_null(pl_environment_get(environment, "SM_HPS"));
     ck_assert_ptr_null(pl_environment_get(environment, "SM_TRAINING_ENV"));
     ck_assert_ptr_null(pl_environment_get(environment, "SM_USER_ARGS"));
