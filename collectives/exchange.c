@@ -12,6 +12,7 @@ _Static_assert((int)PL_EXCHANGE_LANES < (int)PL_AGREE_SLOTS, "each lane has a ta
 struct run {
     uint64_t at;
     uint64_t count;
+    bool silent; /* no message: both ends know from the lanes before that the block has ended */
 };
 
 /* Elements of blocks `first` to `first + blocks - 1` of `lane`; `starts` are the ranks' blocks where ragged. */
@@ -25,7 +26,7 @@ static struct run run_of(const struct pl_exchange *exchange, const struct pl_lan
         uint64_t block = starts[rank + 1] - starts[rank];
 
         length = block > lane_at ? block - lane_at : 0;
-        return (struct run){starts[rank] + lane_at, length < exchange->lane_elems ? length : exchange->lane_elems};
+        return (struct run){starts[rank] + lane_at, length < exchange->lane_elems ? length : exchange->lane_elems, lane_at > block};
     }
     length = exchange->request->collective.count - lane_at;
     length = length < exchange->lane_elems ? length : exchange->lane_elems;
@@ -33,7 +34,7 @@ static struct run run_of(const struct pl_exchange *exchange, const struct pl_lan
     uint64_t begin = length * (uint64_t)first / (uint64_t)exchange->blocks;
     uint64_t end = length * (uint64_t)(first + blocks) / (uint64_t)exchange->blocks;
 
-    return (struct run){lane_at + begin, end - begin};
+    return (struct run){lane_at + begin, end - begin, begin == end && lane->number > 0};
 }
 
 static size_t item_bytes(const struct pl_exchange *exchange)
@@ -205,12 +206,6 @@ static char *at_input(const struct pl_exchange *exchange, struct run run)
     return (char *)(uintptr_t)exchange->request->collective.send + run.at * item_bytes(exchange);
 }
 
-/* Ragged blocks that have ended send nothing more: both ends know their length. The first lane always speaks, to show it. */
-static bool is_silent(const struct pl_lane *lane, struct run run)
-{
-    return run.count == 0 && lane->number > 0;
-}
-
 static int rank_at(const struct pl_exchange *exchange, int place)
 {
     return exchange->by_place ? exchange->order[place] : place;
@@ -244,7 +239,7 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
                                                         : work_at(exchange, lane, step->recv_first, run);
 
         lane->expected_bytes = run.count * item;
-        if (!is_silent(lane, run)) {
+        if (!run.silent) {
             PL_TRY(transport->recv(transport->context, data, lane->expected_bytes, rank_at(exchange, step->from), tag, &lane->in, reterr));
         }
     }
@@ -253,7 +248,7 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
         struct run run = run_of(exchange, lane, input ? exchange->send_at : exchange->recv_at, step->send_first, step->send_blocks);
         char *data = input ? at_input(exchange, run) : work_at(exchange, lane, step->send_first, run);
 
-        if (!is_silent(lane, run)) {
+        if (!run.silent) {
             const char *out = exchange->wired ? pack(exchange, lane, data, run) : data;
 
             PL_TRY(transport->send(transport->context, out, run.count * item, rank_at(exchange, step->to), tag, &lane->out, reterr));

@@ -281,7 +281,8 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
         message_bytes = (uint64_t)wanted > (UINT64_C(1) << 28) ? UINT64_C(1) << 28 : (uint64_t)wanted;
     }
     exchange->lane_elems = (message_bytes + item - 1) / item * parts;
-    exchange->lane_count = (span + exchange->lane_elems - 1) / exchange->lane_elems;
+    /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not miss it. */
+    exchange->lane_count = c->kind == PL_ALLTOALL ? span / exchange->lane_elems + 1 : (span + exchange->lane_elems - 1) / exchange->lane_elems;
     if (c->kind == PL_BARRIER || pl_exchange_inline_bytes(exchange, c)) {
         exchange->lane_count = 0;
     }

@@ -51,7 +51,7 @@ struct hierarchy {
     struct pl_world *inside;
     struct pl_world *between; /* NULL on ranks that have no part in it */
     int *inside_ranks;        /* numbers in `world` */
-    int *between_ranks;
+    int *between_ranks;       /* by host */
     int local_rank;
     int local_size;
     int hosts;
@@ -535,7 +535,6 @@ static enum pl_status list_ranks(struct hierarchy *h, struct pl_error *reterr)
     int size = pl_world_size(h->world);
     int lane = h->lanes ? h->local_rank : 0;
     int inside = 0;
-    int between = 0;
 
     h->inside_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
     h->between_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
@@ -548,7 +547,7 @@ static enum pl_status list_ranks(struct hierarchy *h, struct pl_error *reterr)
             h->inside_ranks[inside++] = r;
         }
         if (pl_world_local_of(h->world, r) == lane) {
-            h->between_ranks[between++] = r;
+            h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the host's number is the rank's in `between` */
         }
     }
     return PL_OK;

@@ -107,6 +107,29 @@ START_TEST(small_ones_go_inside_and_between_as_well)
 }
 END_TEST
 
+/* A sub-world whose hosts have their ranks in different orders. */
+static void run_crosswise(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static const int order[] = {0, 2, 3, 1};
+    struct conformance conformance = *(const struct conformance *)argument;
+    PL_AUTO_WORLD struct pl_world *sub = NULL;
+
+    RANKS_OK(pl_world_new_sub(world, order, 4, &sub, &error));
+    conformance_run(sub, &conformance);
+    RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
+}
+
+START_TEST(every_operation_is_right_whatever_the_order_of_ranks)
+{
+    static const uint64_t two[] = {2003, 20021};
+    struct pl_knobs knobs;
+
+    small_segments(&knobs, "", "");
+    ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), run_crosswise,
+                    &((struct conformance){.counts = two, .count_count = 2}));
+}
+END_TEST
+
 START_TEST(every_operation_is_right_in_the_arena)
 {
     struct pl_knobs knobs;
@@ -117,4 +140,5 @@ START_TEST(every_operation_is_right_in_the_arena)
 END_TEST
 
 UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
-          every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, every_operation_is_right_in_the_arena)
+          every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, every_operation_is_right_whatever_the_order_of_ranks,
+          every_operation_is_right_in_the_arena)
