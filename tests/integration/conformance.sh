@@ -19,6 +19,10 @@ ranks 3
 ranks 5
 ranks 2 PACELINE_BACKEND=exchange
 ranks 3 PACELINE_BACKEND=exchange
+for n in 2 4; do
+    echo "== $n processes, random mixtures"
+    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
+done
 support=$PACELINE_BUILD/tests/support
 if [ -e "$support/nccl/libnccl.so.2" ]; then
     for setting in "1 no_nccl" "3 nccl"; do

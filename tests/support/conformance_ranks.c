@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]], and for processes in device
- * memory: conformance_ranks devices N, where local rank r has device r mod N.
+ * memory: conformance_ranks devices N, where local rank r has device r mod N. Random mixtures on `worlds` worlds of processes that draw their
+ * settings and hosts: conformance_ranks mixed SEED WORLDS.
  */
+#include "base/clock.h"
 #include "tests/support/conformance.h"
+#include "tests/support/mixed.h"
 #include "tests/support/ranks.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static const uint64_t counts[] = {0, 1, 2, 1023, 40961, 300007};
 
@@ -70,11 +74,54 @@ static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
     return 0;
 }
 
+/* A failure of one rank is that of all, at the latest when its deadline has passed. */
+static int run_mixed(uint64_t seed, uint64_t worlds)
+{
+    enum { STEPS = 20 };
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    char failure[MIXED_TEXT_BYTES] = "";
+
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
+        fprintf(stderr, "no world: %s\n", error.cause);
+        return 1;
+    }
+    for (uint64_t i = 0; i < worlds; i++) {
+        struct pl_knobs knobs;
+        struct pl_world_options options = {.knobs = &knobs};
+        struct pl_world *world = NULL;
+        uint64_t draws = seed + i;
+
+        options.pretend_ranks_per_host = mixed_settings(&draws, bootstrap->size, &knobs);
+        if (pl_world_new(bootstrap, &options, &world, &error) == PL_OK) {
+            mixed_run(world, seed + i, STEPS, failure);
+        } else {
+            snprintf(failure, sizeof(failure), "no world: %s", error.cause);
+        }
+        pl_world_free(world);
+        if (failure[0]) {
+            fprintf(stderr, "seed %llu, rank %d: %s\n", (unsigned long long)(seed + i), bootstrap->rank, failure);
+            _exit(1);
+        }
+    }
+    if (bootstrap->rank == 0) {
+        printf("%d ranks, seeds %llu to %llu\n", bootstrap->size, (unsigned long long)seed, (unsigned long long)(seed + worlds - 1));
+    }
+    if (pl_bootstrap_leave(bootstrap, pl_deadline_after_ns(60 * PL_NS_PER_S), &error) != PL_OK) {
+        fprintf(stderr, "leaving: %s\n", error.cause);
+    }
+    pl_bootstrap_free(bootstrap);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     char failure[RANKS_TEXT_BYTES] = "";
     int devices = argc == 3 && strcmp(argv[1], "devices") == 0 ? atoi(argv[2]) : 0;
 
+    if (argc == 4 && strcmp(argv[1], "mixed") == 0) {
+        return run_mixed(strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
+    }
     if (argc >= 3 && !devices) {
         ranks_run(atoi(argv[2]), &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
     } else if (run_processes(devices, failure) != 0) {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { UNTOUCHED = 0x5a };
+
 /* Inputs are small whole numbers: every type holds them and every partial result exactly. */
 static int64_t input_of(const struct trial *t, int rank, uint64_t i)
 {
@@ -210,6 +212,11 @@ static bool check_result(const struct trial *t, uint64_t recv_elems)
         return check_blocks(t);
     }
     if (t->c.kind == PL_REDUCE && t->rank != t->c.root) {
+        for (size_t at = 0; !t->in_place && at < recv_elems * pl_dtype_bytes(t->c.dtype); at++) {
+            if (t->recv[at] != UNTOUCHED) {
+                return wrong(t, "another rank's buffer was changed; byte", at, t->recv[at], UNTOUCHED);
+            }
+        }
         return true;
     }
     for (uint64_t i = 0; i < recv_elems; i++) {
@@ -256,7 +263,7 @@ void trial_fill(struct trial *t)
     for (uint64_t i = 0; i < send_elems; i++) {
         put(t->c.dtype, t->send, i, sent(t, t->rank, i));
     }
-    memset(t->recv, 0x5a, recv_elems * item);
+    memset(t->recv, UNTOUCHED, recv_elems * item);
     memcpy(t->before, t->send, send_elems * item);
     t->c.send = t->send;
     t->c.recv = t->recv;

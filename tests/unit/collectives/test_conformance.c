@@ -121,12 +121,12 @@ static void run_crosswise(struct pl_world *world, void *argument, char failure[R
 
 START_TEST(every_operation_is_right_whatever_the_order_of_ranks)
 {
-    static const uint64_t two[] = {2003, 20021};
+    static const uint64_t one[] = {2003};
     struct pl_knobs knobs;
 
     small_segments(&knobs, "", "");
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), run_crosswise,
-                    &((struct conformance){.counts = two, .count_count = 2}));
+                    &((struct conformance){.counts = one, .count_count = 1}));
 }
 END_TEST
 
