@@ -207,12 +207,12 @@ int pl_agree_waits_for(const struct pl_agree *agree)
 
 void pl_agree_cancel(struct pl_agree *agree)
 {
-    /* The buffers are the agreement's own and live as long as it does. */
-    if (agree->in.active) {
-        (void)agree->transport->cancel(agree->transport->context, &agree->in);
+    /* What cannot be taken back may be touched until the process ends: that memory is better lost than reused. */
+    if (agree->in.active && !agree->transport->cancel(agree->transport->context, &agree->in)) {
+        agree->message_in = NULL;
     }
-    if (agree->out.active) {
-        (void)agree->transport->cancel(agree->transport->context, &agree->out);
+    if (agree->out.active && !agree->transport->cancel(agree->transport->context, &agree->out)) {
+        agree->message_out = NULL;
     }
 }
 
@@ -220,6 +220,7 @@ void pl_agree_farewell(struct pl_agree *agree, uint64_t sequence, const struct p
 {
     const struct pl_transport *transport = agree->transport;
     int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
+    const char *message = agree->message_out;
     size_t bytes;
 
     agree->card = (struct pl_agree_card){.own = {.sequence = sequence}, .a_rank = PL_AGREE_FAREWELL};
@@ -230,7 +231,7 @@ void pl_agree_farewell(struct pl_agree *agree, uint64_t sequence, const struct p
     for (agree->distance = 1; agree->distance < agree->size; agree->distance *= 2) {
         int peer = rank_above(agree);
 
-        if (transport->send(transport->context, agree->message_out, bytes, peer, agree->tag, &agree->out, NULL) == PL_OK) {
+        if (transport->send(transport->context, message, bytes, peer, agree->tag, &agree->out, NULL) == PL_OK) {
             (void)!pl_transfer_wait(transport, &agree->out, deadline_ns, "farewell", peer, NULL);
         }
         pl_agree_cancel(agree);

@@ -66,6 +66,7 @@ const void *pl_agree_data(const struct pl_agree *agree, int rank);
 /** The rank whose card is awaited, else the one that does not take ours; -1 when neither is. */
 int pl_agree_waits_for(const struct pl_agree *agree);
 
+/** Take back the messages under way; nothing but farewell and done follows. */
 void pl_agree_cancel(struct pl_agree *agree);
 
 /** Instead of agreeing about collective number `sequence`: tell all who do that this rank has given up, see pl_world_give_up(). Waits a second at

@@ -479,13 +479,16 @@ static void cancel(void *state, struct pl_request *request)
     (void)request;
     pl_agree_cancel(&exchange->agree);
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
-        if (exchange->lanes[i].in.active) {
-            (void)transport->cancel(transport->context, &exchange->lanes[i].in);
+        struct pl_lane *lane = &exchange->lanes[i];
+
+        /* As in pl_agree_cancel(). Messages come to `arrived` and leave from `work`, if not to and from the caller's memory. */
+        if (lane->in.active && !transport->cancel(transport->context, &lane->in)) {
+            lane->arrived = NULL;
         }
-        if (exchange->lanes[i].out.active) {
-            (void)transport->cancel(transport->context, &exchange->lanes[i].out);
+        if (lane->out.active && !transport->cancel(transport->context, &lane->out)) {
+            lane->work = NULL;
         }
-        exchange->lanes[i].active = false;
+        lane->active = false;
     }
 }
 

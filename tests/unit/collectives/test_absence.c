@@ -182,6 +182,72 @@ START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 }
 END_TEST
 
+/* Rank 0's receives are not taken back: a message may still come to where they were posted, as MPI lets it, until the process ends. */
+enum { KEPT_MOST = 64, KEPT_BYTE = 0x77 };
+
+static struct {
+    unsigned char *data;
+    size_t bytes;
+} kept[KEPT_MOST];
+static size_t kept_count;
+
+static bool keep_receives(void *context, struct pl_transfer *transfer)
+{
+    (void)context;
+    transfer->active = false;
+    if (!transfer->words[0]) {
+        return true; /* a send, which has ended */
+    }
+    kept[kept_count].data = (unsigned char *)transfer->words[0];
+    kept[kept_count].bytes = transfer->words[1];
+    memset(kept[kept_count].data, KEPT_BYTE, kept[kept_count].bytes);
+    kept_count++;
+    return false;
+}
+
+static void leave_receives(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_transport *transport = pl_world_bootstrap(world)->transport;
+    int rank = pl_world_rank(world);
+    pthread_barrier_t *over = argument;
+    enum pl_status status = PL_TIMEOUT;
+
+    if (rank == 0) {
+        transport->cancel = keep_receives;
+        status = pl_collective_run(world,
+                                   &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                            .count = 50000,
+                                                            .send = room[0][rank],
+                                                            .recv = room[1][rank],
+                                                            .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_MS)}),
+                                   NULL);
+    }
+    pthread_barrier_wait(over);
+    RANKS_NEED(status == PL_TIMEOUT, "%s", pl_status_name(status));
+}
+
+START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
+{
+    pthread_barrier_t over;
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    pthread_barrier_init(&over, NULL, 2);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);
+    pthread_barrier_destroy(&over);
+    ck_assert_uint_ge(kept_count, 2); /* the agreement's, and a lane's or more */
+    for (size_t i = 0; i < kept_count; i++) {
+        for (size_t at = 0; at < kept[i].bytes; at++) {
+            ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of receive %zu of %zu is in use again", at, i, kept_count);
+        }
+        free(kept[i].data);
+    }
+}
+END_TEST
+
 UNIT_MAIN("collectives/absence", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
           a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_looking_too,
-          the_worlds_timeout_holds_where_no_deadline_is_given, a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
+          the_worlds_timeout_holds_where_no_deadline_is_given, a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
+          memory_that_a_message_may_still_come_to_is_not_used_again)
