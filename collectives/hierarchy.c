@@ -612,8 +612,15 @@ static void describe(void *state, struct pl_text *text)
 {
     const struct hierarchy *h = state;
 
-    pl_text_printf(text, "  allreduce, broadcast, reduce, barrier; %s between hosts\n",
+    pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->alone ? ", barrier" : "",
                    h->lanes ? "each local rank carries its share" : "local rank 0 carries all");
+    if (!h->alone) {
+        pl_text_printf(
+            text,
+            "  left to the backend exchange: barriers, allreduce and reduce up to %d bytes, reproducible sums, integer averages and factors%s; all "
+            "else\n",
+            TOGETHER_MOST_BYTES / pl_world_size(h->world), h->lanes ? "" : ", roots other than local rank 0");
+    }
     pl_text_printf(text, "  allreduce from %d bytes: in chunks of at most %d bytes, scattered inside, summed between, gathered inside\n",
                    SPLIT_LEAST_BYTES, CHUNK_MOST_BYTES);
     pl_text_append(text, "  inside this host:\n");

@@ -441,6 +441,12 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
             continue;
         }
         pl_text_printf(text, "backend %s: on\n", entry->backend->name);
+        for (int earlier = 0; earlier < i; earlier++) {
+            if (world->backends[earlier].on && world->backends[earlier].backend->on_device == entry->backend->on_device) {
+                pl_text_append(text, "  takes what those above leave\n");
+                break;
+            }
+        }
         if (entry->backend->describe) {
             entry->backend->describe(entry->state, text);
         }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
-#include "collectives/backend.h"
 #include "collectives/bootstrap.h"
-#include "collectives/world.h"
+#include "collectives/world_private.h"
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -536,6 +535,45 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_NEED(strstr(pl_text_string(&text), "backend exchange: on") != NULL, "%s", pl_text_string(&text));
 }
 
+/* The backend that an allreduce of `count` float32 goes to. */
+static const char *taker(struct pl_world *world, uint64_t count)
+{
+    static float room[2][RANKS_MOST][4096];
+    int rank = pl_world_rank(world);
+    struct pl_request *request;
+    const char *name;
+
+    if (pl_collective_post(world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = count, .send = room[0][rank], .recv = room[1][rank]}),
+                           &request, NULL) != PL_OK) {
+        return "none";
+    }
+    name = request->backend->backend->name;
+    return pl_request_wait(request, NULL) == PL_OK ? name : "none";
+}
+
+static void describe_sizes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *said;
+    uint64_t bytes;
+
+    (void)argument;
+    pl_world_describe(world, &text);
+    said = strstr(pl_text_string(&text), "left to the backend exchange: barriers, allreduce and reduce up to ");
+    RANKS_NEED(said != NULL, "%s", pl_text_string(&text));
+    bytes = strtoull(strstr(said, "up to ") + strlen("up to "), NULL, 10);
+    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float)), "exchange") == 0, "%llu bytes are not left to exchange", (unsigned long long)bytes);
+    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hierarchy") == 0, "more than %llu bytes are", (unsigned long long)bytes);
+    RANKS_NEED(strstr(said, "backend exchange: on\n  takes what those above leave") != NULL, "%s", said);
+}
+
+START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)
+{
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), describe_sizes, NULL);
+    ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 2}), describe_sizes, NULL);
+}
+END_TEST
+
 /* ---- starting ---- */
 
 /* A bootstrap whose exchanges fail behind the first few, on all ranks alike. */
@@ -627,4 +665,4 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, a_world_
           failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
           a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing,
           nonsense_is_refused_before_anything_starts, a_cancelled_request_ends_the_world, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not)
+          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
