@@ -107,7 +107,7 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     for (size_t i = 0; i < sizeof(drawn) / sizeof(drawn[0]); i++) {
         PL_BUG_IF(pl_knob_set(ret_knobs, drawn[i].knob, drawn[i].text, "test", NULL) != PL_OK);
     }
-    return (int)mixed_draw(seed, (uint64_t)size + 1);
+    return mixed_draw(seed, 2) ? 2 : (int)mixed_draw(seed, (uint64_t)size + 1);
 }
 
 /* Ranks fall out of step. */
@@ -363,7 +363,7 @@ static bool make_part(struct mixture *m, struct place *place)
     int ranks[MOST_RANKS] = {0};
     bool member = false;
 
-    place->size = 1 + (int)mixed_draw(&m->common, (uint64_t)whole->size);
+    place->size = mixed_draw(&m->common, 2) ? whole->size : 1 + (int)mixed_draw(&m->common, (uint64_t)whole->size);
     for (int r = 0; r < whole->size; r++) {
         int other = (int)mixed_draw(&m->common, (uint64_t)r + 1);
 
