@@ -12,6 +12,7 @@ The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where t
 One thread uses this module.
 """
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -74,6 +75,7 @@ _library = None
 _runtime = ctypes.c_void_p()
 _world = ctypes.c_void_p()
 _named = ctypes.c_void_p()
+_under_way = {}  # by number of the operation: its buffers, which the library uses although the program may have let go of them
 
 
 def _call(function, *arguments):
@@ -94,25 +96,39 @@ def init():
     _call(_library.pl_runtime_start, ctypes.byref(_runtime))
     _world.value = _library.pl_runtime_world(_runtime)
     _call(_library.pl_named_new, _world, None, ctypes.byref(_named))
+    atexit.register(_leave, os.getpid())
 
 
 def shutdown():
-    """Leave; all ranks' operations under way end. Collective."""
+    """Leave; all ranks' operations under way end. Collective. The interpreter's end does it for a program that ran through."""
     if not _named:
         return
+    atexit.unregister(_leave)
     _call(_library.pl_named_shutdown, _named)
     _library.pl_named_free(_named)
     _library.pl_runtime_stop(_runtime)
     _named.value = _world.value = _runtime.value = None
+    _under_way.clear()
+
+
+def _leave(pid):
+    """At the interpreter's end. A program that failed ends at once, for mpirun to end the others; a forked child is no rank."""
+    if os.getpid() == pid and getattr(sys, "last_type", None) is None:
+        shutdown()
 
 
 def is_initialized():
     return bool(_named)
 
 
-def _ask(function):
+def _engine():
     if not _named:
         raise PacelineError("INVALID", "call paceline.init() first")
+    return _named
+
+
+def _ask(function):
+    _engine()
     return function(_world)
 
 
@@ -145,7 +161,7 @@ def _is_torch(array):
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def _view(array):
+def _view(array, written=False):
     """Address, shape and type name of a contiguous array in host memory."""
     if _is_torch(array):
         if array.device.type != "cpu" or not array.is_contiguous():
@@ -153,30 +169,34 @@ def _view(array):
         return array.data_ptr(), tuple(array.shape), str(array.dtype).replace("torch.", "")
     if not array.flags["C_CONTIGUOUS"]:
         raise ValueError("a numpy array must be contiguous: numpy.ascontiguousarray()")
+    if not array.dtype.isnative:
+        raise ValueError("a numpy array must have the machine's byte order: array.astype(array.dtype.newbyteorder('='))")
+    if written and not array.flags["WRITEABLE"]:
+        raise ValueError("a numpy array that takes the result must be writeable: array.copy()")
     return array.ctypes.data, array.shape, array.dtype.name
 
 
 class Handle:
     """An operation under way. wait() ends it and gives its result; poll() tells whether wait() would block."""
 
-    def __init__(self, number, finish, keep):
-        self._number, self._finish, self._keep = number, finish, keep
+    def __init__(self, number, finish):
+        self._number, self._finish = number, finish
 
     def poll(self):
         done = ctypes.c_bool()
-        _call(_library.pl_named_poll, _named, self._number, ctypes.byref(done))
+        _call(_library.pl_named_poll, _engine(), self._number, ctypes.byref(done))
         return done.value
 
     def wait(self):
         result = _Result()
         number, self._number = self._number, ctypes.c_uint64(0)
-        _call(_library.pl_named_wait, _named, number, ctypes.byref(result))
-        self._keep = None
+        _call(_library.pl_named_wait, _engine(), number, ctypes.byref(result))
+        del _under_way[number.value]
         return self._finish(result)
 
 
-def _submit(kind, send, recv, name, finish, op=Sum, root=0, splits=None, scales=(1.0, 1.0), keep=None):
-    _ask(lambda world: world)
+def _submit(kind, send, recv, name, finish, op=Sum, root=0, splits=None, scales=(1.0, 1.0)):
+    engine = _engine()
     request = _Op(name=name.encode() if name else None, kind=_KINDS.index(kind), op=_OPS.index(op), root=root)
     if send is not None:
         address, shape, dtype = _view(send)
@@ -187,14 +207,15 @@ def _submit(kind, send, recv, name, finish, op=Sum, root=0, splits=None, scales=
         request.send, request.dtype, request.dims = address, _DTYPES[dtype], len(shape)
         request.shape[:len(shape)] = shape
     if recv is not None:
-        request.recv = _view(recv)[0]
+        request.recv = _view(recv, written=True)[0]
     if splits is not None:
         request.splits = (ctypes.c_uint64 * len(splits))(*splits)
     if scales != (1.0, 1.0):
         request.scaled, (request.prescale, request.postscale) = True, scales
     number = ctypes.c_uint64()
-    _call(_library.pl_named_submit, _named, ctypes.byref(request), ctypes.byref(number))
-    return Handle(number, finish, (send, recv, keep))
+    _call(_library.pl_named_submit, engine, ctypes.byref(request), ctypes.byref(number))
+    _under_way[number.value] = send, recv
+    return Handle(number, finish)
 
 
 def _like(array):
@@ -298,21 +319,25 @@ def synchronize(handle):
 def join():
     """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join."""
     last = ctypes.c_int()
-    _call(_library.pl_named_join, _named, ctypes.byref(last))
+    _call(_library.pl_named_join, _engine(), ctypes.byref(last))
     return last.value
 
 
 def broadcast_parameters(params, root_rank=0):
     """Give every rank `root_rank`'s values: a dict (a state_dict(), say) or (name, array) pairs."""
     pairs = sorted(params.items()) if hasattr(params, "items") else list(params)
-    handles = []
+    broadcasts = []
     for name, value in pairs:
+        here = value
         if _is_torch(value):
             value = value.data
+            here = value.contiguous()  # itself, but for layouts such as channels_last
         if _is_torch(value) or isinstance(value, numpy.ndarray):
-            handles.append(broadcast_async_(value, root_rank, f"parameter.{name}"))
-    for handle in handles:
+            broadcasts.append((value, here, broadcast_async_(here, root_rank, f"parameter.{name}")))
+    for value, here, handle in broadcasts:
         handle.wait()
+        if here is not value:
+            value.copy_(here)
 
 
 def broadcast_object(obj, root_rank=0, name=None):
@@ -337,21 +362,35 @@ class _Distributed:
 
     def _distribute(self, named_parameters, backward_passes_per_step, op):
         self._op, self._passes = op, backward_passes_per_step
-        self._handles, self._seen, self._hooks, self._synchronized = {}, {}, [], False
+        self._waits, self._seen, self._hooks, self._synchronized = {}, {}, [], False
+        self._given = {id(parameter): name for name, parameter in named_parameters or ()}
+        self._names = {}  # parameters by name
+        self._sparse = set()  # names of those with sparse gradients
+        self._watch()
+
+    def _watch(self):
+        """Hook every parameter that needs a gradient and has no hook yet: one of a group that was added, or no longer frozen."""
+        known = {id(parameter) for parameter in self._names.values()}
         owned = [parameter for group in self.param_groups for parameter in group["params"]]
-        given = dict((id(parameter), name) for name, parameter in named_parameters) if named_parameters is not None else {}
-        self._names = [(given.get(id(parameter), f"parameter{i}"), parameter) for i, parameter in enumerate(owned) if parameter.requires_grad]
-        names = [name for name, _ in self._names]
-        if len(set(names)) != len(names):
-            raise ValueError("two parameters have the same name")
-        for name, parameter in self._names:
+        for i, parameter in enumerate(owned):
+            if not parameter.requires_grad or id(parameter) in known:
+                continue
+            name = self._given.get(id(parameter), f"parameter{i}")
+            if name in self._names:
+                raise ValueError(f"two parameters are called '{name}'")
+            self._names[name] = parameter
             # The node that adds to parameter.grad; its hook runs when the gradient of this pass is complete.
             accumulate = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
             accumulate.register_hook(self._hook_of(name, parameter))
             self._hooks.append(accumulate)
 
+    def add_param_group(self, param_group):
+        super().add_param_group(param_group)
+        self._watch()
+
     def _hook_of(self, name, parameter):
         def hook(*_):
+            self._synchronized = False
             self._seen[name] = self._seen.get(name, 0) + 1
             if self._seen[name] > self._passes:
                 raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see backward_passes_per_step")
@@ -361,20 +400,42 @@ class _Distributed:
 
     def _start(self, name, parameter):
         import torch
-        if parameter.grad is None:
+        if parameter.grad is None and name not in self._sparse:
             parameter.grad = torch.zeros_like(parameter)
+        if parameter.grad is None or parameter.grad.is_sparse:
+            self._sparse.add(name)
+            self._waits[name] = self._gather(name, parameter)
+            return
         if not parameter.grad.is_contiguous():
             parameter.grad = parameter.grad.contiguous()
-        self._handles[name] = allreduce_async_(parameter.grad, f"gradient.{name}", self._op)
+        self._waits[name] = allreduce_async_(parameter.grad, f"gradient.{name}", self._op).wait
+
+    def _gather(self, name, parameter):
+        """A sparse gradient, which becomes the rows of all ranks; those of one index are added up."""
+        import torch
+        if self._op not in (Sum, Average):
+            raise ValueError(f"'{name}': sparse gradients have a sum and an average, not {self._op}")
+        rows, numbers = parameter.new_empty((0, *parameter.shape[1:])), torch.empty((0, 1), dtype=torch.int64)
+        if parameter.grad is not None and parameter.grad._nnz():
+            grad = parameter.grad.coalesce()
+            rows, numbers = grad.values().contiguous(), grad.indices().t().contiguous()
+        numbers = allgather_async(numbers, f"gradient.{name}.indices")
+        rows = allgather_async(rows, f"gradient.{name}.values")
+
+        def wait():
+            grad = torch.sparse_coo_tensor(numbers.wait().t(), rows.wait(), parameter.shape).coalesce()
+            parameter.grad = grad / size() if self._op == Average else grad
+        return wait
 
     def synchronize(self):
-        """Wait until parameter.grad is averaged everywhere; the next step() does not do it again."""
-        for name, parameter in self._names:
-            if name not in self._handles:
+        """Wait until parameter.grad is reduced everywhere; the next step() does not do it again."""
+        self._watch()
+        for name, parameter in self._names.items():
+            if name not in self._waits and parameter.requires_grad:
                 self._start(name, parameter)
-        for handle in self._handles.values():
-            handle.wait()
-        self._handles.clear()
+        for wait in self._waits.values():
+            wait()
+        self._waits.clear()
         self._seen.clear()
         self._synchronized = True
 
@@ -398,8 +459,10 @@ class _Distributed:
         self._synchronized = False
         return result
 
+    step.hooked = True  # torch would run an optimizer's step hooks here too, before the gradients are reduced
+
     def zero_grad(self, *arguments, **keywords):
-        if self._handles:
+        if self._waits:
             raise RuntimeError("zero_grad() between backward() and step() would clear gradients that are being averaged")
         return super().zero_grad(*arguments, **keywords)
 
@@ -409,7 +472,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, backward_passes_per_s
 
     It stays an instance of its own class, so that schedulers and scalers take it. Gradients are handed over as the backward pass finishes
     them, and waited for in step() (or in synchronize(), for clipping). With backward_passes_per_step = n each gradient, by then the sum of n,
-    is handed over in its n-th backward pass. A parameter without a gradient counts as zeros, so that ranks that used different parameters still match.
+    is handed over in its n-th backward pass. A parameter without a gradient counts as zeros, so that ranks that used different parameters still match;
+    one that is frozen on all ranks is left alone, and one that is thawed or added later takes part from then on.
     """
     # A scheduler that was made before has put its own step() over the class's.
     vars(optimizer).pop("step", None)

@@ -17,6 +17,8 @@ PYTHON = "/usr/bin/python3"
 SKIP = 77
 
 OPERATIONS = r'''
+import gc
+import weakref
 import numpy
 import paceline as pl
 pl.init()
@@ -57,17 +59,42 @@ try:
     assert n == 1
 except pl.PacelineError as error:
     assert error.status == "MISMATCH" and "'different': rank 0: allreduce average of float64 [3]" in str(error), error
-try:
-    pl.allreduce(numpy.ones((4, 4))[:, ::2], name="strided")
-    raise AssertionError("a strided array was taken")
-except ValueError:
-    pass
+
+def refuses(call, what):
+    try:
+        call()
+    except ValueError:
+        return
+    raise AssertionError(f"{what} was taken")
+
+refuses(lambda: pl.allreduce(numpy.ones((4, 4))[:, ::2], name="strided"), "a strided array")
+refuses(lambda: pl.allreduce(numpy.ones(3, ">f4"), name="swapped"), "an array in the other byte order")
+frozen = numpy.ones(3)
+frozen.flags.writeable = False
+refuses(lambda: pl.allreduce_(frozen, name="frozen"), "a read-only array")
+assert (pl.allreduce(frozen, name="frozen", op=pl.Sum) == n).all()
+
+given = numpy.ones(1000)
+held = weakref.ref(given)
+pl.allreduce_async_(given, name="dropped")
+del given
+gc.collect()
+assert held() is not None, "the library still uses the array of a handle that was dropped"
+pl.allreduce(numpy.ones(1), name="behind it")
 if r == 0:
     pl.allreduce(numpy.ones(1), name="uneven") if n == 1 else None
+pl.barrier()
 assert pl.join() in range(n)
+late = pl.allreduce_async(numpy.ones(1), name="late")
 pl.barrier()
 pl.shutdown()
 assert not pl.is_initialized()
+for call in (late.wait, late.poll, pl.join, pl.rank):
+    try:
+        call()
+        raise AssertionError("there is nothing to ask any more")
+    except pl.PacelineError as error:
+        assert "init()" in str(error)
 print("operations fine on rank", r)
 '''
 
@@ -142,14 +169,77 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 loss_of(model).backward()
 optimizer.step()
 assert (model.weight.grad == mean).all()
-hvd.shutdown()
-print("horovod's lines fine on rank", r)
+
+# Layouts other than row by row.
+model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+everywhere = hvd.allgather(model.weight.detach().contiguous().reshape(1, -1), "layout")
+assert (everywhere == everywhere[0]).all()
+
+# Step hooks see reduced gradients, once, and options that were loaded change nothing about that.
+model, optimizer = fresh()
+optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+seen = []
+if hasattr(optimizer, "register_step_pre_hook"):  # torch 2
+    optimizer.register_step_pre_hook(lambda *_: seen.append(model.weight.grad.clone()))
+loss_of(model).backward()
+optimizer.step()
+assert not hasattr(optimizer, "register_step_pre_hook") or (len(seen) == 1 and (seen[0] == mean).all()), seen
+
+# A step that was left out behind synchronize() is no reason to skip the next synchronize().
+optimizer.zero_grad()
+loss_of(model).backward()
+optimizer.synchronize()
+optimizer.zero_grad()
+loss_of(model).backward()
+optimizer.step()
+assert (model.weight.grad == mean).all()
+
+# Parameters that are frozen for a while, and those of a group that is added.
+first, second, third = (torch.nn.Linear(3, 2) for _ in range(3))
+second.requires_grad_(False)
+optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=1.0, momentum=0.5, weight_decay=0.1)
+optimizer = hvd.DistributedOptimizer(optimizer)
+optimizer.add_param_group({"params": list(third.parameters())})
+for frozen, free in ((second, first), (first, second), (None, second)):
+    before = copy.deepcopy(frozen.state_dict()) if frozen else {}
+    for model in (first, second):
+        model.requires_grad_(model is not frozen)
+    optimizer.zero_grad(set_to_none=True)
+    (loss_of(first) + loss_of(second) + loss_of(third)).backward()
+    optimizer.step()
+    assert (free.weight.grad == mean).all() and (third.weight.grad == mean).all()
+    assert all(torch.equal(before[name], frozen.state_dict()[name]) for name in before), "a frozen parameter moved"
+
+# Sparse gradients: rank r uses rows 0 and r + 1, and in the second step rank 0 alone uses any.
+table = torch.nn.Embedding(n + 1, 2, sparse=True)
+hvd.broadcast_parameters(table.state_dict(), root_rank=0)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0), named_parameters=table.named_parameters())
+for users in (n, 1):
+    before = table.weight.detach().clone()
+    optimizer.zero_grad(set_to_none=users == n)
+    if r < users:
+        table(torch.tensor([0, r + 1, r + 1])).sum().backward()
+    optimizer.step()
+    before[0] -= users / n
+    before[1:users + 1] -= 2 / n
+    assert table.weight.grad.is_sparse and torch.allclose(table.weight, before), (table.weight, before)
+print("horovod's lines fine on rank", r)  # and no shutdown(): the interpreter's end is one
+'''
+
+FAILS = r'''
+import time
+import paceline as hvd
+hvd.init()
+if hvd.rank() == 1:
+    raise RuntimeError("rank 1 fails while rank 0 computes")
+time.sleep(600)
 '''
 
 
-def run(command, **keywords):
+def run(command, fails=False, **keywords):
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, **keywords)
-    if result.returncode != 0:
+    if (result.returncode != 0) != fails:
         print(result.stdout)
         sys.exit(f"exit status {result.returncode}: {' '.join(map(str, command))[:200]}")
     return result.stdout
@@ -170,6 +260,9 @@ def main():
         assert output.count("operations fine") == ranks, output
     assert "operations fine on rank 0" in run([PYTHON, "-c", OPERATIONS], env=environment)
     print("operations: fine on 1, 2 and 3 ranks, and without mpirun")
+    output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", PYTHON, "-c", FAILS], fails=True, env=environment)
+    assert "rank 1 fails while rank 0 computes" in output, output
+    print("a rank that fails ends the job at once")
     if not has("torch"):
         print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
         return
