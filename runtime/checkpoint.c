@@ -11,8 +11,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,8 +61,8 @@ static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, c
     return pl_text_check(text, reterr);
 }
 
-/* "checkpoint-000000000123.json" is step 123. */
-static bool step_of(const char *name, uint64_t *ret_step)
+/* "checkpoint-000000000123.json" is step 123 with the suffix ".json". */
+static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
 {
     char *end;
 
@@ -68,7 +70,20 @@ static bool step_of(const char *name, uint64_t *ret_step)
         return false;
     }
     *ret_step = strtoull(name + 11, &end, 10);
-    return strcmp(end, ".json") == 0;
+    return strcmp(end, suffix) == 0;
+}
+
+/* Whether a checkpoint's data lack their record: the run was killed between the two, at writing or at removing them. */
+static bool is_half(int dir_fd, const char *name)
+{
+    char record[64];
+    uint64_t step;
+
+    if (!step_of(name, ".safetensors", &step)) {
+        return false;
+    }
+    snprintf(record, sizeof(record), "checkpoint-%0*llu.json", STEP_DIGITS, (unsigned long long)step);
+    return faccessat(dir_fd, record, F_OK, 0) != 0 && errno == ENOENT;
 }
 
 static int newest_first(const void *a, const void *b)
@@ -79,7 +94,7 @@ static int newest_first(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove temporary files of ours. */
+/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove what is half written or half removed. */
 static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t **ret_steps, size_t *ret_count, struct pl_error *reterr)
 {
     DIR *directory = opendir(c->directory);
@@ -94,10 +109,10 @@ static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uin
     while (status == PL_OK && (entry = readdir(directory)) != NULL) {
         uint64_t step;
 
-        if (clean && strncmp(entry->d_name, ".checkpoint-", 12) == 0) {
+        if (clean && (strncmp(entry->d_name, ".checkpoint-", 12) == 0 || is_half(dirfd(directory), entry->d_name))) {
             (void)unlinkat(dirfd(directory), entry->d_name, 0);
         }
-        if (step_of(entry->d_name, &step)) {
+        if (step_of(entry->d_name, ".json", &step)) {
             status = pl_memory_grow(&steps, &capacity, count + 1, sizeof(*steps), reterr);
             if (status == PL_OK) {
                 steps[count++] = step;
@@ -224,16 +239,21 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     return PL_OK;
 }
 
+/* Remove all but the newest of this run. What is of later steps was passed over when the run began, or is another run's: it must not push ours out.
+ */
 static void remove_old(const struct pl_checkpoints *c)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_FREE uint64_t *steps = NULL;
-    size_t count = 0;
+    size_t count = 0, newest = 0;
 
     if (list_steps(c, false, &steps, &count, NULL) != PL_OK) {
         return; /* old files do no harm; the next save tries again */
     }
-    for (size_t i = c->options.keep; i < count; i++) {
+    while (newest < count && steps[newest] > c->record.state.step) {
+        newest++;
+    }
+    for (size_t i = newest + c->options.keep; i < count; i++) {
         /* The JSON file first: a half-removed checkpoint must not look whole. */
         if (file_path(c, steps[i], "json", &path, NULL) == PL_OK) {
             (void)unlink(pl_text_string(&path));

@@ -33,7 +33,7 @@ struct pl_checkpoint_state {
 /** Zero-initialise, then set what differs. */
 struct pl_checkpoints_options {
     const char *directory; /* NULL: PL_CHECKPOINT_DIRECTORY */
-    unsigned keep;         /* so many newest ones stay; 0: 3 */
+    unsigned keep;         /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
     /* Told, on rank 0, about every checkpoint that was passed over, and why. May be NULL. */
     void (*note)(void *context, const char *text);
     void *context;

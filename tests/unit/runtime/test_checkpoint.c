@@ -142,8 +142,12 @@ static void keeps_two(struct pl_world *world, void *context)
     char path[PATH_MAX];
 
     scratch_write(&f->scratch, ".checkpoint-000000000009.json.1.2", "x", 1);
+    scratch_write(&f->scratch, "checkpoint-000000000007.safetensors", "without a record", 16);
+    scratch_write(&f->scratch, "checkpoint-best.safetensors", "the program's own", 17);
     job = job_start(world, f, 500);
     ck_assert_int_ne(access(scratch_path(&f->scratch, ".checkpoint-000000000009.json.1.2", path), F_OK), 0);
+    ck_assert_int_ne(access(scratch_path(&f->scratch, "checkpoint-000000000007.safetensors", path), F_OK), 0);
+    ck_assert_int_eq(access(scratch_path(&f->scratch, "checkpoint-best.safetensors", path), F_OK), 0);
     for (uint64_t step = 8; step <= 12; step++) {
         save(&job, step);
     }
@@ -153,6 +157,10 @@ static void keeps_two(struct pl_world *world, void *context)
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert_uint_eq(state.step, 12);
     job_end(&job);
+    job = job_start(world, f, 500); /* whole ones stay */
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(found && state.step == 12);
+    job_end(&job);
 }
 
 START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
@@ -160,6 +168,39 @@ START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
     struct fixture f = {.scratch = scratch_new()};
 
     ranks_run(1, keeps_two, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
+/* A run that begins beside newer checkpoints, damaged or of another model, keeps what it writes itself. */
+static void keeps_its_own(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = job_start(world, f, 33);
+    struct pl_checkpoint_state state = {.step = 0};
+    bool found = true;
+
+    save(&job, 100);
+    save(&job, 110);
+    job_end(&job);
+    scratch_write(&f->scratch, "checkpoint-000000000120.json", "{}", 2);
+    job = job_start(world, f, 500);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    for (uint64_t step = 10; step <= 13; step++) {
+        save(&job, step);
+        ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+        ck_assert(found && state.step == step);
+    }
+    job_end(&job);
+}
+
+START_TEST(a_newer_one_that_is_of_no_use_pushes_none_out)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, keeps_its_own, &f);
     scratch_done(&f.scratch);
 }
 END_TEST
@@ -332,6 +373,6 @@ START_TEST(a_failed_write_is_said_at_the_next_save)
 END_TEST
 
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
-          the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
+          a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
           a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
           a_failed_write_is_said_at_the_next_save)
