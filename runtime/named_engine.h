@@ -46,7 +46,7 @@ struct named_fusion;
 
 struct named_batch {
     struct pl_request *request;
-    struct named_fusion *fusion; /* NULL: each entry is a collective of its own */
+    struct named_fusion *fusion; /* NULL: one entry, from where it lies */
     struct named_batch *next;
     size_t count;
     struct named_item items[];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running what ranks have agreed on: tensors that are ready become collectives, small sums side by side. */
+/* Running what ranks have agreed on: tensors that are ready become collectives, in device memory one for many. */
 #include "base/memory.h"
 #include "runtime/named_engine.h"
 
@@ -7,10 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SMALL_BYTES = 64 << 10, /* up to here packing several sums into one message is cheaper than a message each */
-    FUSED_BYTES = 64 << 20, /* at most so much travels as one from device memory */
-};
+enum { FUSED_BYTES = 64 << 20 }; /* at most so much travels as one from device memory */
 
 void named_batch_free(struct pl_named *named, struct named_batch *batch)
 {
@@ -321,15 +318,6 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
     return PL_INVALID;
 }
 
-/* Whether packing this with its like pays. */
-static bool is_small(const struct named_entry *entry)
-{
-    const struct named_definition *definition = &entry->definition;
-
-    return definition->kind == PL_ALLREDUCE && definition->memory != PL_MEMORY_DEVICE &&
-           elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype) <= SMALL_BYTES;
-}
-
 struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
 {
     struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
@@ -344,25 +332,23 @@ struct named_batch *named_batch_new(struct named_entry **entries, size_t count, 
     return batch;
 }
 
-/* Post `count` entries as one request. */
-static enum pl_status post(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+/* Post one entry from where it lies. */
+static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_collective *collectives = pl_memory_new(count, sizeof(struct pl_collective), reterr);
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
-    struct named_batch *batch = collectives && counts ? named_batch_new(entries, count, reterr) : NULL;
-    enum pl_status status = batch ? PL_OK : PL_MEMORY;
+    struct named_batch *batch = counts ? named_batch_new(&entry, 1, reterr) : NULL;
+    struct pl_collective collective;
+    enum pl_status status;
 
-    for (size_t i = 0; i < count && status == PL_OK; i++) {
-        status = describe(named, entries[i], &batch->items[i], counts, counts + named->ranks, &collectives[i], reterr);
+    if (!batch) {
+        return PL_MEMORY;
     }
+    status = describe(named, entry, &batch->items[0], counts, counts + named->ranks, &collective, reterr);
     if (status == PL_OK) {
-        status = count == 1 ? pl_collective_post(named->world, &collectives[0], &batch->request, reterr)
-                            : pl_collective_post_group(named->world, collectives, count, &batch->request, reterr);
+        status = pl_collective_post(named->world, &collective, &batch->request, reterr);
     }
     if (status != PL_OK) {
-        if (batch) {
-            named_batch_free(named, batch);
-        }
+        named_batch_free(named, batch);
         return status;
     }
     return named_batch_posted(named, batch, reterr);
@@ -401,12 +387,11 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     return PL_OK;
 }
 
-/* Equal for entries that the collectives may pack into one message. */
+/* Equal for entries that may travel as one. */
 static int compare_packing(const struct named_definition *a, const struct named_definition *b)
 {
     int order = (int)a->dtype - (int)b->dtype;
 
-    order = order ? order : (int)a->memory - (int)b->memory;
     order = order ? order : (int)a->op - (int)b->op;
     order = order ? order : (int)a->scaled - (int)b->scaled;
     order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
@@ -447,7 +432,7 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
                 break;
             }
         }
-        PL_TRY(end - first == 1 ? post(named, &entries[first], 1, reterr) : named_device_post(named, &entries[first], end - first, reterr));
+        PL_TRY(end - first == 1 ? post(named, entries[first], reterr) : named_device_post(named, &entries[first], end - first, reterr));
     }
     return PL_OK;
 }
@@ -455,13 +440,13 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
 enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_table *table = &named->table;
-    size_t count = table->ready_count, small = 0, packed = 0, large = 0;
+    size_t count = table->ready_count, packed = 0, alone = 0;
     PL_AUTO_FREE struct named_entry **sorted = NULL;
 
     if (count == 0) {
         return PL_OK;
     }
-    sorted = pl_memory_new(3 * count, sizeof(struct named_entry *), reterr);
+    sorted = pl_memory_new(2 * count, sizeof(struct named_entry *), reterr);
     if (!sorted) {
         return PL_MEMORY;
     }
@@ -471,22 +456,16 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
 
         if (entry->conflict || entry->definition.kind == PL_BARRIER) {
             PL_TRY(end_at_once(named, entry, reterr));
-        } else if (is_small(entry)) {
-            sorted[small++] = entry;
         } else if (named_device_packs(entry)) {
-            sorted[2 * count + packed++] = entry;
+            sorted[packed++] = entry;
         } else {
-            sorted[count + large++] = entry;
+            sorted[count + alone++] = entry; /* in host memory two copies cost what a message costs: packing gained nothing there */
         }
     }
-    sort_for_packing(sorted, small);
-    if (small > 0) {
-        PL_TRY(post(named, sorted, small, reterr));
-    }
-    sort_for_packing(&sorted[2 * count], packed);
-    PL_TRY(post_packed(named, &sorted[2 * count], packed, reterr));
-    for (size_t i = 0; i < large; i++) {
-        PL_TRY(post(named, &sorted[count + i], 1, reterr));
+    sort_for_packing(sorted, packed);
+    PL_TRY(post_packed(named, sorted, packed, reterr));
+    for (size_t i = 0; i < alone; i++) {
+        PL_TRY(post(named, sorted[count + i], reterr));
     }
     return PL_OK;
 }
