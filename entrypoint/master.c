@@ -323,7 +323,8 @@ static enum pl_status open_due_sessions(struct pl_supervisor *supervisor, int64_
 static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
-    int64_t deadline_ns = pl_deadline_after_ns(supervisor->peer_wait_ns);
+    const bool only_tells = supervisor->failed;
+    int64_t deadline_ns = pl_deadline_after_ns(only_tells ? PL_SUPERVISE_TELL_NS : supervisor->peer_wait_ns);
     int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
@@ -333,7 +334,7 @@ static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_
         int64_t next_ns = say_ns < deadline_ns ? say_ns : deadline_ns;
         size_t missing = count_missing(master, &names);
 
-        if (missing == 0 || supervisor->failed || supervisor->stop_number != 0) {
+        if (missing == 0 || supervisor->failed != only_tells || supervisor->stop_number != 0 || (only_tells && pl_deadline_passed(deadline_ns))) {
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
@@ -440,7 +441,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
 {
     struct master *master = supervisor->state;
 
-    if (supervisor->plan->needs_names) {
+    if (supervisor->plan->needs_names && !supervisor->failed) {
         PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
     }
     if (master->workers_count > 0) {
@@ -533,8 +534,9 @@ int pl_master_run(struct pl_supervisor *supervisor)
     struct master master = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    const bool only_tells = supervisor->failed;
+    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
     enum pl_status status;
-    int exit_code;
 
     supervisor->role = &role;
     supervisor->state = &master;
@@ -549,7 +551,7 @@ int pl_master_run(struct pl_supervisor *supervisor)
         pl_supervise_fail(supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
     }
     finish(supervisor);
-    exit_code = pl_supervise_conclude(supervisor);
+    exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
     pl_supervise_end_sync(supervisor);
     pl_supervise_sweep(supervisor, NULL, 0); /* ends the sessions, and so the workers */
     for (size_t i = 0; i < master.workers_count; i++) {

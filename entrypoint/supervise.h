@@ -167,7 +167,13 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
 /** The end of the stop budget less `early_ns`; never when the job is not being stopped. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
-/** The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. */
+/** How long a host that failed in its preparation waits for the others to tell them. */
+#define PL_SUPERVISE_TELL_NS (60 * PL_NS_PER_S)
+
+/**
+ * The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. Where the job has failed
+ * already, all that is done is to meet the other hosts and tell them, for PL_SUPERVISE_TELL_NS.
+ */
 int pl_master_run(struct pl_supervisor *supervisor);
 int pl_worker_run(struct pl_supervisor *supervisor);
 

@@ -173,6 +173,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     const struct pl_role *outer_role = supervisor->role;
     void *outer_state = supervisor->state;
+    const bool failed_before = supervisor->failed;
     enum pl_status status;
     struct step_state state = {.step = step};
     struct pl_party *party = NULL;
@@ -200,7 +201,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;
     }
-    if (supervisor->failed) {
+    if (supervisor->failed && !failed_before) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
         pl_ending_report(&supervisor->ending, PL_FAILURE_SHOWN_BYTES - strlen(step->what) - 2, &text);
@@ -208,7 +209,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
         supervisor->ending_known = false;
         return PL_FAILED;
     }
-    return state.ok ? PL_OK : PL_NOT_FOUND;
+    return state.ok ? PL_OK : step->is_question ? PL_NOT_FOUND : PL_FAILED;
 }
 
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)

@@ -40,22 +40,46 @@ static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_plan *plan
     return status;
 }
 
-static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, int *ret_exit_code, struct pl_error *reterr)
+static enum pl_status bring_code(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
-    PL_AUTO_PLAN struct pl_plan *plan = NULL;
 
     PL_TRY(pl_source_plan(job, &source, reterr));
-    PL_TRY(run_steps(supervisor, &source, job->process, reterr));
-    PL_TRY(pl_plan_new(job, &plan, reterr));
+    return run_steps(supervisor, &source, job->process, reterr);
+}
+
+static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
     for (size_t i = 0; i < plan->warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
     }
     PL_TRY(pl_plan_prepare(job, plan, reterr));
     PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
-    PL_TRY(ask(supervisor, plan, reterr));
-    PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
-    pl_supervise_start_sync(supervisor);
+    return ask(supervisor, plan, reterr);
+}
+
+static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, int *ret_exit_code, struct pl_error *reterr)
+{
+    PL_AUTO_PLAN struct pl_plan *plan = NULL;
+    enum pl_status status = bring_code(supervisor, job, reterr);
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (status == PL_OK) {
+        PL_TRY(pl_plan_new(job, &plan, reterr));
+        status = prepare(supervisor, job, plan, reterr);
+    } else if (pl_plan_new(job, &plan, NULL) != PL_OK) {
+        return status;
+    }
+    if (status == PL_OK) {
+        PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
+        pl_supervise_start_sync(supervisor);
+    } else if (status == PL_CANCELLED || !plan->needs_link) {
+        return status;
+    } else {
+        /* The other hosts would wait for this one: it still meets them, to tell. */
+        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(reterr, text, sizeof(text)));
+        PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
+    }
     /* A worker without a link runs its own program, as torchrun's do. */
     *ret_exit_code = plan->role == PL_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
     supervisor->plan = NULL; /* it ends with this function */

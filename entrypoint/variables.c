@@ -397,7 +397,7 @@ static enum pl_status add_knobs(struct builder *builder)
         if (name == NULL) {
             return PL_MEMORY;
         }
-        if (pl_environment_get(job->process, name) == NULL) {
+        if (pl_environment_get_or(job->process, name, NULL) == NULL) { /* as pl_job_option(): an empty variable is none */
             PL_TRY(set(builder, name, equals + 1));
         }
     }

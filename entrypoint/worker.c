@@ -276,13 +276,14 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    struct worker_state *state = supervisor->state;
-    int64_t deadline_ns = pl_deadline_after_ns(supervisor->peer_wait_ns);
+    const struct worker_state *state = supervisor->state;
+    const bool only_tells = supervisor->failed;
+    int64_t deadline_ns = pl_deadline_after_ns(only_tells ? PL_SUPERVISE_TELL_NS : supervisor->peer_wait_ns);
     int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
 
-    while (!state->met && !supervisor->failed && supervisor->stop_number == 0) {
+    while (!state->met && supervisor->failed == only_tells && supervisor->stop_number == 0 && !(only_tells && pl_deadline_passed(deadline_ns))) {
         PL_TRY(pl_supervise_turn(supervisor, say_ns < deadline_ns ? say_ns : deadline_ns, reterr));
-        if (pl_deadline_passed(deadline_ns) && !state->met) {
+        if (pl_deadline_passed(deadline_ns) && !state->met && !only_tells) {
             return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s", master_host(supervisor),
                                 (long long)(supervisor->peer_wait_ns / PL_NS_PER_S));
         }
@@ -359,8 +360,9 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    const bool only_tells = supervisor->failed;
+    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
     enum pl_status status;
-    int exit_code;
 
     supervisor->role = &role;
     supervisor->state = &state;
@@ -381,7 +383,7 @@ int pl_worker_run(struct pl_supervisor *supervisor)
         pl_supervise_fail(supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
     }
     leave(supervisor);
-    exit_code = pl_supervise_conclude(supervisor);
+    exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
     pl_supervise_end_sync(supervisor);
     outlive_master(supervisor);
     pl_sshd_close(&state.sshd);

@@ -107,6 +107,30 @@ expect_failure algo-2 "cannot have port 22.*Address already in use" "PACELINE_SS
 expect_failure algo-1 "algo-2"
 case_end algo-2 algo-1
 
+# A stand-in for Python whose pip fails; PACELINE_PEER_WAIT_S is left at its 900 s.
+for broken in algo-2 algo-1 "algo-1 algo-2"; do
+  case_begin "the preparation fails on $broken"
+  cluster_environment=("PACELINE_PYTHON=/opt/ml/bin/python3")
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 2
+    [[ "$broken" != *$host* ]] || {
+      mkdir "$cluster/$host/ml/bin" "$cluster/$host/ml/code"
+      echo "numpy" >"$cluster/$host/ml/code/requirements.txt"
+      printf '#!/bin/sh\n[ "$1" != -c ] || exit 0 # pip is there\necho "no such package" >&2\nexit 4\n' >"$cluster/$host/ml/bin/python3"
+      chmod +x "$cluster/$host/ml/bin/python3"
+    }
+    host_start $host "$paceline" -- "$probe"
+  done
+  wait_host algo-1 100
+  wait_host algo-2 100
+  for host in algo-1 algo-2; do
+    expect_code $host bad
+    expect_failure $host "installing requirements.txt: the command on host algo-[12] exited with code 4" "no such package"
+  done
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
 case_begin "another port serves"
 cluster_environment=("PACELINE_SSH_PORT=2022")
 start_both

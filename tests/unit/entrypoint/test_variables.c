@@ -89,10 +89,12 @@ START_TEST(own_options_become_variables_unless_the_environment_has_them)
 
     tree_setup(&tree);
     tree_env(&tree, "PACELINE_B", "mine");
-    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_a\": \"true\", \"paceline_b\": \"2\"}");
+    tree_env(&tree, "PACELINE_C", "");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_a\": \"true\", \"paceline_b\": \"2\", \"paceline_c\": \"3\"}");
     add(&tree, &environment, NULL);
     ck_assert_str_eq(pl_environment_get(environment, "PACELINE_A"), "true");
     ck_assert_ptr_null(pl_environment_get(environment, "PACELINE_B"));
+    ck_assert_str_eq(pl_environment_get(environment, "PACELINE_C"), "3");
     ck_assert_str_eq(pl_environment_get(environment, "SM_HPS"), "{}");
     ck_assert_str_eq(pl_environment_get(environment, "SM_USER_ARGS"), "[]");
     tree_done(&tree);
