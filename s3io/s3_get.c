@@ -16,6 +16,7 @@
 
 enum {
     PAGE = 4096,
+    BLOCK_BYTES = 256 * 1024, /* of the buffer: a part takes them as its bytes come, and the reader gives them back */
     WAKE_BYTES = 1024 * 1024, /* the reader is not woken for less, unless that is all */
     SLICE_MS = 20,            /* but looks by itself so often */
 };
@@ -28,12 +29,12 @@ struct part {
     struct pl_s3_stream *stream;
     size_t object;
     uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
-    unsigned char *memory;
-    uint64_t room_from, room_to; /* what it takes of the buffer; the engine thread's */
-    atomic_size_t filled;        /* bytes of `memory` that are there; only grows while they may be looked at */
+    unsigned char **blocks; /* where its bytes are; set as far as `filled` says */
+    atomic_size_t filled;   /* bytes that are there; only grows while they may be looked at */
     struct {
-        bool held;  /* not to be looked at before its checksum is found right */
-        bool ended; /* the operation is over */
+        size_t room; /* blocks that are promised to it */
+        bool held;   /* not to be looked at before its checksum is found right */
+        bool ended;  /* the operation is over */
         enum pl_status status;
     } synced; /* under the stream's lock */
 };
@@ -50,8 +51,11 @@ struct pl_s3_stream {
     const struct pl_s3_object *objects;
     size_t object_count;
     struct pl_s3_stream_options options;
-    unsigned char *buffer; /* of `budget_bytes` */
-    struct part *parts;    /* part i is parts[i % part_slots] */
+    unsigned char *buffer; /* of `block_count` blocks */
+    size_t block_bytes, block_count;
+    size_t part_blocks;          /* that a part takes at most */
+    unsigned char **block_table; /* `part_blocks` for each slot */
+    struct part *parts;          /* part i is parts[i % part_slots] */
     size_t part_slots;
     struct pl_http_task plan_task, close_task;
 
@@ -74,6 +78,9 @@ struct pl_s3_stream {
     pthread_cond_t changed_cond;
     struct {
         uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
+        size_t promised;          /* blocks, to these parts; never more than there are */
+        unsigned char **free;     /* blocks that nobody uses; what was read last is on top, as the caches still know it */
+        size_t free_count;
         bool all_planned, plan_posted, waiting, cancelled, closed, gone;
     } synced; /* under `lock` */
 };
@@ -85,14 +92,34 @@ static struct part *part_at(struct pl_s3_stream *stream, uint64_t number)
 
 /* Engine's thread from here. */
 
+/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that is there already was filled before a rewind. */
+static unsigned char *room_at(struct pl_s3_stream *stream, struct part *part, uint64_t at, size_t *ret_bytes)
+{
+    size_t in_block = at % stream->block_bytes;
+    unsigned char **block = &part->blocks[at / stream->block_bytes];
+
+    if (!*block) {
+        pthread_mutex_lock(&stream->lock);
+        *block = stream->synced.free[--stream->synced.free_count];
+        pthread_mutex_unlock(&stream->lock);
+    }
+    *ret_bytes = stream->block_bytes - in_block;
+    return *block + in_block;
+}
+
 static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes, struct pl_error *reterr)
 {
     struct part *part = operation->context;
     struct pl_s3_stream *stream = part->stream;
 
     (void)reterr;
-    PL_BUG_IF(at + bytes > part->room_to - part->room_from);
-    memcpy(part->memory + at, data, bytes);
+    PL_BUG_IF(at + bytes > part->bytes);
+    for (size_t done = 0, room; done < bytes; done += room) {
+        unsigned char *target = room_at(stream, part, at + done, &room);
+
+        room = room < bytes - done ? room : bytes - done;
+        memcpy(target, (const char *)data + done, room);
+    }
     atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
     /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing. */
     if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
@@ -151,31 +178,6 @@ static void on_part_done(struct pl_s3_operation *operation, enum pl_status statu
     plan(stream);
 }
 
-/*
- * Room for `bytes` in one piece, or false. The lowest place that is free: what was read last is used again while the caches know
- * it, and a reader that keeps up never touches most of the buffer.
- */
-static bool take_room(struct pl_s3_stream *stream, uint64_t oldest, uint64_t planned, uint64_t bytes, struct part *part)
-{
-    uint64_t room = (bytes + PAGE - 1) / PAGE * PAGE, from = 0, number = oldest;
-
-    while (number < planned) {
-        const struct part *other = part_at(stream, number++);
-
-        if (from < other->room_to && other->room_from < from + room) {
-            from = other->room_to;
-            number = oldest; /* what lies there has to pass all others anew */
-        }
-    }
-    if (room > stream->options.budget_bytes || from > stream->options.budget_bytes - room) {
-        return false;
-    }
-    part->memory = stream->buffer + from;
-    part->room_from = from;
-    part->room_to = from + room;
-    return true;
-}
-
 static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t bytes)
 {
     static const struct pl_s3_operation_handler handler = {on_sink, on_found, on_rewind, on_part_done};
@@ -217,23 +219,25 @@ static void begin_object(struct pl_s3_stream *stream)
 /* The next part of plan_object, if there is room for it. */
 static bool plan_part(struct pl_s3_stream *stream)
 {
-    uint64_t number, oldest, bytes = stream->options.part_bytes;
+    uint64_t bytes = stream->options.part_bytes;
     struct part *part;
+    size_t blocks;
     bool room;
 
-    pthread_mutex_lock(&stream->lock);
-    number = stream->synced.planned;
-    oldest = stream->synced.oldest;
-    room = number - oldest < stream->part_slots && !stream->synced.closed;
-    pthread_mutex_unlock(&stream->lock);
     if (stream->known.found) {
         uint64_t left = stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
 
         bytes = left < bytes ? left : bytes;
     }
-    part = part_at(stream, number);
+    blocks = (bytes + stream->block_bytes - 1) / stream->block_bytes;
+    pthread_mutex_lock(&stream->lock);
+    part = part_at(stream, stream->synced.planned);
+    /* Room for all of it, so that no transfer ever waits for the reader. */
+    room = stream->synced.planned - stream->synced.oldest < stream->part_slots && blocks <= stream->block_count - stream->synced.promised &&
+           !stream->synced.closed;
+    pthread_mutex_unlock(&stream->lock);
     /* More than can be sent at once would only take room that stays empty. */
-    if (!room || stream->fetching >= stream->client->connections || !take_room(stream, oldest, number, bytes, part)) {
+    if (!room || stream->fetching >= stream->client->connections) {
         return false;
     }
     start_part(stream, part, bytes);
@@ -244,6 +248,9 @@ static bool plan_part(struct pl_s3_stream *stream)
     stream->plan_offset += stream->known.found ? bytes : 0;
     pthread_mutex_lock(&stream->lock);
     atomic_store_explicit(&part->filled, 0, memory_order_relaxed);
+    memset(part->blocks, 0, blocks * sizeof(*part->blocks));
+    part->synced.room = blocks;
+    stream->synced.promised += blocks;
     part->synced.held = false;
     part->synced.ended = bytes == 0; /* nothing to ask for */
     part->synced.status = PL_OK;
@@ -305,10 +312,12 @@ static void close_task(struct pl_http_task *task)
 
 /* The reader's thread from here. */
 
-static enum pl_status settle_options(const struct pl_s3_stream_options *given, struct pl_s3_stream_options *options, struct pl_error *reterr)
+static enum pl_status settle_options(const struct pl_s3_client *client, const struct pl_s3_stream_options *given,
+                                     struct pl_s3_stream_options *options, struct pl_error *reterr)
 {
     static const struct pl_s3_stream_options none = {.budget_bytes = 0};
     const uint64_t least_bytes = 2 * PAGE;
+    uint64_t most_bytes;
 
     *options = given ? *given : none;
     if (options->budget_bytes == 0) {
@@ -325,6 +334,9 @@ static enum pl_status settle_options(const struct pl_s3_stream_options *given, s
         options->part_bytes = options->budget_bytes / 2;
     }
     options->part_bytes = options->part_bytes < PAGE ? PAGE : options->part_bytes / PAGE * PAGE;
+    /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill. */
+    most_bytes = 2 * client->connections * options->part_bytes;
+    options->budget_bytes = options->budget_bytes < most_bytes ? options->budget_bytes : most_bytes;
     if (options->part_timeout_ns == 0) {
         options->part_timeout_ns = 1800 * PL_NS_PER_S;
     }
@@ -339,6 +351,8 @@ static void release(struct pl_s3_stream *stream)
     if (stream->buffer) {
         (void)munmap(stream->buffer, stream->options.budget_bytes);
     }
+    free(stream->block_table);
+    free(stream->synced.free);
     pthread_cond_destroy(&stream->changed_cond);
     pthread_mutex_destroy(&stream->lock);
     free(stream->parts);
@@ -347,22 +361,32 @@ static void release(struct pl_s3_stream *stream)
 
 static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *reterr)
 {
-    void *buffer = mmap(NULL, stream->options.budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct pl_s3_stream_options *options = &stream->options;
+    void *buffer = mmap(NULL, options->budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (buffer == MAP_FAILED) {
-        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes",
-                              (unsigned long long)stream->options.budget_bytes);
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes", (unsigned long long)options->budget_bytes);
     }
     stream->buffer = buffer;
-    (void)madvise(buffer, stream->options.budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    (void)madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    stream->block_bytes = options->part_bytes < BLOCK_BYTES ? options->part_bytes : BLOCK_BYTES;
+    stream->block_count = options->budget_bytes / stream->block_bytes;
+    stream->part_blocks = (options->part_bytes + stream->block_bytes - 1) / stream->block_bytes;
     stream->part_slots = (size_t)stream->client->connections * 4;
     stream->parts = pl_memory_new(stream->part_slots, sizeof(*stream->parts), reterr);
-    if (!stream->parts) {
+    stream->block_table = pl_memory_new(stream->part_slots * stream->part_blocks, sizeof(*stream->block_table), reterr);
+    stream->synced.free = pl_memory_new(stream->block_count, sizeof(*stream->synced.free), reterr);
+    if (!stream->parts || !stream->block_table || !stream->synced.free) {
         return PL_MEMORY;
     }
     for (size_t i = 0; i < stream->part_slots; i++) {
         stream->parts[i].stream = stream;
         stream->parts[i].operation.client = stream->client;
+        stream->parts[i].blocks = stream->block_table + i * stream->part_blocks;
+    }
+    stream->synced.free_count = stream->block_count;
+    for (size_t i = 0; i < stream->block_count; i++) { /* the lowest on top: with a reader that keeps up the highest are never touched */
+        stream->synced.free[stream->block_count - 1 - i] = stream->buffer + i * stream->block_bytes;
     }
     return PL_OK;
 }
@@ -387,7 +411,7 @@ enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3
     stream->object_count = count;
     stream->plan_task.run = plan_task;
     stream->close_task.run = close_task;
-    status = settle_options(options, &stream->options, reterr);
+    status = settle_options(client, options, &stream->options, reterr);
     if (status == PL_OK) {
         status = allocate(stream, reterr);
     }
@@ -427,15 +451,28 @@ void pl_s3_stream_cancel(struct pl_s3_stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
+/* The oldest part's. */
+static void release_block(struct pl_s3_stream *stream, size_t block)
+{
+    stream->synced.free[stream->synced.free_count++] = part_at(stream, stream->synced.oldest)->blocks[block];
+}
+
 /* The reader is done with the chunk; a part that is read to its end makes room for another. Under the lock. */
 static void release_chunk(struct pl_s3_stream *stream)
 {
     stream->consumed += stream->chunk.bytes;
+    if (stream->chunk.bytes && stream->consumed % stream->block_bytes == 0) {
+        release_block(stream, stream->consumed / stream->block_bytes - 1);
+    }
     stream->chunk = (struct pl_s3_chunk){.data = NULL};
 }
 
 static void drop_part(struct pl_s3_stream *stream)
 {
+    if (stream->consumed % stream->block_bytes) {
+        release_block(stream, stream->consumed / stream->block_bytes);
+    }
+    stream->synced.promised -= part_at(stream, stream->synced.oldest)->synced.room;
     stream->consumed = 0;
     stream->given_empty = false;
     stream->synced.oldest++;
@@ -449,13 +486,16 @@ static void drop_part(struct pl_s3_stream *stream)
 static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
 {
     size_t visible = part->synced.held ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
+    size_t in_block = stream->consumed % stream->block_bytes;
+    uint64_t block_end = stream->consumed - in_block + stream->block_bytes;
     bool empty = part->synced.ended && part->synced.status == PL_OK && part->bytes == 0 && !stream->given_empty;
 
     if (visible <= stream->consumed && !empty) {
         return false;
     }
+    visible = visible < block_end ? visible : block_end;
     stream->given_empty = empty;
-    *ret_chunk = (struct pl_s3_chunk){.data = part->memory + stream->consumed,
+    *ret_chunk = (struct pl_s3_chunk){.data = empty ? stream->buffer : part->blocks[stream->consumed / stream->block_bytes] + in_block,
                                       .bytes = visible - stream->consumed,
                                       .object = part->object,
                                       .offset = part->offset + stream->consumed,

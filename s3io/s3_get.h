@@ -8,8 +8,8 @@
  * never mixed. A broken transfer goes on from the last byte that came.
  *
  * Threads  one reader; pl_s3_stream_cancel() from any.
- * Cost     one copy from libcurl's buffer into the stream's, at which the reader looks itself. Room is taken from the bottom up: with a
- *          reader that keeps up only as many parts are touched as there are connections, and one or two.
+ * Cost     one copy from libcurl's buffer into the stream's, at which the reader looks itself. What was read last is filled next: with
+ *          a reader that keeps up only as much is touched as is on its way.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_GET_H
@@ -30,7 +30,7 @@ struct pl_s3_object {
 
 /** Zero-initialise, then set what differs. */
 struct pl_s3_stream_options {
-    uint64_t budget_bytes;   /* 0: 64 MiB; size of the buffer */
+    uint64_t budget_bytes;   /* 0: 64 MiB; size of the buffer, if two parts a connection are not less */
     uint64_t part_bytes;     /* 0: an eighth of the budget, at most 4 MiB; at most half of the budget */
     int64_t part_timeout_ns; /* 0: 30 minutes; for one part with all its repetitions */
 };

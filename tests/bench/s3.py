@@ -4,8 +4,9 @@
 
   s3.py PACELINE_S3 [--size MIB] [--runs N] [--venv DIR] [--plain | --tls]
 
-Clients take turns, N times; one JSON line a client and scheme with the medians: bytes/s, the client's CPU seconds per GB
-(1e9 bytes), peak memory, and our CPU cost as a ratio to it. What is not installed is left out with a line on standard error. A
+Clients take turns, N times; one JSON line a client and scheme with the medians: bytes/s, the client's and the server's CPU seconds per GB
+(1e9 bytes; on loopback one side does some of the other's work), peak memory, and our CPU cost as a ratio to it. Ours delivers in order, as boto3,
+awscli and s3cmd do; curl's ranges and awscrt's parts are thrown away as they come. What is not installed is left out with a line on standard error. A
 virtual environment for the Python clients: python3 -m venv DIR && DIR/bin/pip install boto3 awscrt awscli s3cmd
 """
 import argparse
@@ -86,7 +87,7 @@ def clients(arguments, folder, url, cafile, size):
             print(f"no {name}", file=sys.stderr)
     for name, words in (("aws", ["s3", "cp", "--quiet", "--endpoint-url", url, "s3://bkt/object", "-"]),
                         ("s3cmd", ["get", "--quiet", "--force", "--no-check-certificate" if cafile else "--no-ssl", "--host", url.split("//")[1],
-                                   "--host-bucket", url.split("//")[1], "--access_key", "a", "--secret_key", "b", "s3://bkt/object", "/dev/null"])):
+                                   "--host-bucket", url.split("//")[1], "--access_key", "a", "--secret_key", "b", "s3://bkt/object", "-"])):
         path = shutil.which(name, path=f"{arguments.venv}/bin:" + os.environ["PATH"] if arguments.venv else None)
         if path:
             found[name] = [path, *words]
@@ -95,8 +96,15 @@ def clients(arguments, folder, url, cafile, size):
     return found
 
 
-def measure(command, environment):
-    """Seconds, CPU seconds and peak KiB of one run."""
+def cpu_of_children(process):
+    """CPU seconds of a process's children so far."""
+    pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+    return sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) for pid in pids) / 1e9
+
+
+def measure(command, environment, server):
+    """Seconds, CPU seconds, the server's, and peak KiB of one run."""
+    server_before = cpu_of_children(server)
     begun = time.monotonic()
     with open("/dev/null", "w", encoding="ascii") as null:
         process = subprocess.Popen(command, env=environment, stdout=null, stderr=subprocess.PIPE, text=True)
@@ -105,10 +113,10 @@ def measure(command, environment):
     took = time.monotonic() - begun
     if status != 0:
         raise RuntimeError(f"{command[0]}: {message[-300:]}")
-    return took, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+    return took, usage.ru_utime + usage.ru_stime, cpu_of_children(server) - server_before, usage.ru_maxrss
 
 
-def bench(arguments, folder, scheme, port, size):
+def bench(arguments, folder, scheme, port, size, server):
     url = f"{scheme}://localhost:{port}" if scheme == "https" else f"http://127.0.0.1:{port}"
     cafile = str(folder / "cert") if scheme == "https" else ""
     environment = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
@@ -120,7 +128,7 @@ def bench(arguments, folder, scheme, port, size):
     for round_number in range(arguments.runs + 1):
         for name in list(found):
             try:
-                result = measure(found[name], environment)
+                result = measure(found[name], environment, server)
             except RuntimeError as error:
                 print(f"{name} ({scheme}) left out: {error}", file=sys.stderr)
                 del found[name], runs[name]
@@ -129,9 +137,9 @@ def bench(arguments, folder, scheme, port, size):
                 runs[name].append(result)
     ours = statistics.median(run[1] for run in runs["paceline"])
     for name, results in runs.items():
-        took, cpu, memory = (statistics.median(run[column] for run in results) for column in range(3))
+        took, cpu, server_cpu, memory = (statistics.median(run[column] for run in results) for column in range(4))
         print(json.dumps({"bench": "s3", "scheme": scheme, "client": name, "bytes": size, "runs": arguments.runs, "gb_per_s": round(size / took / 1e9, 3),
-                          "cpu_s_per_gb": round(cpu / size * 1e9, 3), "peak_mib": round(memory / 1024), "cpu_ratio_to_ours": round(cpu / ours, 2)}),
+                          "cpu_s_per_gb": round(cpu / size * 1e9, 3), "server_cpu_s_per_gb": round(server_cpu / size * 1e9, 3), "peak_mib": round(memory / 1024), "cpu_ratio_to_ours": round(cpu / ours, 2)}),
               flush=True)
 
 
@@ -157,9 +165,9 @@ def main():
         nginx, ports = start_nginx(folder)
         try:
             if not arguments.tls:
-                bench(arguments, folder, "http", ports[0], arguments.size << 20)
+                bench(arguments, folder, "http", ports[0], arguments.size << 20, nginx)
             if not arguments.plain:
-                bench(arguments, folder, "https", ports[1], arguments.size << 20)
+                bench(arguments, folder, "https", ports[1], arguments.size << 20, nginx)
         finally:
             nginx.terminate()
             nginx.wait()
