@@ -44,10 +44,14 @@ static bool is_number_host(const char *host)
 }
 
 /* "s3.eu-west-1.amazonaws.com" and its relatives. */
-static void append_aws_host(const struct pl_s3_place *place, struct pl_text *text)
+static enum pl_status append_aws_host(const struct pl_s3_place *place, const char *service, struct pl_text *text, struct pl_error *reterr)
 {
-    pl_text_printf(text, "s3%s.%s%s.amazonaws.com%s", place->fips ? "-fips" : "", place->dual_stack ? "dualstack." : "", place->region,
+    if (strspn(place->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(place->region) || !*place->region) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", place->region);
+    }
+    pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, place->fips ? "-fips" : "", place->dual_stack ? "dualstack." : "", place->region,
                    strncmp(place->region, "cn-", 3) == 0 ? ".cn" : "");
+    return PL_OK;
 }
 
 /* Scheme, host with port, and base path of an endpoint. */
@@ -109,10 +113,8 @@ enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *
     }
     if (place->endpoint_url) {
         PL_TRY(split_endpoint(place->endpoint_url, &address.plain, &endpoint, &path, reterr));
-    } else if (strspn(place->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(place->region) || !*place->region) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", place->region);
     } else {
-        append_aws_host(place, &endpoint);
+        PL_TRY(append_aws_host(place, "s3", &endpoint, reterr));
     }
     PL_TRY(pl_text_check(&endpoint, reterr));
     virtual = place->style != PL_S3_STYLE_PATH && (place->style == PL_S3_STYLE_VIRTUAL || !place->endpoint_url) && fits_host(bucket, address.plain) &&
@@ -140,6 +142,24 @@ enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *
     *ret_address = address;
     address = (struct pl_s3_address){.url = NULL};
     return PL_OK;
+}
+
+enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
+    bool plain = false;
+
+    if (place->endpoint_url) {
+        PL_TRY(split_endpoint(place->endpoint_url, &plain, &host, &path, reterr));
+    } else {
+        PL_TRY(append_aws_host(place, "sts", &host, reterr));
+    }
+    PL_TRY(pl_text_check(&host, reterr));
+    PL_TRY(pl_text_check(&path, reterr));
+    pl_text_printf(&url, "%s://%s%s/", plain ? "http" : "https", pl_text_string(&host), pl_text_string(&path));
+    return pl_text_take(&url, ret_url, reterr);
 }
 
 bool pl_s3_uri_is(const char *uri)

@@ -6,7 +6,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "s3io/address.h"
 #include "s3io/profile.h"
+#include "s3io/s3_retry.h"
+#include "s3io/s3_xml.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +22,11 @@ enum {
     MAX_ATTEMPTS = 5,
     MAX_METADATA_ATTEMPTS = 2, /* outside of AWS nobody answers: fail soon */
     MAX_BODY_BYTES = 64 * 1024,
-    MAX_TOKEN_BYTES = 16 * 1024,
+    MAX_TOKEN_BYTES = 20 * 1024, /* what STS takes */
     MAX_HEADERS = 2,
 };
 
-enum kind { ANONYMOUS, GIVEN, PROFILE, CONTAINER, METADATA };
+enum kind { ANONYMOUS, GIVEN, PROFILE, WEB_IDENTITY, CONTAINER, METADATA };
 enum step { STEP_TOKEN, STEP_ROLE, STEP_KEYS };
 
 struct pl_credentials {
@@ -34,7 +37,7 @@ struct pl_credentials {
     struct pl_sigv4_key key;
     uint64_t generation;
     int64_t refresh_s; /* fetch new keys from this time on */
-    char *url;         /* of the container's endpoint, or the base of the metadata service */
+    char *url;         /* of the container's endpoint or STS, or the base of the metadata service */
     struct pl_credentials_waiter *waiters;
 
     /* The fetch in progress. */
@@ -42,7 +45,7 @@ struct pl_credentials {
     enum step step;
     unsigned attempt;
     struct pl_http_request request;
-    struct pl_text request_url, body, metadata_token, role;
+    struct pl_text request_url, form, body, metadata_token, role;
     struct pl_text header_text[MAX_HEADERS];
     const char *headers[MAX_HEADERS];
 };
@@ -107,6 +110,20 @@ static enum pl_status set_container_url(struct pl_credentials *credentials, cons
     return PL_OK;
 }
 
+static enum pl_status set_sts_url(struct pl_credentials *credentials, const char *region, struct pl_error *reterr)
+{
+    const struct pl_environment *environment = credentials->environment;
+    const char *everywhere = pl_environment_get_or(environment, "AWS_ENDPOINT_URL", NULL);
+    struct pl_s3_place place = {.endpoint_url = pl_environment_get_or(environment, "AWS_ENDPOINT_URL_STS", everywhere),
+                                .region = region,
+                                .fips = strcmp(pl_environment_get_or(environment, "AWS_USE_FIPS_ENDPOINT", ""), "true") == 0};
+
+    if (!pl_environment_get_or(environment, "AWS_ROLE_ARN", NULL)) {
+        return pl_error_set(reterr, PL_INVALID, "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN does not say for which role");
+    }
+    return pl_s3_address_sts(&place, &credentials->url, reterr);
+}
+
 /* The first source that is configured. */
 static enum pl_status choose(struct pl_credentials *credentials, const struct pl_credentials_options *options, struct pl_error *reterr)
 {
@@ -129,6 +146,10 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     if (access_key && secret_key) {
         return use_texts(credentials, access_key, secret_key, pl_environment_get(environment, "AWS_SESSION_TOKEN"), reterr);
     }
+    if (pl_environment_get_or(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", NULL)) {
+        credentials->kind = WEB_IDENTITY;
+        return set_sts_url(credentials, options->region, reterr);
+    }
     credentials->kind = PROFILE;
     PL_TRY(use_profile(credentials, &found, &unsupported, reterr));
     if (found) {
@@ -139,9 +160,6 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         return set_container_url(credentials, relative, full, reterr);
     }
     /* Before the machine's own role: that one may be somebody else's. */
-    if (pl_environment_get(environment, "AWS_WEB_IDENTITY_TOKEN_FILE")) {
-        unsupported = "AWS_WEB_IDENTITY_TOKEN_FILE";
-    }
     if (unsupported) {
         return pl_error_set(
             reterr, PL_UNSUPPORTED,
@@ -156,7 +174,8 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         return credentials->url ? PL_OK : PL_MEMORY;
     }
     return pl_error_set(reterr, PL_NOT_FOUND,
-                        "no AWS credentials: looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profile '%s', AWS_CONTAINER_CREDENTIALS_*_URI%s",
+                        "no AWS credentials: looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, "
+                        "profile '%s', AWS_CONTAINER_CREDENTIALS_*_URI%s",
                         pl_environment_get_or(environment, "AWS_PROFILE", "default"),
                         options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
 }
@@ -190,6 +209,7 @@ void pl_credentials_free(struct pl_credentials *credentials)
     pl_credentials_reply_done(&credentials->current);
     free(credentials->url);
     pl_text_done(&credentials->request_url);
+    pl_text_done(&credentials->form);
     pl_text_done(&credentials->body);
     pl_text_done(&credentials->metadata_token);
     pl_text_done(&credentials->role);
@@ -218,10 +238,11 @@ static void tell_waiters(struct pl_credentials *credentials, enum pl_status stat
     }
 }
 
-static void end_fetch(struct pl_credentials *credentials, enum pl_status status, const struct pl_error *error)
+static void end_fetch(struct pl_credentials *credentials, enum pl_status status, struct pl_error *error)
 {
     credentials->fetching = false;
     if (status != PL_OK) {
+        pl_error_context(error, "keys from '%s'", credentials->url);
         credentials->refresh_s = now_s() + RETRY_LATER_S;
         pl_log(PL_LOG_DEBUG, "s3: no new credentials from '%s': %s", credentials->url, error->cause);
     }
@@ -249,6 +270,29 @@ static enum pl_status add_container_token(struct pl_credentials *credentials, st
     return PL_OK;
 }
 
+static void append_field(struct pl_text *form, const char *name, const char *value)
+{
+    pl_text_printf(form, "&%s=", name);
+    pl_sigv4_encode(value, strlen(value), false, form);
+}
+
+/* AssumeRoleWithWebIdentity needs no signature: the token proves who asks. */
+static enum pl_status build_form(struct pl_credentials *credentials, struct pl_error *reterr)
+{
+    const struct pl_environment *environment = credentials->environment;
+    struct pl_text *form = &credentials->form;
+    PL_AUTO_FREE char *token = NULL;
+
+    PL_TRY(pl_file_read(pl_environment_get(environment, "AWS_WEB_IDENTITY_TOKEN_FILE"), MAX_TOKEN_BYTES, &token, NULL, reterr));
+    token[strcspn(token, "\r\n")] = '\0';
+    pl_text_clear(form);
+    pl_text_append(form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
+    append_field(form, "RoleArn", pl_environment_get(environment, "AWS_ROLE_ARN"));
+    append_field(form, "RoleSessionName", pl_environment_get_or(environment, "AWS_ROLE_SESSION_NAME", "paceline"));
+    append_field(form, "WebIdentityToken", token);
+    return pl_text_check(form, reterr);
+}
+
 static enum pl_status build_request(struct pl_credentials *credentials, struct pl_error *reterr)
 {
     static const char role_path[] = "/latest/meta-data/iam/security-credentials/";
@@ -262,7 +306,14 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     }
     pl_text_append(url, credentials->url);
     request->method = "GET";
-    if (credentials->kind == CONTAINER) {
+    request->direct = credentials->kind != WEB_IDENTITY; /* the others are in the machine or beside it */
+    if (credentials->kind == WEB_IDENTITY) {
+        PL_TRY(build_form(credentials, reterr));
+        request->method = "POST";
+        request->body = credentials->form.data;
+        request->body_bytes = credentials->form.length;
+        pl_text_append(&headers[0], "Content-Type: application/x-www-form-urlencoded");
+    } else if (credentials->kind == CONTAINER) {
         PL_TRY(add_container_token(credentials, &headers[0], reterr));
     } else if (credentials->step == STEP_TOKEN) {
         request->method = "PUT";
@@ -283,7 +334,7 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     PL_TRY(pl_text_check(url, reterr));
     request->url = url->data;
     request->headers = credentials->headers;
-    request->direct = request->plain_allowed = true;
+    request->plain_allowed = true;
     return PL_OK;
 }
 
@@ -318,7 +369,11 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
         *ret_more = true;
         return pl_text_check(target, reterr);
     }
-    PL_TRY(pl_credentials_parse(pl_text_string(body), body->length, &reply, reterr));
+    if (credentials->kind == WEB_IDENTITY) {
+        PL_TRY(pl_credentials_parse_sts(pl_text_string(body), body->length, &reply, reterr));
+    } else {
+        PL_TRY(pl_credentials_parse(pl_text_string(body), body->length, &reply, reterr));
+    }
     use(credentials, &reply);
     return PL_OK;
 }
@@ -334,6 +389,24 @@ static enum pl_status fetch_body(struct pl_http_request *request, const void *da
     return pl_text_check(&credentials->body, reterr);
 }
 
+/* What an answer other than 200 says. */
+static enum pl_status refused(const struct pl_credentials *credentials, int http_status, struct pl_error *reterr)
+{
+    struct pl_s3_error_document document;
+    enum pl_s3_verdict verdict;
+    enum pl_status status;
+
+    pl_s3_error_parse(pl_text_string(&credentials->body), credentials->body.length, &document);
+    if (document.code[0]) {
+        status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d %s: %s", http_status, document.code, document.message);
+    } else {
+        status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d: %.200s", http_status, pl_text_string(&credentials->body));
+    }
+    verdict = pl_s3_retry_judge(http_status, document.code);
+    reterr->retryable = http_status >= 500 || verdict == PL_S3_RETRY || verdict == PL_S3_SLOWER;
+    return status;
+}
+
 static void fetch_done(struct pl_http_request *request, enum pl_status status)
 {
     struct pl_credentials *credentials = (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
@@ -342,9 +415,7 @@ static void fetch_done(struct pl_http_request *request, enum pl_status status)
     bool more = false;
 
     if (status == PL_OK && request->head.status != 200) {
-        status = pl_error_raise(&error, PL_FAILED, PL_DOMAIN_HTTP, request->head.status, "HTTP %d: %.200s", request->head.status,
-                                pl_text_string(&credentials->body));
-        error.retryable = request->head.status >= 500 || request->head.status == 429;
+        status = refused(credentials, request->head.status, &error);
     } else if (status == PL_OK) {
         status = take_answer(credentials, &more, &error);
     } else {
@@ -379,7 +450,7 @@ bool pl_credentials_ask(struct pl_credentials *credentials, struct pl_credential
         waiter->next = credentials->waiters;
         credentials->waiters = waiter;
     }
-    if (due && !credentials->fetching && (credentials->kind == CONTAINER || credentials->kind == METADATA)) {
+    if (due && !credentials->fetching && credentials->url) {
         start_fetch(credentials);
     }
     return ready;
@@ -426,6 +497,7 @@ bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generat
             return use_profile(credentials, &found, &unsupported, &error) == PL_OK && found && old &&
                    strcmp(old, credentials->current.access_key) != 0;
         }
+    case WEB_IDENTITY:
     case CONTAINER:
     case METADATA:
         credentials->current.expires_s = 0;

@@ -2,13 +2,13 @@
 /**
  * Where the keys come from, and keeping them fresh while transfers run.
  *
- * The first of these that is configured is used: keys in the options, in the environment (AWS_ACCESS_KEY_ID, ...), in the
- * profile files, the container's endpoint (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI), and, only when the
- * options allow it, the machine's metadata service (IMDSv2). Keys that expire are fetched anew five minutes before they
- * do; requests go on with the old ones meanwhile.
+ * The first of these that is configured is used: keys in the options, in the environment (AWS_ACCESS_KEY_ID, ...), those of the
+ * role AWS_ROLE_ARN that STS gives for the token in AWS_WEB_IDENTITY_TOKEN_FILE, keys in the profile files, the container's
+ * endpoint (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI), and, only when the options allow it, the machine's metadata
+ * service (IMDSv2). Keys that expire are fetched anew five minutes before they do; requests go on with the old ones meanwhile.
  *
  * Threads  new and free from the owner's thread, everything else on the engine's.
- * Source   "AWS SDKs and Tools Reference Guide": standardized credential providers.
+ * Source   "AWS SDKs and Tools Reference Guide": standardized credential providers; AWS STS API Reference: AssumeRoleWithWebIdentity.
  * Test     tests/unit/s3io/test_credentials.c, tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_CREDENTIALS_H
@@ -23,6 +23,7 @@ struct pl_credentials_options {
     const char *access_key; /* with secret_key: use these and nothing else */
     const char *secret_key;
     const char *session_token;
+    const char *region;  /* whose STS is asked */
     bool anonymous;      /* do not sign */
     bool allow_metadata; /* ask the machine's metadata service as the last resort */
 };
@@ -30,10 +31,11 @@ struct pl_credentials_options {
 struct pl_credentials;
 
 /**
- * Settle on a source of keys. Nothing is asked over the network yet. `environment` must stay until pl_credentials_free().
+ * Settle on a source of keys. Nothing is asked over the network yet. `environment` must stay until pl_credentials_free(),
+ * `options` only during the call.
  *
  * Errors  PL_NOT_FOUND, naming the places looked at, when there is none; PL_INVALID for a container address that must not
- *         be given a token.
+ *         be given a token, a web identity without its role, or an STS endpoint that is no URL.
  */
 enum pl_status pl_credentials_new(const struct pl_environment *environment, const struct pl_credentials_options *options, struct pl_http *http,
                                   struct pl_credentials **ret_credentials, struct pl_error *reterr) PL_MUST_CHECK;
@@ -62,7 +64,7 @@ uint64_t pl_credentials_generation(const struct pl_credentials *credentials);
 /** A server has called the keys of `generation` expired. False when there is no way to get others. */
 bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generation);
 
-/** What a container endpoint or the metadata service answers. Release with pl_credentials_reply_done(). */
+/** What a service that hands out keys answers. Release with pl_credentials_reply_done(). */
 struct pl_credentials_reply {
     char *access_key;
     char *secret_key;
@@ -70,8 +72,12 @@ struct pl_credentials_reply {
     int64_t expires_s;   /* seconds since 1970; INT64_MAX: never */
 };
 
-/** Parse such an answer. PL_INVALID when it is not one; an answer {"code", "message"} is quoted. */
+/** Parse a container endpoint's or the metadata service's answer. PL_INVALID when it is not one; an answer {"code", "message"} is quoted. */
 enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_credentials_parse() for what STS answers to AssumeRoleWithWebIdentity. */
+enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_credentials_reply_done(struct pl_credentials_reply *reply);
 

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "s3io/s3_xml.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -44,24 +45,12 @@ static bool is_key_text(const char *text)
     return true;
 }
 
-enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+/* Copies of what a service said; `token` and `expiration` may be NULL or "". */
+static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token, const char *expiration,
+                                struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
 {
-    PL_AUTO_JSON struct pl_json *root = NULL;
     struct pl_credentials_reply reply = {.expires_s = INT64_MAX};
-    const char *access_key, *secret_key, *token, *expiration;
 
-    PL_TRY(pl_json_parse(text, bytes, "credentials", &root, reterr));
-    access_key = member_text(root, "AccessKeyId");
-    secret_key = member_text(root, "SecretAccessKey");
-    token = member_text(root, "Token");
-    expiration = member_text(root, "Expiration");
-    if (!access_key || !secret_key) {
-        const char *code = member_text(root, "code") ? member_text(root, "code") : member_text(root, "Code");
-        const char *message = member_text(root, "message") ? member_text(root, "message") : member_text(root, "Message");
-
-        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s", code ? code : "no code",
-                            message ? message : "no message");
-    }
     if (!*access_key || !*secret_key || !is_key_text(access_key) || !is_key_text(secret_key) || (token && !is_key_text(token))) {
         return pl_error_set(reterr, PL_INVALID, "the credentials service answered with unusable keys");
     }
@@ -77,6 +66,72 @@ enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_cr
     }
     *ret_reply = reply;
     return PL_OK;
+}
+
+enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *root = NULL;
+    const char *access_key, *secret_key;
+
+    PL_TRY(pl_json_parse(text, bytes, "credentials", &root, reterr));
+    access_key = member_text(root, "AccessKeyId");
+    secret_key = member_text(root, "SecretAccessKey");
+    if (!access_key || !secret_key) {
+        const char *code = member_text(root, "code") ? member_text(root, "code") : member_text(root, "Code");
+        const char *message = member_text(root, "message") ? member_text(root, "message") : member_text(root, "Message");
+
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s", code ? code : "no code",
+                            message ? message : "no message");
+    }
+    return take_keys(access_key, secret_key, member_text(root, "Token"), member_text(root, "Expiration"), ret_reply, reterr);
+}
+
+struct sts_keys {
+    char *access_key, *secret_key, *token, *expiration;
+};
+
+static enum pl_status on_sts_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+{
+    static const char prefix[] = "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials/";
+    struct sts_keys *keys = context;
+    const struct {
+        const char *name;
+        char **value;
+    } elements[] = {{"AccessKeyId", &keys->access_key},
+                    {"SecretAccessKey", &keys->secret_key},
+                    {"SessionToken", &keys->token},
+                    {"Expiration", &keys->expiration}};
+
+    if (strncmp(path, prefix, sizeof(prefix) - 1) != 0) {
+        return PL_OK;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(elements); i++) {
+        if (strcmp(path + sizeof(prefix) - 1, elements[i].name) == 0) {
+            wipe(*elements[i].value);
+            *elements[i].value = pl_memory_string_n(text, bytes, reterr);
+            return *elements[i].value ? PL_OK : PL_MEMORY;
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+{
+    struct sts_keys keys = {.access_key = NULL};
+    struct pl_s3_xml_visitor visitor = {&keys, on_sts_element};
+    enum pl_status status = pl_s3_xml_walk(text, bytes, &visitor, reterr);
+
+    if (status == PL_OK && (!keys.access_key || !keys.secret_key || !keys.token)) {
+        status = pl_error_set(reterr, PL_INVALID, "STS answered without keys");
+    }
+    if (status == PL_OK) {
+        status = take_keys(keys.access_key, keys.secret_key, keys.token, keys.expiration, ret_reply, reterr);
+    }
+    wipe(keys.access_key);
+    wipe(keys.secret_key);
+    wipe(keys.token);
+    free(keys.expiration);
+    return status;
 }
 
 static bool host_is(const char *host, size_t bytes, const char *text)

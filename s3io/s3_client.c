@@ -77,6 +77,7 @@ static unsigned settle_number(unsigned given, const char *text, unsigned fallbac
 static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    struct pl_credentials_options credentials = options->credentials;
     struct pl_http_options http = {.connect_timeout_ns = options->connect_timeout_ns,
                                    .stall_ns = options->stall_ns,
                                    .slow_ns = options->slow_ns,
@@ -85,7 +86,8 @@ static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3
     PL_TRY(settle_place(client, options, &http, &profile, reterr));
     http.idle_connections = client->connections;
     PL_TRY(pl_http_new(&http, &client->http, reterr));
-    return pl_credentials_new(client->environment, &options->credentials, client->http, &client->credentials, reterr);
+    credentials.region = client->region;
+    return pl_credentials_new(client->environment, &credentials, client->http, &client->credentials, reterr);
 }
 
 enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options, struct pl_s3_client **ret_client,

@@ -121,6 +121,9 @@ static enum pl_status on_error_element(void *context, const char *path, const ch
     struct pl_s3_error_document *document = context;
 
     (void)reterr;
+    if (strncmp(path, "ErrorResponse/", 14) == 0) {
+        path += 14;
+    }
     if (strcmp(path, "Error/Code") == 0) {
         pl_s3_xml_copy(document->code, sizeof(document->code), text, text_bytes);
     } else if (strcmp(path, "Error/Message") == 0) {

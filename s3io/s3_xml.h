@@ -31,7 +31,7 @@ struct pl_s3_error_document {
     char region[64];
 };
 
-/** Read an <Error> document; anything else leaves the code empty. */
+/** Read an <Error> document, or STS's <ErrorResponse> around one; anything else leaves the code empty. */
 void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_document *ret_document);
 
 /** Copy `text_bytes` of `text`, cut to fit. */

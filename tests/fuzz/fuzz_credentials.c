@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replies of credential endpoints, profile files and the addresses that tokens may go to. */
+/* Replies of credential endpoints and STS, profile files and the addresses that tokens may go to. */
 #include "base/memory.h"
 #include "s3io/credentials.h"
 #include "s3io/profile.h"
@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct pl_error error = PL_ERROR_NONE;
     char *url = pl_memory_string_n((const char *)data, bytes, NULL); /* strndup() of bytes without an end is refused by strict sanitizers */
 
-    if (pl_credentials_parse((const char *)data, bytes, &reply, &error) == PL_OK) {
+    if (pl_credentials_parse((const char *)data, bytes, &reply, &error) == PL_OK ||
+        pl_credentials_parse_sts((const char *)data, bytes, &reply, &error) == PL_OK) {
         PL_BUG_IF(!reply.access_key || !reply.secret_key || strpbrk(reply.access_key, "\r\n"));
         PL_BUG_IF(reply.session_token && strpbrk(reply.session_token, "\r\n"));
         pl_credentials_reply_done(&reply);

@@ -90,6 +90,8 @@ class Run:
         self.fake.life_s = life_s
         self.proxy = None
         self.port = 0
+        self.token_file = self.directory / "token"
+        self.token_file.write_text("secret-token\n")
 
     def replace(self):
         self.fake.objects["obj"] = bytes(len(self.fake.objects["obj"]))
@@ -98,18 +100,20 @@ class Run:
         self.fake.tokens.append("new")
         self.fake.good_token = "new"
 
+    def new_identity(self):
+        self.fake.identity = "another-token"
+        self.token_file.write_text("another-token\n")
+
     async def client(self, *words, standard_input=None):
-        token_file = self.directory / "token"
-        token_file.write_text("secret-token\n")
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self.port}",
                        "AWS_REGION": "us-east-1", "NO_PROXY": "*", "AWS_EC2_METADATA_DISABLED": "true"}
         for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
             if name in os.environ:
                 environment[name] = os.environ[name]
         extra = self.scenario.get("environment", {})
-        if "AWS_CONTAINER_CREDENTIALS_FULL_URI" not in extra:
+        if not {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE"} & extra.keys():
             environment.update(AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret")
-        environment.update((name, value.format(port=self.port, token_file=token_file)) for name, value in extra.items())
+        environment.update((name, value.format(port=self.port, token_file=self.token_file)) for name, value in extra.items())
         process = await asyncio.create_subprocess_exec(
             self.tool, *self.scenario["options"], *words, env=environment, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
@@ -118,7 +122,8 @@ class Run:
 
     async def run(self):
         upstream = await self.fake.start()
-        self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], {"replace": self.replace, "new_token": self.new_token})
+        self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], 
+                                {"replace": self.replace, "new_token": self.new_token, "new_identity": self.new_identity})
         self.port = await self.proxy.start()
         try:
             begun = time.monotonic()

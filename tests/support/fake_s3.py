@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """As much of an S3 server as fault injection needs: objects in memory, ranges, ETags, checksums, lists, multipart uploads,
-and on request a region, a clock and a token that the client has to find out about. It checks no signatures: the tests
-against a real server do.
+and on request a region, a clock and a token that the client has to find out about; beside them a container's endpoint of keys
+(/credentials) and an STS (/sts/). It checks no signatures: the tests against a real server do.
 
   fake_s3.py [--keep] DIRECTORY      serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes a file there
 """
@@ -67,8 +67,9 @@ class FakeS3:
         self.region = region                # requests signed for another one are sent away
         self.malformed = malformed          # with 400 instead of 301
         self.clock_offset_s = clock_offset_s
-        self.tokens = list(tokens or [])    # what the credentials endpoint hands out, one after the other
+        self.tokens = list(tokens or [])    # what the endpoints of keys hand out, one after the other
         self.good_token = self.tokens[-1] if self.tokens else None
+        self.identity = "secret-token"      # for which they do
         self.handed = 0
         self.life_s = 3600
         self.page_keys = page_keys
@@ -120,6 +121,8 @@ class FakeS3:
         items = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         if path == "/credentials":
             return self.credentials(fields)
+        if (method, path) == ("POST", "/sts/"):
+            return self.assume_role(fields, body)
         try:
             self.admit(fields)
             return self.operate(method, urllib.parse.unquote(path), items, fields, body)
@@ -128,13 +131,31 @@ class FakeS3:
             return failure.status, dict(failure.headers), document
 
     def credentials(self, fields):
-        if fields.get("authorization") != "secret-token":
+        if fields.get("authorization") != self.identity:
             return 401, {}, b'{"code":"Unauthorized","message":"wrong token"}'
+        token, end = self.hand_out()
+        reply = {"AccessKeyId": "AKIDFAKE", "SecretAccessKey": "secret", "Token": token, "Expiration": end}
+        return 200, {}, json.dumps(reply).encode()
+
+    def assume_role(self, fields, body):
+        form = dict(urllib.parse.parse_qsl(body.decode(), strict_parsing=True))
+        wanted = {"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": "arn:aws:iam::123456789012:role/a+b/c",
+                  "RoleSessionName": "paceline", "WebIdentityToken": self.identity}
+        if form != wanted or fields.get("content-type") != "application/x-www-form-urlencoded" or "authorization" in fields:
+            return 400, {}, (b'<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>'
+                             b"<Code>InvalidIdentityToken</Code><Message>not this one</Message></Error><RequestId>1</RequestId></ErrorResponse>")
+        token, end = self.hand_out()
+        return 200, {}, ('<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>'
+                         f"<Credentials><SessionToken>{escape(token)}</SessionToken><SecretAccessKey>secret</SecretAccessKey>"
+                         f"<Expiration>{end}</Expiration><AccessKeyId>AKIDFAKE</AccessKeyId></Credentials></AssumeRoleWithWebIdentityResult>"
+                         "<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></AssumeRoleWithWebIdentityResponse>").encode()
+
+    def hand_out(self):
+        """A session token and when it ends."""
         token = self.tokens[min(self.handed, len(self.tokens) - 1)]
         self.handed += 1
         end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.life_s)
-        reply = {"AccessKeyId": "AKIDFAKE", "SecretAccessKey": "secret", "Token": token, "Expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        return 200, {}, json.dumps(reply).encode()
+        return token, end.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def admit(self, fields):
         """Region, clock and token of a request."""

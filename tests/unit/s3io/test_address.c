@@ -59,6 +59,31 @@ START_TEST(keys_stay_as_they_are)
 }
 END_TEST
 
+static void check_sts(struct pl_s3_place place, const char *wanted)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char *url = NULL;
+
+    ck_assert_ok(pl_s3_address_sts(&place, &url, &error), &error);
+    ck_assert_str_eq(url, wanted);
+    free(url);
+}
+
+START_TEST(the_token_service_has_its_own_address)
+{
+    struct pl_s3_place nonsense = {.region = "evil.example/"};
+    struct pl_error error = PL_ERROR_NONE;
+    char *url = NULL;
+
+    check_sts((struct pl_s3_place){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
+    check_sts((struct pl_s3_place){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
+    check_sts((struct pl_s3_place){.region = "us-east-1", .fips = true}, "https://sts-fips.us-east-1.amazonaws.com/");
+    check_sts((struct pl_s3_place){.region = "r", .endpoint_url = "http://127.0.0.1:9000"}, "http://127.0.0.1:9000/");
+    check_sts((struct pl_s3_place){.region = "r", .endpoint_url = "https://host/base//"}, "https://host/base/");
+    ck_assert_int_eq(pl_s3_address_sts(&nonsense, &url, &error), PL_INVALID);
+}
+END_TEST
+
 START_TEST(nonsense_is_refused)
 {
     static const char *const buckets[] = {"", "ab", "a b c", "bkt/x", "bkt@evil.example", "a..b", "bkt?x", "bkt\nx"};
@@ -93,4 +118,4 @@ START_TEST(uris)
 }
 END_TEST
 
-UNIT_MAIN("s3io/address", aws_endpoints, own_endpoints, keys_stay_as_they_are, nonsense_is_refused, uris)
+UNIT_MAIN("s3io/address", aws_endpoints, own_endpoints, keys_stay_as_they_are, the_token_service_has_its_own_address, nonsense_is_refused, uris)

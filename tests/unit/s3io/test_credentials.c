@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/memory.h"
 #include "s3io/credentials.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
@@ -103,10 +104,59 @@ START_TEST(what_is_not_supported_is_named_and_no_other_role_is_taken)
     ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error), &error);
     ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(error.cause, "'sso_session'"));
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(an_answer_of_sts_is_read)
+{
+    const char text[] = "<AssumeRoleWithWebIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><AssumeRoleWithWebIdentityResult>"
+                        "<SubjectFromWebIdentityToken>x</SubjectFromWebIdentityToken><Credentials><SessionToken>T</SessionToken>"
+                        "<SecretAccessKey>S</SecretAccessKey><Expiration>2013-05-24T00:00:00Z</Expiration><AccessKeyId>A</AccessKeyId>"
+                        "</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
+    static const char *const bad[] = {
+        "", "{}", "<AssumeRoleWithWebIdentityResponse/>",
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S"
+        "</SecretAccessKey></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>", /* a role always has a token */
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A&#10;</AccessKeyId><SecretAccessKey>S"
+        "</SecretAccessKey><SessionToken>T</SessionToken></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"};
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_credentials_parse_sts(text, strlen(text), &reply, &error), &error);
+    ck_assert_str_eq(reply.access_key, "A");
+    ck_assert_str_eq(reply.secret_key, "S");
+    ck_assert_str_eq(reply.session_token, "T");
+    ck_assert_int_eq(reply.expires_s, 1369353600);
+    pl_credentials_reply_done(&reply);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
+        ck_assert_msg(pl_credentials_parse_sts(bad[i], strlen(bad[i]), &reply, &error) != PL_OK, "%s", bad[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.region = "eu-west-1"};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    const char keys[] = "[default]\naws_access_key_id = A\naws_secret_access_key = S\n";
+    char path[PATH_MAX];
+
+    scratch_write(&scratch, "credentials", keys, sizeof(keys) - 1);
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "credentials", path), &error), &error);
     ck_assert_ok(pl_environment_set(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", "/token", &error), &error);
-    error = PL_ERROR_NONE;
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "'AWS_WEB_IDENTITY_TOKEN_FILE'"));
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ROLE_ARN"));
+    ck_assert_ok(pl_environment_set(environment, "AWS_ROLE_ARN", "arn:aws:iam::1:role/r", &error), &error);
+    ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
+    ck_assert_ptr_null(pl_credentials_key(credentials)->access_key); /* not the profile's */
+    pl_credentials_free(credentials);
+    ck_assert_ok(pl_environment_set(environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
     scratch_done(&scratch);
 }
 END_TEST
@@ -132,4 +182,5 @@ START_TEST(keys_of_the_environment_are_used)
 END_TEST
 
 UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted, keys_that_could_break_a_header_are_refused,
-          no_keys_names_the_places, what_is_not_supported_is_named_and_no_other_role_is_taken, keys_of_the_environment_are_used)
+          no_keys_names_the_places, what_is_not_supported_is_named_and_no_other_role_is_taken, an_answer_of_sts_is_read,
+          a_web_identity_needs_its_role_and_comes_before_profiles, keys_of_the_environment_are_used)

@@ -13,6 +13,7 @@ START_TEST(answers_are_judged)
                 {503, "", PL_S3_SLOWER},
                 {500, "InternalError", PL_S3_RETRY},
                 {200, "InternalError", PL_S3_RETRY},
+                {400, "IDPCommunicationError", PL_S3_RETRY},
                 {400, "RequestTimeout", PL_S3_RETRY},
                 {408, "", PL_S3_RETRY},
                 {502, "", PL_S3_RETRY},
