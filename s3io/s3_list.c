@@ -28,6 +28,7 @@ struct page {
     struct pl_s3_listing *listing;
     struct pl_s3_entry entry; /* the one being read */
     bool has_size, is_list, truncated;
+    bool encoded; /* keys are percent-encoded */
     char *next;
 };
 
@@ -61,7 +62,7 @@ static enum pl_status add_entry(struct page *page, struct pl_error *reterr)
     }
     PL_TRY(pl_memory_grow(&listing->items, &listing->capacity, listing->count + 1, sizeof(*listing->items), reterr));
     listing->items[listing->count++] = page->entry;
-    page->entry = (struct pl_s3_entry){.key = NULL};
+    page->entry = (struct pl_s3_entry){.modified_s = -1};
     page->has_size = false;
     return PL_OK;
 }
@@ -101,19 +102,55 @@ static enum pl_status on_element(void *context, const char *path, const char *te
         }
     } else if (strcmp(path, "/IsTruncated") == 0) {
         page->truncated = strcmp(text, "true") == 0;
+    } else if (strcmp(path, "/EncodingType") == 0) {
+        page->encoded = strcmp(text, "url") == 0;
     } else if (*path == '\0') {
         page->is_list = true;
     }
     return PL_OK;
 }
 
+static int hex_digit(char digit)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *at = digit ? strchr(digits, digit) : NULL;
+
+    return at ? (int)((at - digits) % 16) : -1;
+}
+
+/* In place; a space may come as "+". */
+static enum pl_status decode_key(char *key, struct pl_error *reterr)
+{
+    char *to = key;
+
+    for (const char *from = key; *from; from++, to++) {
+        if (*from == '%') {
+            int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
+
+            if (low < 0 || (high == 0 && low == 0)) {
+                return pl_error_set(reterr, PL_CORRUPT, "a list with the encoded key '%.60s'", key);
+            }
+            *to = (char)(high * 16 + low);
+            from += 2;
+        } else {
+            *to = *from == '+' ? ' ' : *from;
+        }
+    }
+    *to = '\0';
+    return PL_OK;
+}
+
 enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
 {
-    struct page page = {.listing = listing};
+    struct page page = {.listing = listing, .entry = {.modified_s = -1}};
     struct pl_s3_xml_visitor visitor = {&page, on_element};
+    size_t before = listing->count;
     enum pl_status status = pl_s3_xml_walk(text, bytes, &visitor, reterr);
 
     entry_done(&page.entry);
+    for (size_t i = before; i < listing->count && page.encoded && status == PL_OK; i++) {
+        status = decode_key(listing->items[i].key, reterr);
+    }
     if (status == PL_OK && !page.is_list) {
         status = pl_error_set(reterr, PL_CORRUPT, "the answer to a list request is no ListBucketResult");
     }
@@ -172,6 +209,7 @@ enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const
         if (token) {
             add_item(&query, "continuation-token", token);
         }
+        add_item(&query, "encoding-type", "url"); /* XML cannot carry every byte that a key may have */
         PL_TRY(pl_text_check(&query, reterr));
         PL_TRY(list_page(client, bucket, query.data, deadline_ns, listing, &next, reterr));
         if (!next) {

@@ -88,7 +88,7 @@ def check_objects(folder):
 def check_keys():
     """Keys with every kind of byte that may go wrong in a path, a query or a signature."""
     keys = ["plain", "a b", "a+b", "a%20b", "a&b=c", "\u1234\u00e9", "dir//double", "x/./y", "semi;colon", "q?mark", "hash#mark", "~tilde_-.", "'\"<>",
-            "colon:at@", "star*", "[brackets]", "$dollar,comma"]
+            "colon:at@", "star*", "[brackets]", "$dollar,comma", "bell\a"]
     for key in keys:
         tool("cp", "-", f"s3://bkt/keys/{key}", data=key.encode())
         assert tool("cat", f"s3://bkt/keys/{key}") == key.encode(), key

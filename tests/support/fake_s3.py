@@ -10,6 +10,7 @@ import asyncio
 import base64
 import datetime
 import email.utils
+import functools
 import hashlib
 import json
 import os
@@ -248,9 +249,12 @@ class FakeS3:
         prefix, token = items.get("prefix", ""), items.get("continuation-token", "")
         keys = [key for key in sorted(self.objects) if key.startswith(prefix) and key > token]
         page, more = keys[:self.page_keys], len(keys) > self.page_keys
-        parts = [f"<Contents><Key>{escape(key)}</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified>"
+        encoded = items.get("encoding-type") == "url"
+        spell = functools.partial(urllib.parse.quote_plus, safe="/") if encoded else escape
+        parts = [f"<Contents><Key>{spell(key)}</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified>"
                  f"<ETag>{escape(self.etag(key))}</ETag><Size>{len(self.objects[key])}</Size></Contents>" for key in page]
         tail = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        tail += "<EncodingType>url</EncodingType>" if encoded else ""
         return 200, {}, f"<ListBucketResult>{''.join(parts)}{tail}</ListBucketResult>".encode()
 
     def multipart(self, method, key, items, fields, body):

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/memory.h"
 #include "s3io/s3_list.h"
 #include "s3io/s3_xml.h"
 #include "tests/support/unit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static enum pl_status parse(const char *text, struct pl_s3_listing *listing, char **next, struct pl_error *error)
@@ -31,9 +33,37 @@ START_TEST(a_page_is_read)
     ck_assert_int_eq(listing.items[0].modified_s, 1369353600);
     ck_assert_str_eq(listing.items[1].key, "b");
     ck_assert_ptr_null(listing.items[1].etag);
+    ck_assert_int_eq(listing.items[1].modified_s, -1);
     ck_assert(listing.items[2].is_prefix);
     ck_assert_str_eq(next, "a+b/&=");
     free(next);
+}
+END_TEST
+
+START_TEST(encoded_keys_are_decoded)
+{
+    static const char *const bad[] = {"%", "%4", "%zz", "a%00b"};
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    char *next = NULL;
+
+    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%01+%2B%2f%E1%88%B4</Key><Size>1</Size></Contents>"
+                       "<CommonPrefixes><Prefix>d%0A/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></ListBucketResult>",
+                       &listing, &next, &error),
+                 &error);
+    ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
+    ck_assert_str_eq(listing.items[1].key, "d\n/");
+    /* A server that knows nothing of it says so by silence. */
+    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>", &listing, &next, &error), &error);
+    ck_assert_str_eq(listing.items[2].key, "a%41+");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof(text),
+                       "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%s</Key><Size>1</Size></Contents></ListBucketResult>",
+                       bad[i]);
+        ck_assert_msg(parse(text, &listing, &next, &error) == PL_CORRUPT, "%s", bad[i]);
+    }
 }
 END_TEST
 
@@ -102,4 +132,5 @@ START_TEST(error_documents_are_read)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_list", a_page_is_read, an_empty_list_is_fine, broken_lists_are_refused, deep_nesting_is_refused, error_documents_are_read)
+UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused, deep_nesting_is_refused,
+          error_documents_are_read)
