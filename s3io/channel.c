@@ -19,7 +19,7 @@ enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl
     if (channel->mode == PL_CHANNEL_PIPE) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode and has no files", channel->name);
     }
-    return pl_store_open_directory(channel->path, ret_store, reterr);
+    return pl_store_open_directory(channel->path, false, ret_store, reterr);
 }
 
 enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)

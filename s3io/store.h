@@ -65,8 +65,8 @@ void pl_store_close_at(struct pl_store **store_at);
 
 /**
  * The regular files below `path`, as S3 would list them: keys are relative paths, directories are followed, names that
- * begin with a dot are left out. One stat a file, once, in listing; none in opening (File and FastFile mode).
+ * begin with a dot are left out unless `dotted`. One stat a file, once, in listing; none in opening (File and FastFile mode).
  */
-enum pl_status pl_store_open_directory(const char *path, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

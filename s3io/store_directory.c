@@ -17,6 +17,7 @@ enum { MAX_DEPTH = 64 };
 struct directory_store {
     struct pl_store head;
     int fd;
+    bool dotted; /* names that begin with a dot are listed */
 };
 
 static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_text *key, unsigned depth, struct pl_object_list *list,
@@ -82,7 +83,7 @@ static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_
         if (!entry) {
             break;
         }
-        if (entry->d_name[0] == '.') {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || (entry->d_name[0] == '.' && !store->dotted)) {
             continue;
         }
         pl_text_append(key, entry->d_name);
@@ -122,7 +123,7 @@ static void directory_close(struct pl_store *store)
 
 static const struct pl_store_ops directory_ops = {.list = directory_list, .open = directory_open, .close = directory_close};
 
-enum pl_status pl_store_open_directory(const char *path, struct pl_store **ret_store, struct pl_error *reterr)
+enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct directory_store *store;
@@ -139,6 +140,7 @@ enum pl_status pl_store_open_directory(const char *path, struct pl_store **ret_s
         return PL_MEMORY;
     }
     store->fd = fd;
+    store->dotted = dotted;
     fd = -1;
     *ret_store = &store->head;
     return PL_OK;

@@ -280,7 +280,7 @@ static enum pl_status run(struct tool *tool, struct pl_error *reterr)
         return feed_augmented(tool, client, reterr);
     }
     if (!client) {
-        PL_TRY(pl_store_open_directory(tool->from, &store, reterr));
+        PL_TRY(pl_store_open_directory(tool->from, false, &store, reterr));
     } else if (tool->manifest) {
         PL_TRY(pl_store_open_s3_manifest(client, tool->from, 0, deadline_ns, &store, reterr));
     } else {

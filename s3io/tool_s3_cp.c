@@ -283,7 +283,7 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     enum pl_status status;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
-    PL_TRY(pl_store_open_directory(from, &store, reterr));
+    PL_TRY(pl_store_open_directory(from, true, &store, reterr));
     PL_TRY(pl_store_list(store, pl_deadline_after_ns(tool->timeout_ns), &files, reterr));
     if (!tool->again) {
         PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &there, reterr));

@@ -73,7 +73,7 @@ def make_objects(scenario):
             objects[f"tree/{index % 5}/key {index:03}"] = draw.randbytes(size)
     elif scenario["do"] == "remove":
         objects.update((key, key.encode()) for key in scenario["keys"])
-    elif scenario["do"] != "upload":
+    elif scenario["do"] not in ("upload", "upload_tree"):
         objects["obj"] = draw.randbytes(scenario["object_bytes"])
     return objects
 
@@ -187,6 +187,15 @@ class Run:
             check(self.fake.objects.get("up") == data, "the object differs")
         else:
             check("up" not in self.fake.objects, "a wrong object was made")
+
+    async def do_upload_tree(self):
+        for name in self.scenario["files"]:
+            path = self.directory / "tree" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+        code, _, err = await self.client("--recursive", "cp", str(self.directory / "tree"), "s3://bkt/up")
+        self.judge(code, err)
+        check(self.fake.objects == {"up/" + name: name.encode() for name in self.scenario["files"]}, f"what came is wrong: {sorted(self.fake.objects)}")
 
     async def do_list(self):
         code, out, err = await self.client("--recursive", "ls", "s3://bkt/tree/")

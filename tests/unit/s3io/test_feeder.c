@@ -61,7 +61,7 @@ static void *run_feeder(void *argument)
     struct pl_feeder *feeder;
     struct pl_store *store;
 
-    ck_assert_ok(pl_store_open_directory(run->objects->path, &store, &run->error), &run->error);
+    ck_assert_ok(pl_store_open_directory(run->objects->path, false, &store, &run->error), &run->error);
     ck_assert_ok(pl_feeder_open(store, run->path, &run->options, PL_DEADLINE_NEVER, &feeder, &run->error), &run->error);
     for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
         run->status = pl_feeder_run(feeder, epoch, &run->counts, &run->error);
@@ -250,7 +250,7 @@ START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
     char path[PATH_MAX];
 
     scratch_write(&objects, "a", "x", 1);
-    ck_assert_ok(pl_store_open_directory(objects.path, &store, &error), &error);
+    ck_assert_ok(pl_store_open_directory(objects.path, false, &store, &error), &error);
     ck_assert_ok(pl_feeder_open(store, scratch_path(&fifos, "training", path), &options, PL_DEADLINE_NEVER, &feeder, &error), &error);
     ck_assert_int_eq(pl_feeder_run(feeder, 0, &counts, &error), PL_TIMEOUT);
     scratch_write(&fifos, "training_7", "precious", 8);
