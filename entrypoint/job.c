@@ -7,6 +7,7 @@
 #include "entrypoint/hyperparameters.h"
 #include "entrypoint/pyrepr.h"
 #include "entrypoint/region.h"
+#include "entrypoint/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -427,6 +428,7 @@ const char *pl_job_option(const struct pl_job *job, const char *name, const char
     const char *value = pl_environment_get_or(job->process, name, NULL);
     size_t length = strlen(name);
 
+    PL_BUG_IF(!pl_settings_have(name));
     for (size_t i = 0; value == NULL && i < job->knobs.count; i++) {
         if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=') {
             value = job->knobs.items[i] + length + 1;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launcher.h"
+#include "entrypoint/settings.h"
 #include "entrypoint/variables.h"
 #include "entrypoint/verb.h"
 
@@ -101,6 +102,7 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
+    PL_TRY(pl_settings_check(job, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 

@@ -90,7 +90,7 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     tree_setup(&tree);
     write_hps(&tree, "{\"epochs\": \"60\", \"opt\": \"\\\"adam\\\"\", \"plain\": \"adam\", \"deep\": \"\\\"\\\\\\\"42\\\\\\\"\\\"\", \"n\": 7,"
                      " \"sagemaker_program\": \"\\\"x.py\\\"\", \"sagemaker_mpi_enabled\": \"false\", \"SageMaker_upper\": \"1\","
-                     " \"_tuning_objective_metric\": \"loss\", \"paceline_timeout_s\": \"30\", \"paceline_install\": \"\\\"no\\\"\"}");
+                     " \"_tuning_objective_metric\": \"loss\", \"paceline_trace_records\": \"30\", \"paceline_install\": \"\\\"no\\\"\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_uint_eq(pl_json_count(tree.job->hyperparameters), 6);
     ck_assert_int_eq(pl_json_kind(pl_json_member(tree.job->hyperparameters, "epochs")), PL_JSON_INT);
@@ -99,9 +99,9 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     ck_assert_str_eq(pl_json_text(pl_json_member(tree.job->hyperparameters, "deep")), "\"42\"");
     ck_assert_uint_eq(pl_json_count(tree.job->framework), 1);
     ck_assert_str_eq(tree.job->program, "x.py");
-    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_TIMEOUT_S=30|PACELINE_INSTALL=no");
+    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_TRACE_RECORDS=30|PACELINE_INSTALL=no");
     ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "no");
-    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_I", "x"), "x");
+    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_TRACE", "x"), "x");
     tree_env(&tree, "PACELINE_INSTALL", "0");
     ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "0");
     tree_done(&tree);

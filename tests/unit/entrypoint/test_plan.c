@@ -44,6 +44,30 @@ START_TEST(without_program_and_code_the_bundled_program_runs)
 }
 END_TEST
 
+START_TEST(what_is_nearly_a_setting_is_named)
+{
+    struct tree tree;
+    const char *warnings;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_env(&tree, "PACELINE_STOP_S", "20");
+    tree_env(&tree, "PACELINE_BUCKET_BYTE", "1");
+    tree_env(&tree, "PACELINE_MY_OWN_VARIABLE", "1");
+    write_hps(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", \"paceline_shm_strore\": 1}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    warnings = joined(&tree.plan->warnings);
+    ck_assert_uint_eq(tree.plan->warnings.count, 4);
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_BUCKET_BYTE is no setting of Paceline and has no effect; PACELINE_BUCKET_BYTES is one"));
+    ck_assert_ptr_nonnull(
+        strstr(warnings, "PACELINE_TIMOUT_S (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_TIMEOUT_S is one"));
+    ck_assert_ptr_nonnull(
+        strstr(warnings, "PACELINE_SHM_STRORE (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_SHM_STORE is one"));
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_WIRE (a hyperparameter) is no setting of Paceline and has no effect"));
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
 {
     struct tree tree;
@@ -415,11 +439,11 @@ START_TEST(code_is_fetched_only_into_an_empty_directory)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, the_kind_of_program_follows_its_name_and_the_code_directory,
-          text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
-          mpi_starts_on_the_master_and_waits_on_the_others, what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
-          more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
-          hosts_of_several_types_are_warned_of_unless_their_count_is_named, open_mpi_5_gets_its_own_names,
-          custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
-          smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory)
+UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
+          the_kind_of_program_follows_its_name_and_the_code_directory, text_without_a_shebang_runs_under_sh_and_names_are_found_on_path,
+          an_image_without_python_says_so, mpi_starts_on_the_master_and_waits_on_the_others,
+          what_the_user_exports_stands_behind_our_own_and_keeps_our_library, more_processes_than_slots_is_an_error_unless_allowed,
+          a_worker_leaves_the_count_of_processes_to_the_master, hosts_of_several_types_are_warned_of_unless_their_count_is_named,
+          open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error,
+          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program,
+          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory)
