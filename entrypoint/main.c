@@ -22,12 +22,18 @@ static const char usage[] = "paceline: run a SageMaker training job in this cont
                             "\n"
                             "  paceline train         run the job that /opt/ml/input/config describes\n"
                             "  paceline -- CMD...     the same with CMD as the program\n"
-                            "  paceline plan          print as JSON what train would run here\n"
+                            "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
                             "  paceline env           print as JSON the variables that train adds\n"
-                            "  paceline VERB...       run the companion program paceline-VERB (info, bench, s3, ...)\n"
                             "\n"
-                            "Without a word it is `train` where /opt/ml/input/config/resourceconfig.json exists.\n"
-                            "SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
+                            "  paceline info          what this machine offers, and every setting of the runtime\n"
+                            "  paceline bench         measure the collectives\n"
+                            "  paceline trace         traces that ranks left, for chrome://tracing\n"
+                            "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
+                            "  paceline s3            copy to and from S3\n"
+                            "  paceline sync          upload a directory's files as they are closed\n"
+                            "\n"
+                            "`paceline VERB --help` tells more of these. Without a word it is `train` where\n"
+                            "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
 
 static const struct {
     const char *name;
@@ -112,6 +118,15 @@ static const char *choose_verb(const struct pl_call *call, const char *word)
     return word;
 }
 
+/* train has no help of its own: a job may give its container whatever words it likes. */
+static bool asks_for_help(int argc, char **argv)
+{
+    const char *last = argv[argc - 1];
+    bool help = strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0;
+
+    return (argc == 2 && (help || strcmp(last, "help") == 0)) || (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
+}
+
 static enum pl_status take_words(int argc, char **argv, struct pl_words *words, struct pl_error *reterr)
 {
     for (int i = 0; i < argc; i++) {
@@ -130,7 +145,7 @@ int main(int argc, char **argv)
     const char *word = argc > 1 ? argv[1] : NULL;
     const char *verb;
 
-    if (word != NULL && (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+    if (asks_for_help(argc, argv)) {
         (void)fputs(usage, stdout);
         return EXIT_SUCCESS;
     }

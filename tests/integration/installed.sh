@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `meson install` leaves is enough for a program outside this tree: every public header, the library, pkg-config's flags.
+# What `meson install` leaves is enough for a program outside this tree: every public header, the library, pkg-config's flags. And `paceline help` names
+# every verb there is.
 set -euo pipefail
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -34,3 +35,15 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH
 found=$(timeout 60 mpirun --oversubscribe --bind-to none -n 2 "$scratch/program")
 [ "$found" = "$(printf 'sum 2\nsum 2')" ] || { echo "the installed library gave: $found"; exit 1; }
 echo "a program built against the installed library runs on two ranks"
+
+paceline=$(find "$scratch/root" -path '*/bin/paceline')
+"$paceline" help >"$scratch/help"
+for tool in "${paceline%/bin/paceline}"/libexec/paceline/paceline-*; do
+  verb=${tool##*/paceline-}
+  case $verb in keys | unpack) continue ;; esac # what train runs, and no user
+  grep -q "^  paceline $verb " "$scratch/help" || { echo "paceline help lacks $verb"; exit 1; }
+  usage=$("$paceline" "$verb" --help 2>&1)
+  [[ $usage == "usage: paceline $verb"* ]] || { echo "paceline $verb --help shows no usage: $usage"; exit 1; }
+done
+[ "$("$paceline" plan --help)" = "$(cat "$scratch/help")" ] || { echo "paceline plan --help shows no help"; exit 1; }
+echo "paceline help names each of them"
