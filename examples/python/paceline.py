@@ -88,15 +88,16 @@ def _call(function, *arguments):
 
 
 def init():
-    """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing."""
+    """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself."""
     global _library
     if _named:
         return
+    atexit.unregister(_leave)
+    atexit.register(_leave, os.getpid())
     _library = _library or _load()
     _call(_library.pl_runtime_start, ctypes.byref(_runtime))
     _world.value = _library.pl_runtime_world(_runtime)
     _call(_library.pl_named_new, _world, None, ctypes.byref(_named))
-    atexit.register(_leave, os.getpid())
 
 
 def shutdown():
@@ -112,7 +113,7 @@ def shutdown():
 
 
 def _leave(pid):
-    """At the interpreter's end. A program that failed ends at once, for mpirun to end the others; a forked child is no rank."""
+    """At the interpreter's end; not in a child of fork(), and not behind an exception: then nobody waits for the other ranks."""
     if os.getpid() == pid and getattr(sys, "last_type", None) is None:
         shutdown()
 
