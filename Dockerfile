@@ -37,6 +37,7 @@ ARG EFA_FILES=""
 COPY tests/support/packages.sh tests/support/image.sh ${EFA_FILES} /tmp/image/
 RUN /tmp/image/image.sh
 COPY --from=build-cuda /out/usr/local/ /usr/local/
+RUN ldconfig
 COPY examples /usr/local/share/paceline/examples
 STOPSIGNAL SIGTERM
 # What NVIDIA's container runtime gives the container: the driver's libraries for computing, and nvidia-smi.
@@ -48,6 +49,7 @@ ARG PACKAGES=""
 COPY tests/support/packages.sh tests/support/image.sh /tmp/image/
 RUN /tmp/image/image.sh
 COPY --from=build /out/usr/local/ /usr/local/
+RUN ldconfig
 COPY examples /usr/local/share/paceline/examples
 # paceline is process 1 and takes SIGTERM as SageMaker sends it.
 STOPSIGNAL SIGTERM

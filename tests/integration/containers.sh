@@ -80,6 +80,7 @@ the_image_is_built() {
     test "$(stat -c %a /etc/paceline/ssh/id_ed25519 /etc/paceline/ssh/host_ed25519 | sort -u)" = 600 || exit 12
     ! ls /etc/ssh/ssh_host_* 2>/dev/null || exit 13
     test -d /usr/local/share/paceline/examples/mnist || exit 14
+    ldconfig -p | grep -q "libpaceline.so.0 .*=> /usr/local/lib/" && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
     ! grep -rlE "libcuda|libnccl|cuInit" /usr/local/bin /usr/local/lib /usr/local/libexec || exit 15'
   ends look 60
   [ "$code" = 0 ] || fail "the image's content is not as promised ($code)"
@@ -180,22 +181,26 @@ local_mode_of_sdk_v3_runs() {
   forget
 }
 
-# The way README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian.
+# The way README.md shows: an image FROM this one, with the program in /opt/ml/code and Python from Debian. Its ranks meet in mpi4py and in paceline.py.
 a_python_program_runs_in_an_image_of_its_own() {
   mkdir -p "$work/python"
   cat >"$work/python/Dockerfile" <<D
 FROM $image
-RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-mpi4py
+RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-mpi4py python3-numpy
 COPY train.py /opt/ml/code/train.py
+RUN cp /usr/local/share/paceline/examples/python/paceline.py /opt/ml/code/
 ENV SAGEMAKER_PROGRAM=train.py
 D
   cat >"$work/python/train.py" <<'P'
 import argparse, os
+import numpy
+import paceline
 from mpi4py import MPI
 parser = argparse.ArgumentParser()
 parser.add_argument("--learning-rate", type=float)
 arguments = parser.parse_args()
-ranks = MPI.COMM_WORLD.allreduce(1)
+paceline.init()
+ranks = int(paceline.allreduce(numpy.array([MPI.COMM_WORLD.allreduce(1)]), name="ranks", op=paceline.Max)[0])
 files = sorted(os.listdir(os.environ["SM_CHANNEL_TRAINING"]))
 if MPI.COMM_WORLD.Get_rank() == 0:
     with open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w") as model:

@@ -16,7 +16,6 @@ if [ ${#debs[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${debs[@]}"
 fi
 for tree in ./*.tar.gz; do tar -xzf "$tree" -C /; done
-ldconfig
 # sshd's own host keys are not wanted: a job uses the pair below, on its own port, for its own time.
 rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
 # One key pair for this image's hosts to reach each other. Who has the image has the key: README.md says what follows.
