@@ -52,9 +52,13 @@ static enum pl_status allocate(struct pl_optimizer *optimizer, struct pl_error *
 enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
                                 struct pl_error *reterr)
 {
-    struct pl_optimizer *optimizer = pl_memory_new(1, sizeof(*optimizer), reterr);
+    struct pl_optimizer *optimizer;
     enum pl_status status;
 
+    if (!plan->sealed) {
+        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() comes before pl_optimizer_new()", plan->name);
+    }
+    optimizer = pl_memory_new(1, sizeof(*optimizer), reterr);
     if (!optimizer) {
         return PL_MEMORY;
     }

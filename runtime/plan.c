@@ -2,6 +2,7 @@
 #include "runtime/plan.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "device/kernel.h"
@@ -556,6 +557,11 @@ enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
     PL_TRY(pl_plan_wait_bucket(plan, plan->bucket_count - 1, reterr));
     if (plan->step_end) {
         PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
+    }
+    if (plan->counts.steps == 0 && plan->counts.zeroed == plan->tensor_count) { /* allowed, but mostly a call that was forgotten */
+        pl_log(PL_LOG_WARNING,
+               "%s: no gradient of this rank was ready in the first step, so all count as zero; pl_plan_ready() says that one is complete",
+               plan->name);
     }
     plan->counts.steps++;
     begin_step(plan);

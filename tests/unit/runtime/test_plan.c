@@ -2,10 +2,13 @@
 #include "runtime/plan.h"
 
 #include "base/clock.h"
+#include "runtime/optimizer.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TENSORS = 5 };
 
@@ -382,6 +385,8 @@ static void refused(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
+    struct pl_optimizer *optimizer = NULL;
+    const struct pl_optimizer_options options = {.momentum = 0.5};
     uint64_t shape[2] = {10, 0};
     uint64_t huge[2] = {UINT64_MAX / 2, 3};
     size_t index;
@@ -393,6 +398,7 @@ static void refused(struct pl_world *world, void *context)
     ck_assert_int_eq(pl_plan_add(plan, "huge", 2, huge, &index, &error), PL_INVALID);
     ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
     ck_assert_int_eq(pl_plan_add(plan, "first", 1, shape, &index, &error), PL_INVALID);
+    ck_assert_int_eq(pl_optimizer_new(plan, &options, &optimizer, &error), PL_INVALID);
     ck_assert_ok(pl_plan_seal(plan, &error), &error);
     ck_assert_int_eq(pl_plan_add(plan, "late", 1, shape, &index, &error), PL_INVALID);
     pl_plan_free(plan);
@@ -401,6 +407,42 @@ static void refused(struct pl_world *world, void *context)
 START_TEST(names_twice_empty_tensors_and_late_ones_are_refused)
 {
     ranks_run(1, refused, NULL);
+}
+END_TEST
+
+/* Two steps in which `context` of the tensors are ready. */
+static void two_steps(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world, NULL);
+
+    for (int step = 0; step < 2; step++) {
+        for (size_t t = 0; t < *(size_t *)context; t++) {
+            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        }
+        ck_assert_ok(pl_plan_wait(plan, &error), &error);
+    }
+    pl_plan_free(plan);
+}
+
+START_TEST(a_first_step_without_any_gradient_is_warned_of_once)
+{
+    for (size_t ready = 0; ready < 2; ready++) {
+        FILE *log = tmpfile();
+        int before = dup(STDERR_FILENO);
+        char text[1024];
+        size_t length;
+
+        ck_assert(log != NULL && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+        ranks_run(1, two_steps, &ready);
+        ck_assert(dup2(before, STDERR_FILENO) >= 0 && close(before) == 0);
+        rewind(log);
+        length = fread(text, 1, sizeof(text) - 1, log);
+        text[length] = '\0';
+        (void)fclose(log);
+        ck_assert_msg((strstr(text, "pl_plan_ready()") != NULL) == (ready == 0), "%s", text);
+        ck_assert(ready > 0 || strchr(text, '\n') == text + length - 1); /* one line */
+    }
 }
 END_TEST
 
@@ -447,4 +489,4 @@ UNIT_MAIN("runtime/plan", gradients_are_summed_whatever_the_bucket_size_and_orde
           the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide, several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
           broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
-          names_twice_empty_tensors_and_late_ones_are_refused, a_local_plan_exchanges_nothing)
+          names_twice_empty_tensors_and_late_ones_are_refused, a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing)
