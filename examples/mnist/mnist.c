@@ -457,7 +457,8 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     }
     if (t->stopped && pl_world_rank(t->world) == 0) {
         pl_progress_clear();
-        pl_log(PL_LOG_INFO, "stopped behind step %llu, as asked", (unsigned long long)t->step);
+        pl_log(PL_LOG_INFO, "stopped behind step %llu, as asked%s", (unsigned long long)t->step,
+               t->checkpoints ? "" : "; without a checkpoint, as there is no " PL_CHECKPOINT_DIRECTORY " and no --checkpoint-dir");
     }
     if (t->checkpoints) {
         PL_TRY(pl_checkpoints_flush(t->checkpoints, reterr));
