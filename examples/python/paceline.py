@@ -94,6 +94,7 @@ def init():
         return
     atexit.unregister(_leave)
     atexit.register(_leave, os.getpid())
+    sys.exit = _exit
     _library = _library or _load()
     _call(_library.pl_runtime_start, ctypes.byref(_runtime))
     _world.value = _library.pl_runtime_world(_runtime)
@@ -112,9 +113,20 @@ def shutdown():
     _under_way.clear()
 
 
+_sys_exit = sys.exit
+_exit_status = None
+
+
+def _exit(status=None):
+    """sys.exit(), since the interpreter's end does not know with which status it comes."""
+    global _exit_status
+    _exit_status = status
+    _sys_exit(status)
+
+
 def _leave(pid):
-    """At the interpreter's end; not in a child of fork(), and not behind an exception: then nobody waits for the other ranks."""
-    if os.getpid() == pid and getattr(sys, "last_type", None) is None:
+    """At the interpreter's end; not in a child of fork(), and not in a rank that failed: it ends at once, and is the one that is blamed."""
+    if os.getpid() == pid and getattr(sys, "last_type", None) is None and not _exit_status:
         shutdown()
 
 

@@ -271,6 +271,7 @@ def main():
                                 stderr=subprocess.STDOUT, text=True, timeout=120)
         assert (result.returncode == 0) == (how == "well") and result.stdout.count("to the end") == (2 if how == "well" else 0), (how, result)
         assert how != "raise" or "no more data" in result.stdout, result.stdout
+        assert "shut the named tensors down" not in result.stdout, result.stdout
     print("endings: well without shutdown(), badly with an exit status or an exception")
     if not has("torch"):
         print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
