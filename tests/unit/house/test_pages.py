@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages name is there: links and their anchors, files, functions, PACELINE_* variables and verbs of paceline."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1])
+FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "tests"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"), ROOT / "tests/conformance.md"]
+EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
+
+
+def anchors(text):
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def findings(page, text, words, verbs):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not target.startswith("http") and (not there.exists() or (anchor and anchor not in anchors(there.read_text()))):
+            yield f"link {target}"
+    for path in re.findall(r"`((?:" + "|".join(FOLDERS) + r")/[\w./-]+\.\w+)", text):
+        if not (ROOT / path).exists():
+            yield f"file {path}"
+    for name in set(re.findall(r"\b(pl_\w+)\(|\b(PACELINE_[A-Z_0-9]+)", text)):
+        if not set(name) & (words | EXAMPLES):
+            yield f"name {name[0] or name[1]}"
+    for verb in re.findall(r"(?:^ {4}|`|&& |\d )paceline ([a-z]\w*)", text, re.M):
+        if verb not in verbs:
+            yield f"verb {verb}"
+
+
+def main():
+    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".c", ".h", ".py", ".sh")]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in files))) - {""}
+    words |= {f"PACELINE_{name}" for name in re.findall(r'^    X\((\w+), "', (ROOT / "base/knob.h").read_text(), re.M)}
+    words |= {f"PACELINE_{name}" for name in re.findall(r'"(\w+)"', (ROOT / "entrypoint/settings.c").read_text())}
+    verbs = set(re.findall(r'"  paceline (\w+) ', (ROOT / "entrypoint/main.c").read_text())) | {"rank", "relay", "help"}
+    found = [f"{page.relative_to(ROOT)}: {what} is not there" for page in PAGES for what in findings(page, page.read_text(), words, verbs)]
+    print("\n".join(found) or f"{len(PAGES)} pages name what there is")
+    sys.exit(1 if found else 0)
+
+
+main()
