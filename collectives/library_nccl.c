@@ -5,6 +5,8 @@
 #include "base/memory.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@ enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with communicator
 
 static const int64_t NAP_NS = 200 * PL_NS_PER_US;
 static const int64_t GOODBYE_NS = 2 * PL_NS_PER_S;
+static const int64_t ABORT_NS = 2 * PL_NS_PER_S;
 
 bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
 {
@@ -155,10 +158,48 @@ void pl_nccl_leave(struct pl_nccl *nccl)
     nccl->comm = NULL;
 }
 
+/* An abort on a thread of its own, which frees it if nobody waits any longer. */
+struct departure {
+    __typeof__(&ncclCommAbort) abort;
+    ncclComm_t comm;
+    enum { LEAVING, LEFT, FORGOTTEN } _Atomic state;
+};
+
+static void *depart(void *argument)
+{
+    struct departure *departure = argument;
+
+    (void)departure->abort(departure->comm); /* the reason for it is being reported */
+    if (atomic_exchange(&departure->state, LEFT) == FORGOTTEN) {
+        free(departure);
+    }
+    return NULL;
+}
+
 void pl_nccl_abort(struct pl_nccl *nccl)
 {
-    if (nccl->comm) {
-        (void)nccl->CommAbort(nccl->comm); /* the reason for it is being reported */
-        nccl->comm = NULL;
+    int64_t deadline_ns = pl_deadline_after_ns(ABORT_NS);
+    ncclComm_t comm = PL_TAKE(nccl->comm);
+    struct departure *departure = comm ? pl_memory_new(1, sizeof(*departure), NULL) : NULL;
+    pthread_t thread;
+
+    if (!departure) {
+        return; /* nothing to leave, or no memory to do it: the process ends soon */
+    }
+    departure->abort = nccl->CommAbort;
+    departure->comm = comm;
+    if (pthread_create(&thread, NULL, depart, departure) != 0) {
+        (void)depart(departure);
+        free(departure);
+        return;
+    }
+    while (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns)) {
+        pl_clock_nap(NAP_NS, deadline_ns);
+    }
+    if (atomic_exchange(&departure->state, FORGOTTEN) == LEFT) {
+        (void)pthread_join(thread, NULL);
+        free(departure);
+    } else {
+        (void)pthread_detach(thread);
     }
 }

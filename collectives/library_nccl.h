@@ -60,7 +60,10 @@ enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, co
 /** Leave in peace: waits, for at most two seconds, until no other rank needs this one's memory. */
 void pl_nccl_leave(struct pl_nccl *nccl);
 
-/** Stop what runs on the device and leave at once. */
+/**
+ * Stop what runs on the device and leave. NCCL waits for the stream, and so for whatever its work stands behind: after two seconds, as when
+ * a kernel never ends, it goes on doing so by itself.
+ */
 void pl_nccl_abort(struct pl_nccl *nccl);
 
 #endif

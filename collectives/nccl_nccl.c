@@ -28,6 +28,7 @@ static const int64_t JOIN_NS = 60 * PL_NS_PER_S;
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
 /* After NCCL's error: how long a disagreement, which would explain it, is waited for. After a rank has left: how long for what it sent before. */
 static const int64_t HEAR_NS = PL_NS_PER_S;
+static const int64_t LAST_LOOK_NS = 100 * PL_NS_PER_MS;
 
 enum { WORD_ROLL = 1, WORD_AFTER }; /* behind the event of stream.h */
 
@@ -312,7 +313,9 @@ static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
 {
     struct pl_request *request = n->waiting;
     enum pl_status status = pl_nccl_check(&n->library, n->library.GroupStart(), "opening a group", reterr);
+    ncclResult_t closed;
 
+    PL_TRY(status);
     n->given = request;
     n->given_count = 0;
     while (status == PL_OK) {
@@ -329,8 +332,9 @@ static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
     if (!n->waiting) {
         n->waiting_tail = &n->waiting;
     }
+    closed = n->library.GroupEnd(); /* also after a failure: it is the thread's group, and whatever else NCCL is asked for here would join it */
     PL_TRY(status);
-    return pl_nccl_check(&n->library, n->library.GroupEnd(), "closing a group", reterr);
+    return pl_nccl_check(&n->library, closed, "closing a group", reterr);
 }
 
 /* NCCL has put all that was given in the stream. */
@@ -350,6 +354,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
 static enum pl_status move(struct nccl *n, struct pl_error *reterr)
 {
+    PL_TRY(pl_device_enter(n->device, reterr)); /* NCCL takes the thread's device, the first one where it has none, as the progress thread at first */
     for (;;) {
         bool ready;
 
@@ -461,8 +466,9 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
+        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure); /* first: to leave may take seconds */
         pl_nccl_abort(&n->library);
-        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure);
+        (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL); /* the device notes what hangs */
     }
     pl_stream_give_back(&n->stream, pl_stream_event_of(request));
     pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
@@ -530,7 +536,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         n->place_of[pl_world_ring_order(n->world)[place]] = place;
         n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
     }
-    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
+    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr)); /* from here on the device is this thread's */
     return pl_stream_init(&n->stream, n->device, reterr);
 }
 

@@ -9,6 +9,8 @@
  * Errors   PL_LIBRARY with PL_DOMAIN_CUDA, the driver's own name and words, and the device; an error of a kernel that ran earlier is
  *          reported by whoever asks next and stays with the device (the driver allows no more work): pl_device_failure() tells.
  *          PL_MEMORY when the device's or the pinned memory does not suffice, with what is free.
+ *          PL_TIMEOUT when work has not ended: until a later wait for the same stream or event sees its end, memory is not released but left to
+ *          the end of the process, since the driver would wait for that work without end.
  * Threads  any; each call makes the device's context current in its thread.
  * Test     tests/unit/device
  */
@@ -52,6 +54,9 @@ const struct pl_device_info *pl_device_info(const struct pl_device *device);
 
 /** The error that ended the device's work, or PL_OK. */
 enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error *reterr);
+
+/** Make the device's context current in this thread, for libraries that take the current one. Fails with the device's earlier failure. */
+enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Bytes of device memory that are free now. */
 enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;

@@ -132,7 +132,7 @@ static enum pl_status open_device(struct pl_device *device, struct pl_error *ret
     PL_CUDA_TRY(device, cuDeviceGet(&device->number, device->info.ordinal), reterr, "cannot find the device");
     PL_TRY(describe(device, reterr));
     PL_CUDA_TRY(device, cuDevicePrimaryCtxRetain(&device->context, device->number), reterr, "cannot use the device");
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuStreamCreate(&device->service, CU_STREAM_NON_BLOCKING), reterr, "cannot make a stream");
     return PL_OK;
 }
@@ -167,7 +167,9 @@ void pl_device_close(struct pl_device *device)
         if (device->service) {
             PL_CUDA_LET(device, cuStreamDestroy_v2(device->service), "closing a device's stream");
         }
-        PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");
+        if (!pl_cuda_is_late(device)) {
+            PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");
+        }
     }
     pl_cuda_unload(&device->cuda);
     (void)pthread_mutex_destroy(&device->lock);

@@ -46,6 +46,11 @@ enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error
     return PL_OK;
 }
 
+enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_bytes, struct pl_error *reterr)
 {
     return none(reterr);

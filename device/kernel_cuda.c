@@ -91,7 +91,9 @@ static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels *
 void pl_kernels_free(struct pl_device *device)
 {
     if (device->synced.kernels) {
-        PL_CUDA_LET(device, cuModuleUnload(device->synced.kernels->module), "unloading kernels");
+        if (!pl_cuda_is_late(device)) {
+            PL_CUDA_LET(device, cuModuleUnload(device->synced.kernels->module), "unloading kernels");
+        }
         free(device->synced.kernels);
         device->synced.kernels = NULL;
     }
@@ -103,7 +105,7 @@ static enum pl_status launch(struct pl_device *device, enum pl_device_kernel ker
     struct pl_kernels *kernels;
     void *params[] = {args};
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_TRY(find_kernels(device, &kernels, reterr));
     PL_CUDA_TRY(device, cuLaunchKernel(kernels->functions[kernel], (unsigned)blocks, 1, 1, PL_THREADS, 1, 1, 0, stream, params, NULL), reterr,
                 "cannot start the kernel %s", kernel_names[kernel]);

@@ -105,10 +105,16 @@ void pl_cuda_unload(struct pl_cuda *cuda)
     }
 }
 
+/* Those of them that the oldest toolkit's header does not name. */
+enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721, EXTERNAL_DEVICE = 911 };
+
 /* After these a context does no more work ("sticky" errors), and every later call returns them again. */
 static bool ends_context(CUresult result)
 {
     switch ((unsigned)result) {
+    case CONTAINED:
+    case TENSOR_MEMORY_LEAK:
+    case EXTERNAL_DEVICE:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -175,7 +181,17 @@ enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error
     return status;
 }
 
-enum pl_status pl_cuda_enter(struct pl_device *device, struct pl_error *reterr)
+bool pl_cuda_is_late(struct pl_device *device)
+{
+    bool late;
+
+    pthread_mutex_lock(&device->lock);
+    late = device->synced.late;
+    pthread_mutex_unlock(&device->lock);
+    return late;
+}
+
+enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr)
 {
     PL_TRY(pl_device_failure(device, reterr));
     PL_CUDA_TRY(device, cuCtxSetCurrent(device->context), reterr, "cannot use the device in this thread");

@@ -76,6 +76,7 @@ struct pl_device {
         CUresult failure; /* the error that ended the context's work */
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* loaded at their first use; NULL before */
+        const void *late;           /* the stream or event whose work had not ended by its deadline; NULL: there is none */
     } synced;
 };
 
@@ -87,8 +88,8 @@ void pl_cuda_unload(struct pl_cuda *cuda);
 enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result, struct pl_error *reterr, const char *format, ...)
     PL_PRINTF(5, 6);
 
-/** Make the context current in this thread; fails with the device's earlier failure. */
-enum pl_status pl_cuda_enter(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
+/** The driver waits for the device's work, without end, where memory is released: whether that work was seen not to end. */
+bool pl_cuda_is_late(struct pl_device *device);
 
 /** Call a driver function of `device` and return from the caller when it fails. */
 #define PL_CUDA_TRY(device, call, reterr, ...)                                                                                                       \

@@ -20,7 +20,7 @@ enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_byte
     size_t free_bytes = 0;
     size_t total_bytes = 0;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuMemGetInfo_v2(&free_bytes, &total_bytes), reterr, "cannot ask for free memory");
     *ret_bytes = free_bytes;
     return PL_OK;
@@ -58,7 +58,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     CUresult result;
     enum pl_status status;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     bytes = bytes ? bytes : 1;
     result = device->cuda.cuMemAlloc_v2(&memory, bytes);
     if (result != CUDA_SUCCESS) {
@@ -73,10 +73,20 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     return PL_OK;
 }
 
+/* Enter the device to release something; false: that would wait without end, and what there is goes with the process. */
+static bool enter_release(struct pl_device *device, const char *what)
+{
+    if (pl_cuda_is_late(device)) {
+        pl_log(PL_LOG_DEBUG, "%s is left to the end of the process, since the device's work has not ended", what);
+        return false;
+    }
+    PL_CUDA_LET(device, cuCtxSetCurrent(device->context), what);
+    return true;
+}
+
 void pl_device_release(struct pl_device *device, void *memory)
 {
-    if (memory) {
-        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing device memory");
+    if (memory && enter_release(device, "releasing device memory")) {
         PL_CUDA_LET(device, cuMemFree_v2(address(memory)), "releasing device memory");
     }
 }
@@ -86,7 +96,7 @@ enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, 
     void *memory = NULL;
     CUresult result;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     bytes = bytes ? bytes : 1;
     result = device->cuda.cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result != CUDA_SUCCESS) {
@@ -99,8 +109,7 @@ enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, 
 
 void pl_device_release_pinned(struct pl_device *device, void *memory)
 {
-    if (memory) {
-        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing pinned memory");
+    if (memory && enter_release(device, "releasing pinned memory")) {
         PL_CUDA_LET(device, cuMemFreeHost(memory), "releasing pinned memory");
     }
 }
@@ -109,15 +118,14 @@ enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t by
 {
     CUresult result;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     result = device->cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     return result == CUDA_SUCCESS ? PL_OK : raise_memory(device, result, bytes, "pinned host", reterr);
 }
 
 void pl_device_unpin(struct pl_device *device, void *memory)
 {
-    if (memory) {
-        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "unpinning memory");
+    if (memory && enter_release(device, "unpinning memory")) {
         PL_CUDA_LET(device, cuMemHostUnregister(memory), "unpinning memory");
     }
 }
@@ -127,14 +135,14 @@ bool pl_device_owns(struct pl_device *device, const void *memory)
     unsigned type = 0;
 
     /* The driver refuses an address that it does not know: ordinary memory. */
-    return memory && pl_cuda_enter(device, NULL) == PL_OK &&
+    return memory && pl_device_enter(device, NULL) == PL_OK &&
            device->cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address(memory)) == CUDA_SUCCESS &&
            type == CU_MEMORYTYPE_DEVICE;
 }
 
 enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, struct pl_error *reterr)
 {
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     if (bytes > 0) {
         PL_CUDA_TRY(device, cuMemcpyAsync(address(to), address(from), bytes, stream), reterr, "cannot copy %llu bytes", (unsigned long long)bytes);
     }
@@ -143,7 +151,7 @@ enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *fr
 
 enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream, struct pl_error *reterr)
 {
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     if (bytes > 0) {
         PL_CUDA_TRY(device, cuMemsetD8Async(address(memory), (unsigned char)byte, bytes, stream), reterr, "cannot set %llu bytes",
                     (unsigned long long)bytes);
@@ -155,7 +163,7 @@ enum pl_status pl_device_export(struct pl_device *device, void *memory, struct p
 {
     CUipcMemHandle handle;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuIpcGetMemHandle(&handle, address(memory)), reterr, "cannot share device memory with other processes");
     memcpy(ret_handle->bytes, &handle, sizeof(handle));
     return PL_OK;
@@ -166,7 +174,7 @@ enum pl_status pl_device_import(struct pl_device *device, const struct pl_device
     CUdeviceptr memory = 0;
     CUipcMemHandle native;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     memcpy(&native, handle->bytes, sizeof(native));
     PL_CUDA_TRY(device, cuIpcOpenMemHandle_v2(&memory, native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), reterr,
                 "cannot open another process's device memory");
@@ -176,8 +184,7 @@ enum pl_status pl_device_import(struct pl_device *device, const struct pl_device
 
 void pl_device_unimport(struct pl_device *device, void *memory)
 {
-    if (memory) {
-        PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "closing another process's device memory");
+    if (memory && enter_release(device, "closing another process's device memory")) {
         PL_CUDA_LET(device, cuIpcCloseMemHandle(address(memory)), "closing another process's device memory");
     }
 }

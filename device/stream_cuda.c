@@ -13,7 +13,7 @@ enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream,
 {
     CUstream stream = NULL;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), reterr, "cannot make a stream");
     *ret_stream = stream;
     return PL_OK;
@@ -31,7 +31,7 @@ enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **
 {
     CUevent event = NULL;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), reterr, "cannot make an event");
     *ret_event = event;
     return PL_OK;
@@ -47,21 +47,21 @@ void pl_device_event_free(struct pl_device *device, void *event)
 
 enum pl_status pl_device_event_record(struct pl_device *device, void *event, void *stream, struct pl_error *reterr)
 {
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuEventRecord(event, stream), reterr, "cannot record an event");
     return PL_OK;
 }
 
 enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, void *event, struct pl_error *reterr)
 {
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuStreamWaitEvent(stream, event, 0), reterr, "cannot let a stream wait for an event");
     return PL_OK;
 }
 
 enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event, struct pl_error *reterr)
 {
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuEventRecord(event, other), reterr, "cannot record an event");
     PL_CUDA_TRY(device, cuStreamWaitEvent(stream, event, 0), reterr, "cannot let a stream wait for an event");
     return PL_OK;
@@ -71,7 +71,7 @@ enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool 
 {
     CUresult result;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     result = device->cuda.cuEventQuery(event);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         return pl_cuda_raise(&device->cuda, device, result, reterr, "work before an event failed");
@@ -84,10 +84,22 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
 {
     float ms = 0.0F;
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuEventElapsedTime(&ms, from, to), reterr, "cannot tell the time between two events");
     *ret_ms = (double)ms;
     return PL_OK;
+}
+
+/* Work has ended, or has not ended in time: what pl_cuda_is_late() tells. */
+static void note(struct pl_device *device, const void *awaited, bool late)
+{
+    pthread_mutex_lock(&device->lock);
+    if (late) {
+        device->synced.late = awaited;
+    } else if (device->synced.late == awaited) {
+        device->synced.late = NULL;
+    }
+    pthread_mutex_unlock(&device->lock);
 }
 
 /*
@@ -96,14 +108,16 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
  */
 static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns, struct pl_error *reterr)
 {
+    const void *awaited = event ? (const void *)event : stream ? (const void *)stream : device; /* the default stream is NULL */
     int64_t begin_ns = pl_clock_now_ns();
 
-    PL_TRY(pl_cuda_enter(device, reterr));
+    PL_TRY(pl_device_enter(device, reterr));
     for (;;) {
         CUresult result = event ? device->cuda.cuEventQuery(event) : device->cuda.cuStreamQuery(stream);
         int64_t waited_ns;
 
         if (result == CUDA_SUCCESS) {
+            note(device, awaited, false);
             return PL_OK;
         }
         if (result != CUDA_ERROR_NOT_READY) {
@@ -111,6 +125,9 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
         }
         waited_ns = pl_clock_now_ns() - begin_ns;
         if (pl_deadline_passed(deadline_ns)) {
+            if (deadline_ns > begin_ns) { /* else it was a question only */
+                note(device, awaited, true);
+            }
             return pl_error_set(reterr, PL_TIMEOUT, "work on a stream has not ended after %.1f s (device %d, %s, %s)", (double)waited_ns / 1e9,
                                 device->info.ordinal, device->info.name, device->info.pci);
         }

@@ -166,6 +166,8 @@ void fake_cuda_order(const char *order)
         fake.contexts[device].failure = CUDA_ERROR_UNKNOWN;
     } else if (sscanf(order, "kernel_error=%d", &device) == 1 && device >= 0 && device < fake.devices) {
         fake.contexts[device].kernel_fails = true;
+    } else if (sscanf(order, "kernel_hangs=%d", &device) == 1 && device >= 0 && device < fake.devices) {
+        fake.contexts[device].kernel_hangs = true;
     } else if (strcmp(order, "hold_copies") == 0 && fake.delay_us > 0) {
         fake.holds_copies = true;
     } else if (strcmp(order, "let_copies_go") == 0) {
@@ -223,6 +225,11 @@ CUresult fake_enter(const char *name)
 struct CUctx_st *fake_context(void)
 {
     return current;
+}
+
+bool fake_cuda_has_context(void)
+{
+    return current != NULL;
 }
 
 /* ---- driver and devices ---- */
@@ -387,6 +394,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
         fake_close_streams(context);
         context->failure = CUDA_SUCCESS;
         context->kernel_fails = false;
+        context->kernel_hangs = false;
+        context->hangs = false;
     }
     LEAVE(CUDA_SUCCESS);
 }

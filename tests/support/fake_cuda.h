@@ -19,7 +19,8 @@
  *                        is done before the call returns
  *   unguarded            the host can touch device memory. Without it that is a SIGSEGV, except while the device works
  *   launch_error=N       the Nth kernel launch of this process ends the context with CUDA_ERROR_ILLEGAL_ADDRESS
- *   hang=N               the Nth launch never ends
+ *   hang=N               the Nth launch never ends, nor would a call that waits for the device's work, as those that release memory do: it says so
+ *                        and aborts
  *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may stand several times
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus
  *   leaks                when a context ends with memory, streams or events left, say so and abort
@@ -41,11 +42,15 @@
  */
 int fake_cuda_run(void *stream, void (*work)(void *argument, bool runs), void *argument);
 
+/** Whether the calling thread has a context. Exported by the fake driver. */
+bool fake_cuda_has_context(void);
+
 /**
  * Orders for a driver that is at work; tests/support/device.h finds it. Exported by the fake driver.
  *
  *   lost=N               device N falls off the bus: all calls and all work of its context end in CUDA_ERROR_UNKNOWN
  *   kernel_error=N       the next kernel launched on device N ends its context with CUDA_ERROR_ILLEGAL_ADDRESS
+ *   kernel_hangs=N       the next kernel launched on device N never ends
  *   hold_copies          copies from a device to memory of cuMemHostAlloc do not begin until
  *   let_copies_go        (with delay_us, without which the call would not return)
  */

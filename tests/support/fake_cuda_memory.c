@@ -158,7 +158,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
     struct piece *piece;
 
     ENTER_RELEASE(__func__)
-    fake_wait_all(context);
+    fake_wait_for_device(context, __func__);
     piece = find((void *)memory);
     if (!piece || piece->kind != DEVICE || piece->at != (char *)memory) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
@@ -188,7 +188,7 @@ CUresult CUDAAPI cuMemFreeHost(void *memory)
     struct piece *piece;
 
     ENTER_RELEASE(__func__)
-    fake_wait_all(context);
+    fake_wait_for_device(context, __func__);
     piece = find(memory);
     if (!piece || piece->kind != PINNED || piece->at != memory) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
@@ -214,7 +214,7 @@ CUresult CUDAAPI cuMemHostUnregister(void *memory)
     struct piece *piece;
 
     ENTER_RELEASE(__func__)
-    fake_wait_all(context);
+    fake_wait_for_device(context, __func__);
     piece = find(memory);
     if (!piece || piece->kind != REGISTERED) {
         LEAVE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -370,7 +370,7 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
     struct piece *piece;
 
     ENTER_RELEASE(__func__)
-    fake_wait_all(context);
+    fake_wait_for_device(context, __func__);
     piece = find((void *)memory);
     if (!piece || piece->kind != IMPORTED) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);

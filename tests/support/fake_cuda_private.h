@@ -54,6 +54,8 @@ struct CUctx_st {
     int retained;
     CUresult failure;
     bool kernel_fails; /* the next one */
+    bool kernel_hangs; /* the next one */
+    bool hangs;        /* one has */
     uint64_t used_bytes;
     int allocations;
     int events;
@@ -114,6 +116,9 @@ struct CUctx_st *fake_context(void);
         pthread_mutex_unlock(&fake.lock);                                                                                                            \
         return enter_result_;                                                                                                                        \
     }
+
+/** For a function that waits for all work of the context, however long that takes: here it ends the test instead. The lock is held. */
+void fake_wait_for_device(struct CUctx_st *context, const char *name);
 
 /** The same for a function that releases something, which it also does when the context is of no more use. */
 #define ENTER_RELEASE(name)                                                                                                                          \

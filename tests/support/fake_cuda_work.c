@@ -201,6 +201,15 @@ void fake_wait_all(struct CUctx_st *context)
     }
 }
 
+void fake_wait_for_device(struct CUctx_st *context, const char *name)
+{
+    if (context->hangs) {
+        fprintf(stderr, "fake_cuda: %s waits without end for a kernel that hangs\n", name);
+        abort();
+    }
+    fake_wait_all(context);
+}
+
 static void close_stream(struct CUstream_st *stream)
 {
     stream->closed = true;
@@ -420,7 +429,9 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
         (void)fake_add(context, stream, &(struct work){.run = fail_context, .argument = context});
         LEAVE(CUDA_SUCCESS); /* whoever asks next is told */
     }
-    if (fake.launches == fake.hang) {
+    if (fake.launches == fake.hang || context->kernel_hangs) {
+        context->kernel_hangs = false;
+        context->hangs = true;
         LEAVE(fake_add(context, stream, &(struct work){.run = NULL}));
     }
     launch = aligned_alloc(16, (sizeof(*launch) + function->args_bytes + 15) / 16 * 16);

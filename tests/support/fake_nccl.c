@@ -7,6 +7,9 @@
  *     FAKE_NCCL_FAULT=init:R      joining fails on rank R
  *     FAKE_NCCL_FAULT=async:R:N   rank R's operation number N (from 1) ends in an error of the network
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
+ *     FAKE_NCCL_FAULT=ask:R:N     rank R's operation number N is refused when it is asked for
+ *
+ * What the real one takes amiss much later ends the test at once: being asked in a thread that has no device, and leaving with a group open.
  */
 #include "collectives/kernel.h"
 #include "tests/support/fake_cuda.h"
@@ -73,24 +76,35 @@ struct ncclComm {
     struct operation **tail;
     int polls; /* until the group goes to its stream */
     int operations;
+    _Atomic bool in_group; /* something was asked for in a group that is still open */
     bool finalizing;
     double factors[MOST_FACTORS]; /* of operators, 0: unused */
     char fault[16];
     int fault_rank;
     int fault_number;
     __typeof__(&fake_cuda_run) launch;
+    __typeof__(&fake_cuda_has_context) has_context;
 };
 
 /* Groups open in this thread, and what was asked for in them. */
 static _Thread_local int depth;
 static _Thread_local struct operation *opened;
 static _Thread_local struct operation **opened_tail;
+static _Thread_local struct ncclComm *asked;
 
 #define API __attribute__((visibility("default")))
 
 /* NCCL's header has them without prototypes. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
+
+static void need(bool holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "fake_nccl: %s\n", what);
+        abort();
+    }
+}
 
 static void look_away(void)
 {
@@ -321,6 +335,10 @@ static ncclResult_t close_group(void)
     int state = ncclSuccess;
 
     opened = NULL;
+    if (asked) {
+        atomic_store(&asked->in_group, false);
+        asked = NULL;
+    }
     if (!first) {
         return ncclSuccess;
     }
@@ -358,7 +376,15 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
         [ncclFloat16] = PL_FLOAT16, [ncclFloat32] = PL_FLOAT32, [ncclFloat64] = PL_FLOAT64, [ncclBfloat16] = PL_BFLOAT16};
     static const enum pl_op ops[] = {[ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
     struct operation *o = malloc(sizeof(*o));
+    struct ncclComm *comm = wanted->comm;
 
+    need(comm->has_context(), "asked in a thread without a device");
+    asked = depth > 0 ? comm : NULL;
+    atomic_store(&comm->in_group, depth > 0);
+    if (strcmp(comm->fault, "ask") == 0 && comm->fault_rank == comm->rank && comm->fault_number == comm->operations + 1) {
+        free(o);
+        return ncclInvalidArgument;
+    }
     if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || type == ncclUint32 || type == ncclUint64 || op == ncclAvg) {
         free(o);
         return ncclInvalidArgument;
@@ -511,6 +537,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
         return ncclInvalidArgument;
     }
     *(void **)&comm->launch = dlsym(driver, "fake_cuda_run");
+    *(void **)&comm->has_context = dlsym(driver, "fake_cuda_has_context");
+    need(comm->has_context(), "joining in a thread without a device");
     comm->rank = rank;
     comm->size = size;
     comm->fault_rank = -1;
@@ -599,6 +627,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    need(!atomic_load(&comm->in_group), "leaving with a group open");
     atomic_store(&comm->aborted, true);
     end(comm);
     return ncclSuccess;

@@ -2,6 +2,7 @@
 /* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and what becomes of their
  * failures. */
 #include "collectives/world_private.h"
+#include "device/kernel.h"
 #include "tests/support/device_move.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
@@ -294,6 +295,9 @@ START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
             suffer(ranks, "async:1:3", &((struct device_fault){.text = network, .of_rank_1 = PL_LIBRARY, .flags = flags}));
+            suffer(ranks, "ask:1:3",
+                   &((struct device_fault){
+                       .text = "NCCL, allreduce: invalid argument: the fake NCCL was told to fail", .of_rank_1 = PL_LIBRARY, .flags = flags}));
             suffer(ranks, "hang:1:3",
                    &((struct device_fault){.text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
         }
@@ -310,6 +314,76 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
                    &((struct device_fault){.order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY, .flags = flags}));
         }
     }
+}
+END_TEST
+
+/* The second is given to NCCL by whoever advances the world once the first is through: here the program does not. */
+static void look_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_device *device = pl_world_device(world);
+    int64_t deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    struct pl_request *requests[2];
+    bool launched;
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
+    for (int i = 0; i < 2; i++) {
+        struct pl_collective c = {.kind = PL_ALLREDUCE,
+                                  .dtype = PL_FLOAT32,
+                                  .count = COUNT,
+                                  .send = memory,
+                                  .recv = memory,
+                                  .memory = PL_MEMORY_DEVICE,
+                                  .flags = PL_AGREED};
+
+        RANKS_OK(pl_collective_post(world, &c, &requests[i], &error));
+    }
+    while (!pl_request_launched(requests[1]) && !pl_deadline_passed(deadline_ns)) {
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    launched = pl_request_launched(requests[1]);
+    RANKS_OK(pl_request_wait(requests[1], &error));
+    RANKS_NEED(launched, "nobody gave the second to NCCL");
+    RANKS_OK(pl_request_wait(requests[0], &error));
+    pl_device_release(device, memory);
+}
+
+START_TEST(the_progress_thread_asks_nccl_for_this_device)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_PROGRESS, "on", "test", NULL), PL_OK);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), look_on, NULL);
+}
+END_TEST
+
+/* The program's own kernel never ends on rank 1: neither does what NCCL does behind it, nor NCCL's wait for that when it is left. */
+static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_device *device = pl_world_device(world);
+    bool hangs = pl_world_rank(world) == 1;
+    int64_t begin_ns = pl_clock_now_ns();
+    struct pl_error told = PL_ERROR_NONE;
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
+    if (hangs) {
+        device_ranks_order(world, "kernel_hangs");
+        RANKS_OK(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, COUNT, 2.0, NULL, &error));
+    }
+    (void)sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S), NULL, &told);
+    pl_device_release(device, memory);
+    device_ranks_judge(
+        world, &((struct device_fault){.text = "collective number 1, allreduce, did not end before rank 1's deadline", .of_rank_1 = PL_TIMEOUT}),
+        told.status, &told, begin_ns, failure);
+}
+
+START_TEST(a_kernel_that_hangs_ends_all_ranks_in_time)
+{
+    ck_assert_ranks_on(2, 2, NULL, hang, NULL);
 }
 END_TEST
 
@@ -350,4 +424,6 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
           a_step_needs_no_host_between_its_collectives, groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks,
           faults_of_nccl_end_all_ranks_with_rank_host_and_device, a_lost_device_ends_all_ranks_with_rank_host_and_device,
-          ranks_that_cannot_join_leave_it_to_the_hosts, the_setting_backend_chooses_among_those_for_devices)
+          the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
+          the_setting_backend_chooses_among_those_for_devices,
+          a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)

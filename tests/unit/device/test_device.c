@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One device: memory, streams, events, other processes, and every fault that a driver can be ordered to have. */
+#include "tests/support/device.h"
 #include "tests/unit/device/gpu.h"
 
 #include <signal.h>
@@ -357,6 +358,56 @@ START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
 }
 END_TEST
 
+START_TEST(memory_is_released_again_once_late_work_has_ended)
+{
+    struct pl_device *device = open_gpu("delay_us=1");
+    struct pl_error error = PL_ERROR_NONE;
+    uint64_t before_bytes, late_bytes, after_bytes;
+    void *base[2], *pinned, *stream;
+
+    ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
+    ck_assert_ok(pl_device_alloc_pinned(device, 64, &pinned, &error), &error);
+    (void)on_gpu(device, NULL, 64, 0, &base[0]);
+    (void)on_gpu(device, NULL, 64, 0, &base[1]);
+    ck_assert_ok(pl_device_free_bytes(device, &before_bytes, &error), &error);
+    (void)device_order("hold_copies");
+    ck_assert_ok(pl_device_copy(device, pinned, base[0], 64, stream, &error), &error);
+    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_clock_now_ns(), &error), PL_TIMEOUT); /* a question, no wait */
+    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    pl_device_release(device, base[0]);
+    ck_assert_ok(pl_device_free_bytes(device, &late_bytes, &error), &error);
+    ck_assert_uint_eq(late_bytes, before_bytes);
+    (void)device_order("let_copies_go");
+    finish(device, stream);
+    pl_device_release(device, base[1]);
+    ck_assert_ok(pl_device_free_bytes(device, &after_bytes, &error), &error);
+    ck_assert_uint_gt(after_bytes, late_bytes);
+    pl_device_release_pinned(device, pinned);
+    pl_device_stream_free(device, stream);
+    pl_device_close(device);
+}
+END_TEST
+
+START_TEST(errors_that_only_newer_toolkits_name_stay_too)
+{
+    struct pl_device *devices[3];
+    struct pl_error error = PL_ERROR_NONE;
+    uint64_t bytes;
+
+    devices[0] = open_gpu("fail=cuMemGetInfo_v2:1:226,fail=cuMemGetInfo_v2:1:721,fail=cuMemGetInfo_v2:1:911");
+    for (int i = 0; i < 3; i++) {
+        if (i > 0) {
+            ck_assert_ok(pl_device_open(0, &devices[i], &error), &error);
+        }
+        ck_assert_int_eq(pl_device_free_bytes(devices[i], &bytes, &error), PL_LIBRARY);
+        ck_assert_int_eq(pl_device_failure(devices[i], &error), PL_LIBRARY);
+    }
+    for (int i = 0; i < 3; i++) {
+        pl_device_close(devices[i]);
+    }
+}
+END_TEST
+
 /* Whatever call it is that finds the device gone, it says so, and closing returns. */
 START_TEST(a_lost_device_is_said_by_every_call)
 {
@@ -502,6 +553,7 @@ UNIT_MAIN("device/device", devices_are_counted_and_described, what_is_visible_is
           a_driver_that_does_not_start_is_a_failure_with_the_drivers_words, no_driver_is_said_in_one_line, new_memory_is_zero_and_copies_go_both_ways,
           memory_that_exists_is_pinned_once, when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
           a_stream_waits_for_another_ones_event, events_say_when_work_is_done_and_how_long_it_took,
-          a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline, a_lost_device_is_said_by_every_call,
+          a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
+          memory_is_released_again_once_late_work_has_ended, errors_that_only_newer_toolkits_name_stay_too, a_lost_device_is_said_by_every_call,
           a_device_without_code_among_the_kernels_is_said, what_was_begun_is_undone_when_opening_fails,
           another_process_opens_the_memory_and_writes_to_it, the_fake_finds_a_host_that_touches_device_memory)
