@@ -33,9 +33,9 @@ pack() {
   local folder=$1 list
   local own='libc6|libc-|linux-libc-dev|gcc|g\+\+|cpp|libgcc|libstdc|binutils|libbinutils|lib.*san[0-9]|perl|libperl|dpkg|debconf|cdebconf|coreutils|tar$'
   own+='|openssh|gfortran|libgfortran-|auto|m4$|make$|passwd|adduser|debianutils|libctf|libisl|libmpc|libmpfr|libgmp|libgprofng|libcc1|libpam|libaudit'
-  own+='|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx|libX|libjs-'
+  own+='|python3|libpython3|media-types|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx|libX|libjs-'
   mkdir -p "$folder/debs" || return
-  list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|meson|ninja-build|python3|git|clang-format.*|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
+  list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|python3|git|clang-format.*|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
   list=$(apt-get -s -o Dir::State::status=/dev/null --no-install-recommends install $list | awk '/^Inst /{print $2}' | grep -vE "^($own)")
   (cd "$folder/debs" && apt-get download -qq $list) || return
   for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder" || return; done
@@ -68,6 +68,7 @@ if [ -z "$device" ]; then
   exit 77
 fi
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+PATH=$PATH:$(python3 -c 'import sysconfig; print(sysconfig.get_path("scripts"))') # meson and ninja, where they came from PyPI
 command -v nvcc >/dev/null || { echo "no CUDA toolkit: nvcc is neither on the PATH nor in /usr/local/cuda/bin"; exit 1; }
 cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 work=$build/gpu
@@ -88,6 +89,7 @@ use() {
 }
 if [ -n "$packages" ]; then
   use "$packages/usr"
+  command -v meson >/dev/null || meson() { PYTHONPATH=$packages/usr/lib/python3/dist-packages python3 -m mesonbuild.mesonmain "$@"; }
   export PATH=$PATH:$packages/usr/bin OPAL_PREFIX=$packages/usr
   libraries=$packages/usr/lib/x86_64-linux-gnu
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
@@ -115,12 +117,12 @@ from_python nccl nccl.h
 has() { pkg-config --exists "$1" 2>/dev/null; }
 mpi=enabled check=enabled
 has ompi-c || { mpi=disabled; left_out+=("Open MPI: one process at a time, ranks as threads"); }
-has check || { check=disabled; left_out+=("Check: no unit tests"); }
+has check || { check=auto; left_out+=("Check: no unit tests"); }
 
 names=() results=() seconds=() details=()
 # step NAME COMMAND...: run it, keep its output in WORK/NAME.log and its last line in the table.
 step() {
-  local name=$1 began=$SECONDS code=0 pid watch= stopped=
+  local name=$1 began=$SECONDS code=0 pid watch= stopped= what
   shift
   names+=("$name")
   if [ "$limit" -gt 0 ] && [ $((limit - SECONDS)) -lt 5 ]; then
@@ -136,7 +138,9 @@ step() {
   wait $pid || code=$?
   [ -z "$watch" ] || { kill -- "-$watch"; wait "$watch"; } 2>/dev/null
   [ $code -le 128 ] || [ $SECONDS -lt "$limit" ] || stopped="stopped when $limit s were over: "
-  seconds+=($((SECONDS - began))) details+=("$stopped$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1 | cut -c 1-110)")
+  what=$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1)
+  [ $code = 0 ] || [ $code = 77 ] || what=$(grep -m 1 -E 'ERROR|error:' "$work/$name.log" || echo "$what")
+  seconds+=($((SECONDS - began))) details+=("$stopped${what:0:110}")
   case $code in
     0) results+=(passed) ;;
     77) results+=(skipped) ;;
@@ -147,6 +151,9 @@ step() {
 wanted() { [[ " ${only[*]} " = *" $1 "* ]]; }
 
 compile() {
+  local tool missing=
+  for tool in cc pkg-config meson ninja python3; do command -v $tool >/dev/null || missing+=" $tool"; done
+  [ -z "$missing" ] || { echo "ERROR: not on this machine:$missing (--packages DIR brings them along)"; return 1; }
   if [ ! -e "$build/build.ninja" ]; then
     meson setup "$build" "$root" --buildtype=release -Dmpi=$mpi -Dtests=$check -Dcuda=enabled -Dnccl=auto || return
   fi
