@@ -9,8 +9,8 @@
  * Errors   PL_LIBRARY with PL_DOMAIN_CUDA, the driver's own name and words, and the device; an error of a kernel that ran earlier is
  *          reported by whoever asks next and stays with the device (the driver allows no more work): pl_device_failure() tells.
  *          PL_MEMORY when the device's or the pinned memory does not suffice, with what is free.
- *          PL_TIMEOUT when work has not ended: until a later wait for the same stream or event sees its end, memory is not released but left to
- *          the end of the process, since the driver would wait for that work without end.
+ *          PL_TIMEOUT when work has not ended: until it has, memory is not released but left to the end of the process, since the driver would
+ *          wait for that work without end.
  * Threads  any; each call makes the device's context current in its thread.
  * Test     tests/unit/device
  */

@@ -183,12 +183,18 @@ enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error
 
 bool pl_cuda_is_late(struct pl_device *device)
 {
-    bool late;
+    struct pl_late *late = &device->synced.late;
+    bool is;
 
     pthread_mutex_lock(&device->lock);
-    late = device->synced.late;
+    if (late->is && !late->unknown && device->cuda.cuCtxSetCurrent(device->context) == CUDA_SUCCESS) {
+        CUresult result = late->event ? device->cuda.cuEventQuery(late->event) : device->cuda.cuStreamQuery(late->stream);
+
+        late->is = result == CUDA_ERROR_NOT_READY;
+    }
+    is = late->is;
     pthread_mutex_unlock(&device->lock);
-    return late;
+    return is;
 }
 
 enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr)

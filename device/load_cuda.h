@@ -65,6 +65,14 @@ struct pl_cuda {
 
 enum { PL_CUDA_NEEDED_VERSION = CUDA_VERSION / 1000 * 1000 }; /* kernels of a toolkit run with every driver of its major version and later */
 
+/** Work that had not ended by its deadline: that of a stream, or before an event. */
+struct pl_late {
+    bool is; /* there is such work */
+    CUstream stream;
+    CUevent event; /* NULL: all of the stream */
+    bool unknown;  /* the stream or event is gone, so that nobody can ask for the work's end */
+};
+
 struct pl_device {
     struct pl_cuda cuda;
     struct pl_device_info info;
@@ -76,7 +84,7 @@ struct pl_device {
         CUresult failure; /* the error that ended the context's work */
         char text[PL_ERROR_CAUSE_BYTES];
         struct pl_kernels *kernels; /* loaded at their first use; NULL before */
-        const void *late;           /* the stream or event whose work had not ended by its deadline; NULL: there is none */
+        struct pl_late late;
     } synced;
 };
 
@@ -88,7 +96,7 @@ void pl_cuda_unload(struct pl_cuda *cuda);
 enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result, struct pl_error *reterr, const char *format, ...)
     PL_PRINTF(5, 6);
 
-/** The driver waits for the device's work, without end, where memory is released: whether that work was seen not to end. */
+/** The driver waits for the device's work, without end, where memory is released: whether work that had not ended in time still has not. */
 bool pl_cuda_is_late(struct pl_device *device);
 
 /** Call a driver function of `device` and return from the caller when it fails. */

@@ -19,9 +19,21 @@ enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream,
     return PL_OK;
 }
 
+/* `stream` or `event` is about to be released. */
+static void forget(struct pl_device *device, const void *stream, const void *event)
+{
+    struct pl_late *late = &device->synced.late;
+    bool is = pl_cuda_is_late(device);
+
+    pthread_mutex_lock(&device->lock);
+    late->unknown = late->unknown || (is && (late->event ? late->event == event : late->stream == stream && stream));
+    pthread_mutex_unlock(&device->lock);
+}
+
 void pl_device_stream_free(struct pl_device *device, void *stream)
 {
     if (stream) {
+        forget(device, stream, NULL);
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing a stream");
         PL_CUDA_LET(device, cuStreamDestroy_v2(stream), "releasing a stream");
     }
@@ -40,6 +52,7 @@ enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **
 void pl_device_event_free(struct pl_device *device, void *event)
 {
     if (event) {
+        forget(device, NULL, event);
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "releasing an event");
         PL_CUDA_LET(device, cuEventDestroy_v2(event), "releasing an event");
     }
@@ -90,25 +103,12 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
     return PL_OK;
 }
 
-/* Work has ended, or has not ended in time: what pl_cuda_is_late() tells. */
-static void note(struct pl_device *device, const void *awaited, bool late)
-{
-    pthread_mutex_lock(&device->lock);
-    if (late) {
-        device->synced.late = awaited;
-    } else if (device->synced.late == awaited) {
-        device->synced.late = NULL;
-    }
-    pthread_mutex_unlock(&device->lock);
-}
-
 /*
  * Until the event, or all of the stream where there is none, has ended. Asking, because the driver's own waits have no end; short waits spin, long
  * ones leave the CPU to the training program's other threads.
  */
 static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns, struct pl_error *reterr)
 {
-    const void *awaited = event ? (const void *)event : stream ? (const void *)stream : device; /* the default stream is NULL */
     int64_t begin_ns = pl_clock_now_ns();
 
     PL_TRY(pl_device_enter(device, reterr));
@@ -117,7 +117,6 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
         int64_t waited_ns;
 
         if (result == CUDA_SUCCESS) {
-            note(device, awaited, false);
             return PL_OK;
         }
         if (result != CUDA_ERROR_NOT_READY) {
@@ -126,7 +125,9 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
         waited_ns = pl_clock_now_ns() - begin_ns;
         if (pl_deadline_passed(deadline_ns)) {
             if (deadline_ns > begin_ns) { /* else it was a question only */
-                note(device, awaited, true);
+                pthread_mutex_lock(&device->lock);
+                device->synced.late = (struct pl_late){.is = true, .stream = stream, .event = event};
+                pthread_mutex_unlock(&device->lock);
             }
             return pl_error_set(reterr, PL_TIMEOUT, "work on a stream has not ended after %.1f s (device %d, %s, %s)", (double)waited_ns / 1e9,
                                 device->info.ordinal, device->info.name, device->info.pci);
