@@ -154,25 +154,32 @@ START_TEST(who_shares_a_wait_hears_whose_deadline_ended_it_and_who_is_late)
 }
 END_TEST
 
-/* Rank 1 cancels what the others wait for. */
+/* Rank 1 cancels what rank 0 waits for and rank 2 comes to afterwards: before all are there it cannot have done its part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    pthread_barrier_t *cancelled = argument;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
     struct pl_request *request;
     enum pl_status status;
 
-    (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 1) {
-        RANKS_OK(pl_collective_post(
+        status = pl_collective_post(
             world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = MOST_ELEMS, .send = room[0][rank], .recv = room[1][rank]}), &request,
-            &error));
-        pl_request_cancel(request);
+            &told);
+        if (status == PL_OK) {
+            pl_request_cancel(request);
+        }
+        pthread_barrier_wait(cancelled);
+        RANKS_NEED(status == PL_OK, "%s: %s", pl_status_name(status), told.cause);
         RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED && strcmp(told.cause, heard + strlen("rank 1 has given up: ")) == 0, "%s",
                    told.cause);
         return;
+    }
+    if (rank == 2) {
+        pthread_barrier_wait(cancelled);
     }
     status = add_up(world, MOST_ELEMS, 60 * PL_NS_PER_S, &told);
     RANKS_NEED(status == PL_PEER && strcmp(told.cause, heard) == 0, "%s: %s", pl_status_name(status), told.cause);
@@ -180,7 +187,11 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
 
 START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
 {
-    ck_assert_ranks(3, NULL, cancel, NULL);
+    pthread_barrier_t cancelled;
+
+    pthread_barrier_init(&cancelled, NULL, 2);
+    ck_assert_ranks(3, NULL, cancel, &cancelled);
+    pthread_barrier_destroy(&cancelled);
 }
 END_TEST
 
