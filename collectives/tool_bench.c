@@ -496,7 +496,6 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (!bench_options_parse(argc, argv, &options)) {
-        fputs(bench_usage, stderr);
         return 2;
     }
     if (options.threads) {

@@ -52,7 +52,7 @@ struct bench {
 
 extern const char bench_usage[];
 
-/** False: misused. */
+/** False: misused, which has been said. */
 bool bench_options_parse(int argc, char **argv, struct bench_options *options);
 
 /* ---- tool_bench_device.c ---- */

@@ -4,6 +4,8 @@
 #include "collectives/tool_bench.h"
 
 #include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +46,19 @@ static bool parse_buffers(const char *text, enum bench_buffers *ret_buffers)
     return *ret_buffers != BUFFERS_DEVICE || !strcmp(text, "device");
 }
 
+/* Says what is wrong; always false. */
+static bool PL_PRINTF(1, 2) misused(const char *format, ...)
+{
+    char text[200];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    fprintf(stderr, "paceline bench: %s; --help lists the options\n", text);
+    return false;
+}
+
 bool bench_options_parse(int argc, char **argv, struct bench_options *options)
 {
     static const struct option names[] = {
@@ -52,8 +67,10 @@ bool bench_options_parse(int argc, char **argv, struct bench_options *options)
         {"pairs", 1, NULL, 'n'},     {"loop-ms", 1, NULL, 'l'},   {"threads", 1, NULL, 'T'}, {"json", 0, NULL, 'j'}, {NULL, 0, NULL, 0}};
     bool good = true;
     int letter;
+    int name = 0;
 
-    while (good && (letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
+    opterr = 0;
+    while ((letter = getopt_long(argc, argv, ":", names, &name)) != -1) {
         switch (letter) {
         case 'm':
             good = parse_bytes(optarg, &options->min_bytes);
@@ -101,14 +118,24 @@ bool bench_options_parse(int argc, char **argv, struct bench_options *options)
         case 'j':
             options->json = true;
             break;
+        case ':':
+            return misused("%s needs a value", argv[optind - 1]);
         default:
-            good = false;
-            break;
+            return misused("there is no option %s", argv[optind - 1]);
         }
+        if (!good) {
+            return misused("--%s cannot be '%s'", names[name].name, optarg);
+        }
+    }
+    if (optind + 1 != argc || strcmp(argv[optind], "allreduce") != 0) {
+        return misused("expected the word allreduce alone, found '%s'", optind < argc ? argv[argc - 1] : "");
+    }
+    if (options->min_bytes > options->max_bytes) {
+        return misused("--min-bytes is above --max-bytes");
     }
     if (options->buffers == BUFFERS_DEVICE) {
         options->alone = true;
-        good = good && options->peer == PEER_NONE && !options->bound;
+        return (options->peer == PEER_NONE && !options->bound) || misused("device buffers are measured alone, without --peer and --bound");
     }
-    return good && optind + 1 == argc && !strcmp(argv[optind], "allreduce") && options->min_bytes <= options->max_bytes;
+    return true;
 }

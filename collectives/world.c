@@ -175,12 +175,13 @@ static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error 
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(lists); i++) {
+        const char *word = pl_knob_text(knobs, lists[i].knob);
         char padded[PL_KNOB_TEXT_BYTES + 2];
 
-        snprintf(padded, sizeof(padded), " %s ", pl_knob_text(knobs, lists[i].knob));
-        if (pl_knob_text(knobs, lists[i].knob)[0] && !strstr(lists[i].words, padded)) {
-            return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected one of%s", pl_knob_info(lists[i].knob)->variable,
-                                pl_knob_text(knobs, lists[i].knob), lists[i].words);
+        snprintf(padded, sizeof(padded), " %s ", word);
+        if (word[0] && (strchr(word, ' ') || !strstr(lists[i].words, padded))) {
+            return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected one of%.*s", pl_knob_info(lists[i].knob)->variable, word,
+                                (int)strlen(lists[i].words) - 1, lists[i].words);
         }
     }
     return PL_OK;

@@ -4,6 +4,7 @@
 #include "collectives/world_private.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
@@ -473,6 +474,29 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world is as good as before */
 }
 
+START_TEST(a_setting_is_one_of_its_words)
+{
+    static const struct {
+        enum pl_knob knob;
+        const char *value, *told;
+    } cases[] = {
+        {PL_KNOB_ALGORITHM, "rings", "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct ("},
+        {PL_KNOB_ALGORITHM, "ring halving", "PACELINE_ALGORITHM is 'ring halving': expected one of "},
+        {PL_KNOB_WIRE_TYPE, "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16 ("},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        char failure[RANKS_TEXT_BYTES];
+        struct pl_knobs knobs;
+
+        pl_knobs_default(&knobs);
+        ck_assert_int_eq(pl_knob_set(&knobs, cases[i].knob, cases[i].value, "test", NULL), PL_OK);
+        ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), know_their_place, &(int){2}, failure);
+        ck_assert_msg(strstr(failure, cases[i].told), "%s", failure);
+    }
+}
+END_TEST
+
 START_TEST(nonsense_is_refused_before_anything_starts)
 {
     run_layouts(refuse, NULL);
@@ -664,5 +688,6 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, a_world_
           ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
           failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
           a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing,
-          nonsense_is_refused_before_anything_starts, a_cancelled_request_ends_the_world, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
+          nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words, a_cancelled_request_ends_the_world,
+          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
+          the_description_says_which_sizes_go_which_way_between_hosts)
