@@ -32,7 +32,7 @@ struct pl_signature {
     uint64_t sequence;
     uint64_t count;       /* elements; for ragged kinds the sum of counts */
     uint64_t counts_hash; /* of the counts where all ranks know all of them (allgather, reduce_scatter), else 0 */
-    uint64_t scale_hash;  /* of both factors, 0 when not scaled */
+    uint64_t scale_hash;  /* of both factors and the divisor, 0 when not scaled and not divided by another number than n */
     uint64_t name_hash;
     uint64_t what; /* kind, dtype, op, flags in a byte each from the lowest, then the root in 32 bits */
     char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
@@ -58,7 +58,7 @@ enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE }
 
 /**
  * A posted collective. `collective` is checked and normalised: its lists are the request's own, the factors are 1 when not `scaled`,
- * and BROADCAST has recv only (the root's data is already there, device memory apart).
+ * the divisor is what a sum is divided by (1 where none is), and BROADCAST has recv only (the root's data is already there, device memory apart).
  */
 struct pl_request {
     struct pl_collective collective;

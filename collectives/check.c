@@ -189,8 +189,9 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     signature->count = total;
     if (reduces(c->kind)) {
         what |= (uint64_t)c->op << 16;
-        if (c->scaled) {
+        if (c->scaled || (c->op == PL_AVERAGE && c->divisor != (uint32_t)world->size)) {
             signature->scale_hash = hash_bytes(hash_bytes(HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
+            signature->scale_hash = hash_bytes(signature->scale_hash, &c->divisor, sizeof(c->divisor));
         }
     }
     signature->what = what;
@@ -248,6 +249,11 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
     if (!c->scaled) {
         c->prescale = 1.0;
         c->postscale = 1.0;
+    }
+    if (c->op != PL_AVERAGE || !reduces(c->kind)) {
+        c->divisor = 1;
+    } else if (c->divisor == 0) {
+        c->divisor = (uint32_t)world->size;
     }
     c->flags |= world->always_flags;
     if (world->wire_flag && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 && !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {

@@ -81,6 +81,7 @@ struct pl_collective {
     bool scaled;      /* the two factors count; otherwise both are 1 */
     double prescale;  /* multiplies every input element first; integers: in double, truncated toward zero */
     double postscale; /* multiplies every output element last */
+    uint32_t divisor; /* AVERAGE: what sums are divided by, where that is not n; 0: n */
     int root;
     uint64_t count;
     const uint64_t *counts;

@@ -87,8 +87,8 @@ static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
     }
     own = address_of(d, d->roll->cards[d->rank].words[CARD_RECV], d->rank) + at * item;
     if (count) {
-        PL_TRY(pl_device_reduce(pl_world_device(d->world), own, sources, d->size, count, c->dtype, c->op, c->prescale, c->postscale, d->down.stream,
-                                reterr));
+        PL_TRY(pl_device_reduce(pl_world_device(d->world), own, sources, d->size, count, c->dtype, c->op, c->divisor, c->prescale, c->postscale,
+                                d->down.stream, reterr));
     }
     for (int step = 1; step < d->size && count; step++) {
         int r = (d->rank + step) % d->size;

@@ -163,7 +163,7 @@ static void store(const struct pl_exchange *exchange, struct pl_lane *lane)
         return;
     }
     guard = guard_factor(exchange, c);
-    reduction.divisor = c->op == PL_AVERAGE ? exchange->size : 1;
+    reduction.divisor = c->divisor;
     reduction.postscale = c->postscale / guard;
     if (exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER) {
         int place = exchange->place_of[exchange->rank];
@@ -193,7 +193,7 @@ static void gather(const struct pl_exchange *exchange, struct pl_lane *lane)
         exchange->sources[r] = aside_at(exchange, lane, r);
     }
     exchange->sources[exchange->rank] = (const char *)c->send + run.at * item_bytes(exchange);
-    reduction.divisor = c->op == PL_AVERAGE ? exchange->size : 1;
+    reduction.divisor = c->divisor;
     reduction.prescale = c->prescale;
     reduction.postscale = c->postscale;
     if (run.count) {
@@ -371,7 +371,7 @@ static void finish_inline(struct pl_exchange *exchange)
     for (int r = 0; r < exchange->size; r++) {
         exchange->sources[r] = (const char *)exchange->sources[r] + first * item;
     }
-    reduction.divisor = c->op == PL_AVERAGE ? exchange->size : 1;
+    reduction.divisor = c->divisor;
     reduction.prescale = c->prescale;
     reduction.postscale = c->postscale;
     if (count) {

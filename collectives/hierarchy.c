@@ -123,15 +123,15 @@ static void scale_between(const struct hierarchy *h, const struct pl_collective 
         part->op = PL_AVERAGE;
         part->scaled = true;
         part->prescale = 1.0;
-        part->postscale = c->postscale / guard_factor(h, c) * h->hosts / pl_world_size(h->world);
+        part->postscale = c->postscale / guard_factor(h, c);
+        part->divisor = c->divisor;
     }
 }
 
 /* Division and postscale of the others, on this rank's finished sums. */
 static void finish_sums(const struct hierarchy *h, const struct pl_collective *c, void *data, uint64_t count)
 {
-    struct pl_reduction reduction = {
-        .dtype = c->dtype, .op = PL_SUM, .divisor = c->op == PL_AVERAGE ? pl_world_size(h->world) : 1, .prescale = 1, .postscale = c->postscale};
+    struct pl_reduction reduction = {.dtype = c->dtype, .op = PL_SUM, .divisor = c->divisor, .prescale = 1, .postscale = c->postscale};
     const void *source = data;
 
     if (count && !(c->op == PL_AVERAGE && is_half(c->dtype)) && (reduction.divisor != 1 || reduction.postscale != 1.0)) {

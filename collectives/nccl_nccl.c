@@ -104,7 +104,7 @@ static bool holds(enum pl_dtype dtype, double factor)
 }
 
 /*
- * Averages of a power of two of ranks are divided before the sum, which is exact. Others are divided behind it; half-width ones are made small by
+ * Averages by a power of two are divided before the sum, which is exact. Others are divided behind it; half-width ones are made small by
  * a power of two before, so that sums cannot overflow.
  */
 static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
@@ -117,11 +117,13 @@ static struct scaling scaling_of(const struct nccl *n, const struct pl_collectiv
         while (guard < n->size) {
             guard *= 2;
         }
-        if (guard == n->size || is_half(c->dtype)) {
+        if (is_half(c->dtype)) {
             scaling.before /= guard;
-            scaling.behind *= guard / n->size;
+            scaling.behind *= guard / c->divisor;
+        } else if ((c->divisor & (c->divisor - 1)) == 0) {
+            scaling.before /= c->divisor;
         } else {
-            scaling.behind /= n->size;
+            scaling.behind /= c->divisor;
         }
     }
     scaling.multiplied = (c->op == PL_SUM || c->op == PL_AVERAGE) && holds(c->dtype, scaling.before);

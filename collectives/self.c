@@ -37,11 +37,15 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
         return PL_OK; /* nothing to move, or a broadcast: the data is where it belongs */
     }
     if (c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER) {
-        const struct pl_reduction reduction = {
-            .dtype = c->dtype, .op = c->op, .divisor = 1, .prescale = c->prescale, .postscale = c->postscale, .store = PL_KERNEL_STORE_CACHED};
+        const struct pl_reduction reduction = {.dtype = c->dtype,
+                                               .op = c->op,
+                                               .divisor = c->divisor,
+                                               .prescale = c->prescale,
+                                               .postscale = c->postscale,
+                                               .store = PL_KERNEL_STORE_CACHED};
         const void *source = c->send;
         void *dest = c->recv;
-        bool unscaled = c->prescale == 1 && c->postscale == 1; /* in place nothing is left to do then, but a bool becomes 0 or 1 */
+        bool unscaled = c->prescale == 1 && c->postscale == 1 && c->divisor == 1; /* in place nothing is left to do then, but a bool becomes 0 or 1 */
 
         if (source == dest && unscaled && c->dtype != PL_BOOL) {
             return PL_OK;

@@ -426,7 +426,7 @@ enum pl_status pl_shm_begin(struct pl_shm *shm, struct pl_request *request, bool
             {
                 .dtype = collective->dtype,
                 .op = collective->op,
-                .divisor = collective->op == PL_AVERAGE ? shm->size : 1,
+                .divisor = collective->divisor,
                 .prescale = collective->prescale,
                 .postscale = collective->postscale,
             },

@@ -56,7 +56,7 @@ static const char *hidden_difference(const struct pl_signature *a, const struct 
         return "; the lists of counts differ";
     }
     if (a->scale_hash != b->scale_hash) {
-        return "; the scale factors differ";
+        return "; the scale factors or divisors differ";
     }
     if (a->name_hash != b->name_hash) {
         return "; the names differ";

@@ -52,8 +52,9 @@ static enum pl_status launch(struct pl_stream *stream, const struct pl_collectiv
     if (!count || !c->send) {
         return PL_OK;
     }
-    if (reduces && (c->prescale != 1.0 || c->postscale != 1.0 || c->dtype == PL_BOOL)) {
-        return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->prescale, c->postscale, stream->stream, reterr);
+    if (reduces && (c->prescale != 1.0 || c->postscale != 1.0 || c->divisor != 1 || c->dtype == PL_BOOL)) {
+        return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->divisor, c->prescale, c->postscale, stream->stream,
+                                reterr);
     }
     if (c->send != c->recv) {
         return pl_device_copy(stream->device, c->recv, c->send, count * pl_dtype_bytes(c->dtype), stream->stream, reterr);

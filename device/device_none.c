@@ -194,7 +194,7 @@ enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype
 }
 
 enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources, uint64_t count_elems,
-                                enum pl_dtype dtype, enum pl_op op, double pre, double post, void *stream, struct pl_error *reterr)
+                                enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre, double post, void *stream, struct pl_error *reterr)
 {
     return none(reterr);
 }

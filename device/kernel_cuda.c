@@ -298,7 +298,7 @@ static bool is_integer(enum pl_dtype dtype)
 }
 
 enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources, uint64_t count_elems,
-                                enum pl_dtype dtype, enum pl_op op, double pre, double post, void *stream, struct pl_error *reterr)
+                                enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre, double post, void *stream, struct pl_error *reterr)
 {
     static const enum pl_device_kernel kernels[PL_DTYPE_COUNT] = {
 #define PL_KERNEL_OF(id, name) [id] = PL_KERNEL_reduce_##name
@@ -310,7 +310,7 @@ enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void
     struct pl_reduce_args args = {.dest = dest,
                                   .count = count_elems,
                                   .pre = pre,
-                                  .divisor = op == PL_AVERAGE ? sources : 1,
+                                  .divisor = op == PL_SUM || op == PL_AVERAGE ? divisor : 1,
                                   .post = post,
                                   .sources = (uint32_t)sources,
                                   .op = op == PL_AVERAGE ? PL_SUM : op,

@@ -167,9 +167,7 @@ void named_describe_sum(const struct pl_named *named, const struct named_definit
     collective->prescale = definition->prescale;
     collective->postscale = definition->postscale;
     if (contributors < named->ranks && collective->op == PL_AVERAGE && named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
-        collective->op = PL_SUM;
-        collective->scaled = true;
-        collective->postscale = definition->postscale / contributors;
+        collective->divisor = (uint32_t)contributors;
     }
 }
 

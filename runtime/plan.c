@@ -408,7 +408,8 @@ static enum pl_status scale_buckets(struct pl_plan *plan, size_t first, size_t e
         return PL_OK;
     }
     return pl_world_check_device(
-        plan->world, pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, c.prescale, c.postscale, c.stream, reterr), reterr);
+        plan->world, pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, 1, c.prescale, c.postscale, c.stream, reterr),
+        reterr);
 }
 
 static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)

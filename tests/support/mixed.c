@@ -155,6 +155,9 @@ static void draw_collective(struct mixture *m, struct part *part, int size)
     if (c->dtype == PL_BOOL && c->op == PL_AVERAGE) {
         c->op = PL_MAX;
     }
+    if (c->op == PL_AVERAGE && mixed_draw(&m->common, 4) == 0) {
+        c->divisor = 1 + (uint32_t)mixed_draw(&m->common, 2 * (uint64_t)size);
+    }
     c->count = draw_count(m, c->dtype, size);
     c->count = c->kind == PL_BARRIER ? 0 : c->count;
     c->root = (int)mixed_draw(&m->common, (uint64_t)size);

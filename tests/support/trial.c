@@ -9,6 +9,11 @@
 
 enum { UNTOUCHED = 0x5a };
 
+static int divisor_of(const struct trial *t)
+{
+    return t->c.divisor ? (int)t->c.divisor : t->size;
+}
+
 /* Inputs are small whole numbers: every type holds them and every partial result exactly. */
 static int64_t input_of(const struct trial *t, int rank, uint64_t i)
 {
@@ -21,7 +26,7 @@ static int64_t input_of(const struct trial *t, int rank, uint64_t i)
         return small == 0 ? 2 : small == 1 && t->c.dtype != PL_UINT8 ? -1 : 1;
     }
     if (t->c.op == PL_AVERAGE && pl_dtype_is_float(t->c.dtype)) {
-        return (small - 2) * t->size; /* the sum divides */
+        return (small - 2) * divisor_of(t); /* the sum divides */
     }
     if (t->c.op == PL_AVERAGE) {
         return t->c.dtype == PL_UINT8 ? 250 + small : 120 + small * (rank % 2 ? 1 : -1); /* sums leave 8 bits */
@@ -69,7 +74,7 @@ static int64_t reduced(const struct trial *t, uint64_t i)
             break;
         }
     }
-    return t->c.op == PL_AVERAGE ? result / t->size : wrapped(t->c.dtype, result);
+    return wrapped(t->c.dtype, t->c.op == PL_AVERAGE ? result / divisor_of(t) : result);
 }
 
 static void put(enum pl_dtype dtype, char *data, uint64_t i, int64_t value)

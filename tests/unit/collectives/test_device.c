@@ -134,6 +134,40 @@ static void compare_bits(struct pl_world *world, void *argument, char failure[RA
     pl_device_release(device, memory);
 }
 
+/* An average by 49 of a number that no double holds, in device memory, private and in the arena. */
+static void divide_integers(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const int64_t quotient = (INT64_C(1) << 56) + 1;
+    int n = pl_world_size(world);
+    int64_t given = pl_world_rank(world) == 0 ? -49 * quotient + n - 1 : -1;
+    struct pl_device *device = pl_world_device(world);
+    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .divisor = 49, .count = 1, .memory = PL_MEMORY_DEVICE};
+    struct pl_span span = {.data = NULL};
+    void *memory;
+
+    (void)argument;
+    RANKS_OK(pl_device_alloc(device, sizeof(given), &memory, &error));
+    RANKS_OK(pl_arena_alloc(world, sizeof(given), PL_MEMORY_DEVICE, &span, &error));
+    for (int i = 0; i < 2; i++) {
+        int64_t result;
+
+        c.send = c.recv = i ? span.data : memory;
+        RANKS_OK(device_move(device, c.recv, &given, sizeof(given), &error));
+        RANKS_OK(pl_collective_run(world, &c, &error));
+        RANKS_OK(device_move(device, &result, c.recv, sizeof(result), &error));
+        RANKS_NEED(result == -quotient, "%s memory: %lld, not %lld", i ? "arena" : "private", (long long)result, (long long)-quotient);
+    }
+    pl_device_release(device, memory);
+}
+
+START_TEST(integer_averages_are_exact_whatever_they_divide_by)
+{
+    for (int size = 1; size <= 4; size++) {
+        ck_assert_ranks_on(size, 1, NULL, divide_integers, NULL);
+    }
+}
+END_TEST
+
 START_TEST(reproducible_sums_have_the_bits_of_host_memory)
 {
     for (int size = 1; size <= 4; size++) {
@@ -309,7 +343,7 @@ START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
 END_TEST
 
 UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device, every_operation_is_right_on_devices_without_nccl,
-          long_vectors_go_through_in_segments, every_operation_is_right_across_hosts, reproducible_sums_have_the_bits_of_host_memory,
-          why_nccl_is_off_is_said, arenas_come_in_three_kinds, parts_of_a_world_have_its_devices, a_disagreement_is_told_to_all_ranks,
-          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device,
-          a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
+          long_vectors_go_through_in_segments, every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
+          reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds, parts_of_a_world_have_its_devices,
+          a_disagreement_is_told_to_all_ranks, a_late_rank_ends_in_the_deadline_with_the_place,
+          a_lost_device_ends_all_ranks_with_rank_host_and_device, a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)

@@ -70,6 +70,8 @@ static void compare_with_host(struct pl_world *world, void *argument, char failu
 {
     static const struct pl_collective cases[] = {
         {.kind = PL_ALLREDUCE, .op = PL_AVERAGE},
+        {.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .divisor = 49},
+        {.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .divisor = 2},
         {.kind = PL_ALLREDUCE, .op = PL_SUM, .scaled = true, .prescale = 0.3, .postscale = 3},
         {.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .scaled = true, .prescale = 0.5, .postscale = 0.7},
         {.kind = PL_ALLREDUCE, .op = PL_PRODUCT, .scaled = true, .prescale = 1.25, .postscale = 0.5},

@@ -143,10 +143,49 @@ static void average_integers(struct pl_world *world, void *argument, char failur
     free(narrow);
 }
 
+/* Sums of 49 times a number that no double holds, and of 49: times 1/49 they would be less. */
+static void divide_integers(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const int64_t quotient = (INT64_C(1) << 56) + 1;
+    uint64_t count = *(const uint64_t *)argument;
+    int n = pl_world_size(world);
+    int rank = pl_world_rank(world);
+    int64_t *wide = calloc(count, sizeof(*wide));
+    int8_t *narrow = calloc(count, sizeof(*narrow));
+    struct pl_collective c = {.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .divisor = 49, .count = count};
+    struct pl_error error = PL_ERROR_NONE;
+    bool good;
+
+    for (uint64_t i = 0; i < count; i++) {
+        wide[i] = rank == 0 ? -49 * quotient + n - 1 : -1;
+        narrow[i] = (int8_t)(rank == 0 ? 49 - (n - 1) : 1);
+    }
+    c.dtype = PL_INT64;
+    c.send = c.recv = wide;
+    good = pl_collective_run(world, &c, &error) == PL_OK;
+    c.dtype = PL_INT8;
+    c.send = c.recv = narrow;
+    good = good && pl_collective_run(world, &c, &error) == PL_OK;
+    if (!good) {
+        snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+    }
+    for (uint64_t i = 0; good && i < count; i++) {
+        good = wide[i] == -quotient && narrow[i] == 1;
+        if (!good) {
+            snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %lld and %d", (unsigned long long)i, (long long)wide[i], narrow[i]);
+        }
+    }
+    free(wide);
+    free(narrow);
+}
+
 START_TEST(integer_averages_are_exact_and_cut_toward_zero)
 {
     on_layouts(average_integers, &(uint64_t){7});
     on_layouts(average_integers, &(uint64_t){20000});
+    on_layouts(divide_integers, &(uint64_t){7});
+    on_layouts(divide_integers, &(uint64_t){20000});
+    ck_assert_ranks(1, NULL, divide_integers, &(uint64_t){7});
 }
 END_TEST
 

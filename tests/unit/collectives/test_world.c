@@ -183,7 +183,7 @@ START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 200000};
     static const uint64_t counts[2][RANKS_MOST] = {{4, 2, 1}, {2, 4, 1}};
     const struct pl_collective scaled = {.kind = PL_ALLREDUCE, .count = 10, .scaled = true, .prescale = 2.0, .postscale = 1.0};
-    struct dispute disputes[20];
+    struct dispute disputes[21];
     size_t count = 0;
 
 #define DISPUTE(base, field, value, text)                                                                                                            \
@@ -209,7 +209,8 @@ START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
     DISPUTE(((struct pl_collective){.kind = PL_REDUCE, .count = 10}), root, 1, "root 1");
     DISPUTE(((struct pl_collective){.kind = PL_ALLTOALL, .count = 10}), dtype, PL_INT8, "int8");
     DISPUTE(sum, flags, PL_REPRODUCIBLE, "the options differ");
-    DISPUTE(scaled, postscale, 3.0, "the scale factors differ");
+    DISPUTE(scaled, postscale, 3.0, "the scale factors or divisors differ");
+    DISPUTE(((struct pl_collective){.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .count = 10}), divisor, 49, "the scale factors or divisors differ");
     DISPUTE(((struct pl_collective){.kind = PL_ALLREDUCE, .count = 10, .name = "gradient of layer 1"}), name, "gradient of layer 2",
             "the names differ");
     DISPUTE(((struct pl_collective){.kind = PL_REDUCE_SCATTER, .counts = counts[0]}), counts, counts[1], "the lists of counts differ");

@@ -281,7 +281,7 @@ START_TEST(int64_above_two_to_the_53_survives)
 
     sources[0] = tensor;
     sources[1] = tensor;
-    ck_assert_ok(pl_device_reduce(device, flat, sources, 2, 5, PL_INT64, PL_AVERAGE, 1.0, 1.0, NULL, &error), &error);
+    ck_assert_ok(pl_device_reduce(device, flat, sources, 2, 5, PL_INT64, PL_AVERAGE, 2, 1.0, 1.0, NULL, &error), &error);
     from_gpu(device, got, flat, sizeof(got));
     ck_assert_mem_eq(got, values, sizeof(values)); /* (2^63 - 1) * 2 / 2 is exact in 128 bits */
     pl_device_pieces_free(pieces);
@@ -378,7 +378,9 @@ static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_
         on[k] = on_gpu(device, host[k], bytes, shift * pl_dtype_bytes(dtype), &bases[k]);
     }
     pl_kernel_reduce(pl_kernel_named("plain"), &reduction, &dest, 1, on_host, (uint32_t)sources, count);
-    ck_assert_ok(pl_device_reduce(device, (void *)(uintptr_t)on[sources - 1], on, sources, count, dtype, op, pre, post, NULL, &error), &error);
+    ck_assert_ok(pl_device_reduce(device, (void *)(uintptr_t)on[sources - 1], on, sources, count, dtype, op, (uint32_t)reduction.divisor, pre, post,
+                                  NULL, &error),
+                 &error);
     from_gpu(device, got, on[sources - 1], bytes);
     ck_assert_msg(memcmp(got, want, bytes) == 0, "%s of %d times %zu %s, shift %zu, %g, %g", pl_op_text(op), sources, count, pl_dtype_text(dtype),
                   shift, pre, post);
@@ -423,13 +425,13 @@ START_TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
 
     sources[0] = on_gpu(device, first, sizeof(first), 0, &bases[0]);
     sources[1] = on_gpu(device, second, sizeof(second), 0, &bases[1]);
-    ck_assert_ok(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_MIN, 1.0, 1.0, NULL, &error), &error);
+    ck_assert_ok(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_MIN, 1, 1.0, 1.0, NULL, &error), &error);
     from_gpu(device, got, bases[0], sizeof(got));
     ck_assert(isnan(got[0]) && isnan(got[1]) && signbit(got[2]) && signbit(got[3]));
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_BOOL, PL_AVERAGE, 1.0, 1.0, NULL, &error), PL_UNSUPPORTED);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_ADASUM, 1.0, 1.0, NULL, &error), PL_UNSUPPORTED);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 17, 4, PL_FLOAT32, PL_SUM, 1.0, 1.0, NULL, &error), PL_INVALID);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1.0, 1.0, NULL, &error), PL_INVALID);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_BOOL, PL_AVERAGE, 1, 1.0, 1.0, NULL, &error), PL_UNSUPPORTED);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_ADASUM, 1, 1.0, 1.0, NULL, &error), PL_UNSUPPORTED);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 17, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error), PL_INVALID);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error), PL_INVALID);
     pl_device_release(device, bases[0]);
     pl_device_release(device, bases[1]);
     pl_device_close(device);

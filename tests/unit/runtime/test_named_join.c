@@ -111,7 +111,8 @@ static void divisor_body(struct rank *self)
     ENGINE(&options);
     if (self->rank != 1) {
         float mean = 12, scaled = 12, all = 12;
-        int64_t whole = 12;
+        const int64_t large = (INT64_C(1) << 60) + 1; /* no double holds it */
+        int64_t whole = large;
         struct pl_named_op op = {.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &mean, .recv = &mean};
         struct pl_named_op with_scales = {.name = "scaled",
                                           .kind = PL_ALLREDUCE,
@@ -129,7 +130,7 @@ static void divisor_body(struct rank *self)
         expect_ok(pl_named_run(named, &with_scales, NULL, &error));
         expect(fabsf(scaled - (float)(24 * (self->size - 1)) / (float)divisor) < 1e-4F, "%g", (double)scaled);
         expect_ok(pl_named_run(named, &of_whole, NULL, &error));
-        expect(whole == 12 * (self->size - 1) / divisor, "%lld", (long long)whole);
+        expect(whole == large * (self->size - 1) / divisor, "%lld", (long long)whole);
         expect_ok(pl_named_join(named, &last, &error));
         op = (struct pl_named_op){.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
         expect_ok(pl_named_run(named, &op, NULL, &error)); /* all are back */
