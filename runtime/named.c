@@ -453,6 +453,7 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
     if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
         /* A failure of the world is what the wait reports. */
         (void)named_drive(named, named->slots[index].unagreed > 0, false, NULL);
+        (void)named_drive_beside(named);
     }
     *ret_done = named->slots[index].undone == 0 || named->failure.status != PL_OK;
     return PL_OK;

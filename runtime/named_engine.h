@@ -124,6 +124,12 @@ void named_batch_free(struct pl_named *named, struct named_batch *batch);
  */
 enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
 
+/**
+ * Advance the engines beside this one that have work, without waiting, because a rank that this one waits for may first wait for this one there.
+ * What they fail with is told by their own calls. False when none had any.
+ */
+bool named_drive_beside(struct pl_named *named);
+
 /** Run what the table has made ready (named_run.c). */
 enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -325,25 +325,28 @@ static bool has_work(const struct pl_named *named, bool *ret_need_round)
     return works;
 }
 
-/*
- * Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn, because a rank that this one
- * waits for may first wait for this one there. What they fail with is told by their own calls.
- */
+bool named_drive_beside(struct pl_named *named)
+{
+    bool works = false, need_round;
+
+    for (struct pl_named *other = named->beside; other != named; other = other->beside) {
+        if (has_work(other, &need_round)) {
+            works = true;
+            (void)named_drive(other, need_round, false, NULL);
+        }
+    }
+    return works;
+}
+
+/* Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn. */
 static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns(), nap_ns;
-    bool done, works, need_round;
+    bool done;
 
     for (;;) {
-        works = false;
         PL_TRY(pl_request_test(request, &done, reterr));
-        for (struct pl_named *other = named->beside; !done && other != named; other = other->beside) {
-            if (has_work(other, &need_round)) {
-                works = true;
-                (void)named_drive(other, need_round, false, NULL);
-            }
-        }
-        if (done || !works) {
+        if (done || !named_drive_beside(named)) {
             return PL_OK;
         }
         nap_ns = (pl_clock_now_ns() - began_ns) / 64;

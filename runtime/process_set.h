@@ -2,7 +2,7 @@
 /**
  * Process sets: numbered groups of ranks, each with a world and named tensors of its own. Set 0 is the whole world.
  * Sets can be added and removed at any time. Sets put no order on each other: a rank that waits for one set's operation looks after
- * those of its other sets, so that ranks may wait for several sets in different orders.
+ * those of its other sets, so that ranks may wait for several sets in different orders; polling is waiting, too.
  *
  * Threads one thread at a time for all sets together.
  * Source  Horovod's process sets, for the programming model.
