@@ -365,11 +365,12 @@ static void queue(struct pl_named *named, struct named_local *local)
     named->unannounced_bytes += local->bytes;
 }
 
-static enum pl_status submit(struct pl_named *named, const char *base, const struct pl_named_op *ops, size_t count, bool grouped,
+/* `number` counts the operations that have no name of their own, and up when this one is submitted; NULL: `name` is the program's. */
+static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops, size_t count, bool grouped,
                              pl_named_handle *ret_handle, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct named_local **locals = pl_memory_new(count, sizeof(struct named_local *), reterr);
-    char name[PL_NAMED_MAX_NAME_BYTES + 64];
+    char member[PL_NAMED_MAX_NAME_BYTES + 64];
     enum pl_status status = PL_OK;
     size_t slot, made;
 
@@ -382,18 +383,10 @@ static enum pl_status submit(struct pl_named *named, const char *base, const str
     }
     PL_TRY(new_slot(named, count, &slot, reterr));
     for (made = 0; made < count && status == PL_OK; made++) {
-        const struct pl_named_op *op = &ops[made];
-
-        if (grouped) {
-            snprintf(name, sizeof(name), "%.*s.%zuof%zu", PL_NAMED_MAX_NAME_BYTES, base, made, count);
-        } else if (op->name) {
-            snprintf(name, sizeof(name), "%.*s", PL_NAMED_MAX_NAME_BYTES, op->name);
-        } else {
-            snprintf(name, sizeof(name), "%s.%llu", pl_kind_text(op->kind), (unsigned long long)named->numbered[op->kind % PL_KIND_COUNT]++);
-        }
-        status = prepare(named, op, name, !grouped && !op->name, slot, made, &locals[made], reterr);
+        snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made, count);
+        status = prepare(named, &ops[made], member, number, slot, made, &locals[made], reterr);
         if (status == PL_OK && grouped) {
-            locals[made]->definition.group = pl_hash(PL_HASH_START ^ count, base, strlen(base));
+            locals[made]->definition.group = pl_hash(PL_HASH_START ^ count, name, strlen(name));
             locals[made]->definition.group_members = (uint32_t)count;
             locals[made]->definition.group_index = (uint32_t)made;
         }
@@ -409,6 +402,9 @@ static enum pl_status submit(struct pl_named *named, const char *base, const str
         release_slot(named, slot);
         return status;
     }
+    if (number) {
+        ++*number;
+    }
     for (size_t i = 0; i < count; i++) {
         queue(named, locals[i]);
     }
@@ -418,7 +414,14 @@ static enum pl_status submit(struct pl_named *named, const char *base, const str
 
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
-    return submit(named, NULL, op, 1, false, ret_handle, reterr);
+    uint64_t *number = &named->numbered[(unsigned)op->kind % PL_KIND_COUNT];
+    char numbered[64];
+
+    if (op->name) {
+        return submit(named, op->name, NULL, op, 1, false, ret_handle, reterr);
+    }
+    snprintf(numbered, sizeof(numbered), "%s.%llu", pl_kind_text(op->kind), (unsigned long long)*number);
+    return submit(named, numbered, number, op, 1, false, ret_handle, reterr);
 }
 
 enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops, size_t count,
@@ -426,11 +429,11 @@ enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, c
 {
     char numbered[32];
 
-    if (!base) {
-        snprintf(numbered, sizeof(numbered), "group.%llu", (unsigned long long)named->numbered_groups++);
-        base = numbered;
+    if (base) {
+        return submit(named, base, NULL, ops, count, true, ret_handle, reterr);
     }
-    return submit(named, base, ops, count, true, ret_handle, reterr);
+    snprintf(numbered, sizeof(numbered), "group.%llu", (unsigned long long)named->numbered_groups);
+    return submit(named, numbered, &named->numbered_groups, ops, count, true, ret_handle, reterr);
 }
 
 enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)

@@ -53,7 +53,7 @@ typedef uint64_t pl_named_handle;
  * ALLGATHER, ALLTOALL and REDUCE_SCATTER need at least one dimension; no dimensions mean one element.
  */
 struct pl_named_op {
-    const char *name; /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission */
+    const char *name; /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission; from 0 again when all ranks have joined */
     enum pl_kind kind;
     enum pl_dtype dtype;
     enum pl_op op;

@@ -254,6 +254,9 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
         named->join_last_rank = named->table.last_joined;
         named->joining = false;
         named_table_join_reset(&named->table);
+        /* Ranks that joined early have numbered fewer operations; all of them have ended. */
+        memset(named->numbered, 0, sizeof(named->numbered));
+        named->numbered_groups = 0;
     }
     return leaving_rank >= 0 ? leave(named, leaving_rank, reterr) : PL_OK;
 }

@@ -219,6 +219,15 @@ static void local_body(struct rank *self)
     bad.shape[0] = (uint64_t)self->size + 1;
     expect(self->size == 1 || (pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")), "%s",
            error.cause);
+    if (self->rank == 0) { /* a name that was not submitted is not used up */
+        bad = sum_of(NULL, NULL, 4);
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs recv"), "%s", error.cause);
+        expect(pl_named_submit_group(named, NULL, &bad, 1, &handle, &error) == PL_INVALID, "%s", error.cause);
+    }
+    op = sum_of(NULL, data, 4);
+    expect_ok(pl_named_run(named, &op, NULL, &error));
+    expect_ok(pl_named_submit_group(named, NULL, &op, 1, &handle, &error));
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
     expect(pl_named_poll(named, 12345, &done, &error) == PL_INVALID, "an unknown handle");
     expect(pl_named_wait(named, 0, NULL, &error) == PL_INVALID, "no handle");
     expect_alive(self, named);

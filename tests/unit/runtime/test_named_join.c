@@ -174,6 +174,8 @@ static const uint64_t three[PL_DTYPE_COUNT][2] = {
 /* I5: a joined rank's element changes no result of the only rank left, whatever the type. */
 static void neutral_body(struct rank *self)
 {
+    float again = 1;
+    struct pl_named_op unnamed = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = &again, .recv = &again};
     int last;
 
     ENGINE(NULL);
@@ -197,6 +199,8 @@ static void neutral_body(struct rank *self)
     }
     expect_ok(pl_named_join(named, &last, &error));
     expect(last == 0, "last is %d", last);
+    expect_ok(pl_named_run(named, &unnamed, NULL, &error)); /* all count from the same number again */
+    expect((int)again == self->size, "%g", (double)again);
     pl_named_free(named);
 }
 
