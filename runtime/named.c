@@ -6,6 +6,7 @@
 #include "runtime/agree.h"
 #include "runtime/named_engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,35 @@ static enum pl_status check_splits(const struct pl_named *named, const struct pl
     return PL_OK;
 }
 
+/* What a collective would refuse when all ranks have agreed on it, and so on all ranks or, worse, on one. */
+static enum pl_status check_reduction(const struct pl_named_op *op, const char *name, struct pl_error *reterr)
+{
+    unsigned wires = PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16;
+
+    if ((unsigned)op->op >= PL_OP_COUNT || op->op == PL_ADASUM) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': reduction %s is not supported", name, pl_op_text(op->op));
+    }
+    if (op->dtype == PL_BOOL && (op->op == PL_AVERAGE || op->scaled)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': bool can be neither averaged nor scaled", name);
+    }
+    if (op->scaled && (!isfinite(op->prescale) || !isfinite(op->postscale))) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': a scale factor is not finite", name);
+    }
+    if ((op->flags & ~(PL_REPRODUCIBLE | wires)) || (op->flags & wires) == wires) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': flags %#x: PL_REPRODUCIBLE and one PL_WIRE_* are possible", name, op->flags);
+    }
+    return PL_OK;
+}
+
+/* Whether this rank reads from where it writes, other than in place. */
+static bool overlaps(const struct pl_named *named, const struct pl_named_op *op, uint64_t elems)
+{
+    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv, bytes = elems * pl_dtype_bytes(op->dtype);
+
+    return (op->kind == PL_ALLREDUCE || (op->kind == PL_BROADCAST && op->root == named->rank)) && send && send != recv && send < recv + bytes &&
+           recv < send + bytes;
+}
+
 static enum pl_status check_op(const struct pl_named *named, const struct pl_named_op *op, const char *name, struct pl_error *reterr)
 {
     bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
@@ -187,11 +217,8 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (pl_dtype_bytes(op->dtype) == 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %d is not an element type", name, (int)op->dtype);
     }
-    if (reduces && ((unsigned)op->op >= PL_OP_COUNT || op->op == PL_ADASUM)) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': reduction %s is not supported", name, pl_op_text(op->op));
-    }
-    if (reduces && op->op == PL_AVERAGE && op->dtype == PL_BOOL) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': bool has no average", name);
+    if (reduces) {
+        PL_TRY(check_reduction(op, name, reterr));
     }
     if (op->dims > PL_NAMED_MAX_DIMS || !shape_elems(op, 0, &elems)) {
         return pl_error_set(reterr, PL_INVALID, "'%s': a shape has at most %d dimensions and 2^58 elements", name, PL_NAMED_MAX_DIMS);
@@ -207,6 +234,9 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     }
     if (elems > 0 && !op->send && op->kind != PL_BROADCAST) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
+    }
+    if (overlaps(named, op, elems)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': send and recv overlap, and are not the same", name);
     }
     if (op->memory == PL_MEMORY_DEVICE && (!named->device.device || (op->kind != PL_ALLREDUCE && op->kind != PL_BROADCAST))) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': %s in device memory: %s", name, pl_kind_text(op->kind),

@@ -132,8 +132,9 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
  * handle, set on success; NULL drops the results.
  *
  * Errors  PL_MISMATCH: ranks disagree about this tensor, or all ranks wait and not all have submitted it; every rank that submitted it
- *         gets the same text, the engine goes on. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY: the
- *         world has failed, and with it everything under way. PL_INVALID: unknown handle.
+ *         gets the same text, the engine goes on. PL_TIMEOUT, likewise: for as long as one rank may wait (timeout_s) ranks have met and
+ *         agreed on nothing, because some poll or wait in another process set for what never comes. PL_CANCELLED: a rank shut down.
+ *         PL_TIMEOUT, PL_PEER, PL_LIBRARY: the world has failed, and with it everything under way. PL_INVALID: unknown handle.
  */
 enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
                              struct pl_error *reterr) PL_MUST_CHECK;

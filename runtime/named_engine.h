@@ -57,6 +57,7 @@ enum {
     NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
+    NAMED_HEAD_LATE = 1 << 4, /* rounds have agreed on nothing for as long as a rank may wait */
     NAMED_HEAD_RUNS = 7,
 };
 
@@ -78,6 +79,7 @@ struct named_round {
     uint64_t *payload_bytes;  /* [n] */
     unsigned char *received;  /* payloads, one rank behind the other */
     size_t received_capacity;
+    int64_t deadline_ns; /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
 };
 
 /** What operations in device memory need. */

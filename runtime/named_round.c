@@ -89,6 +89,9 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
     if (waiting) {
         round->own.flags |= NAMED_HEAD_WAITING;
     }
+    if (round->deadline_ns && pl_clock_now_ns() > round->deadline_ns) {
+        round->own.flags |= NAMED_HEAD_LATE;
+    }
     round->in_payload = false;
     return pl_collective_post(named->world, &heads, &round->request, reterr);
 }
@@ -183,13 +186,13 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     return PL_OK;
 }
 
-/* All ranks wait, and none had anything new to say: nothing can ever come. */
-static enum pl_status fail_deadlock(struct pl_named *named, struct pl_error *reterr)
+/* What is waited for will not come: say of what and of whom. */
+static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     int lines = 0;
 
-    pl_text_append(&text, "all ranks wait for tensors that not all have submitted: ");
+    pl_text_append(&text, why);
     for (struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
         if (lines++ == WAITING_LINES) {
             pl_text_append(&text, "; and more");
@@ -199,7 +202,27 @@ static enum pl_status fail_deadlock(struct pl_named *named, struct pl_error *ret
         named_entry_waiting_text(&named->table, entry, &text);
     }
     PL_TRY(pl_text_check(&text, reterr));
-    return fail_pending(named, PL_MISMATCH, text.data, reterr);
+    return fail_pending(named, status, text.data, reterr);
+}
+
+/* Whether to wait on for what the rounds so far have not made ready: `any` and `all` are the ranks' flags. */
+static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32_t all, struct pl_error *reterr)
+{
+    if (named->table.ready_count > 0) {
+        named->round.deadline_ns = 0;
+        return PL_OK;
+    }
+    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS)) { /* nothing can ever come */
+        PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
+    } else if (any & NAMED_HEAD_LATE) { /* some poll or wait in another process set, and may do so for ever */
+        PL_TRY(fail_waiting(named, PL_TIMEOUT, "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
+    }
+    if (!named->table.first_pending) {
+        named->round.deadline_ns = 0;
+    } else if (!named->round.deadline_ns) {
+        named->round.deadline_ns = pl_world_deadline_ns(named->world);
+    }
+    return PL_OK;
 }
 
 static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *reterr)
@@ -246,9 +269,7 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
         }
     }
     PL_TRY(named_table_collect(&named->table, reterr));
-    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS) && named->table.ready_count == 0) {
-        PL_TRY(fail_deadlock(named, reterr));
-    }
+    PL_TRY(check_waiting(named, any, all, reterr));
     PL_TRY(named_run_ready(named, reterr));
     if (named->table.joined_count == named->ranks) {
         named->join_last_rank = named->table.last_joined;
@@ -387,7 +408,7 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     if (!named->round.request && !named->left && ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));
     }
-    if (!block || named->left) {
+    if (!block || (named->left && !named->first_batch)) {
         return PL_OK;
     }
     if (named->beside != named) {

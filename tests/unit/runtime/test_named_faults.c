@@ -4,6 +4,7 @@
 #include "tests/support/expect.h"
 #include "tests/support/unit.h"
 
+#include <math.h>
 #include <string.h>
 
 #define ENGINE()                                                                                                                                     \
@@ -135,6 +136,45 @@ static void missing_body(struct rank *self)
     pl_named_free(named);
 }
 
+/* K11: one rank polls, as if it had other things to do, and never submits what the other waits for. */
+static void polled(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    const char *names[] = {"left", "right"};
+    struct pl_error waited = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of(names[rank], &value, 1);
+    pl_named_handle handle;
+    bool done = rank == 0;
+
+    (void)argument;
+    RANKS_OK(pl_named_new(world, NULL, &named, &error));
+    RANKS_OK(pl_named_submit(named, &op, &handle, &error));
+    while (!done) {
+        RANKS_OK(pl_named_poll(named, handle, &done, &error));
+    }
+    RANKS_NEED(pl_named_wait(named, handle, NULL, &waited) == PL_TIMEOUT && strstr(waited.cause, "'left': submitted by rank 0 of 2, not by 1") &&
+                   strstr(waited.cause, "'right': submitted by rank 1 of 2, not by 0"),
+               "%s", waited.cause);
+    op.name = "both";
+    RANKS_OK(pl_named_run(named, &op, NULL, &error));
+    RANKS_NEED(value == 2, "%g", (double)value);
+    pl_named_free(named);
+}
+
+START_TEST(what_never_comes_is_waited_for_until_the_deadline)
+{
+    struct pl_world_options options = {0};
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "2", "the test", NULL), PL_OK);
+    options.knobs = &knobs;
+    ck_assert_ranks(2, &options, polled, NULL);
+}
+END_TEST
+
 START_TEST(names_that_never_meet_end_with_both_sides_named)
 {
     ck_assert_bodies(2, missing_body, NULL);
@@ -211,6 +251,19 @@ static void local_body(struct rank *self)
     bad = sum_of("bad", data, 4);
     bad.op = PL_ADASUM;
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
+    for (int i = 0; i < 6; i++) { /* what would otherwise end the engine when all ranks have agreed on it */
+        bad = sum_of("bad", data, 3);
+        bad.scaled = i < 3;
+        bad.prescale = i == 0 ? NAN : 1;
+        bad.postscale = i == 1 ? INFINITY : 1;
+        bad.dtype = i == 2 ? PL_BOOL : PL_FLOAT32;
+        bad.flags = i == 3 ? PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 : i == 4 ? PL_AGREED : 0;
+        bad.send = i == 5 ? data + 1 : data;
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad'"), "%d: %s", i, error.cause);
+    }
+    bad = (struct pl_named_op){
+        .name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .dims = 1, .shape = {3}, .root = self->rank, .send = data, .recv = data + 1};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "overlap"), "%s", error.cause);
     bad = (struct pl_named_op){.name = "bad", .kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .send = data};
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
     bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .send = data};
@@ -341,5 +394,5 @@ START_TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
 END_TEST
 
 UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
-          a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit,
-          one_rank_leaving_ends_all, kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+          what_never_comes_is_waited_for_until_the_deadline, a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind,
+          what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all, kinds_without_a_neutral_part_fail_while_ranks_have_joined)
