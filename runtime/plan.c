@@ -55,6 +55,7 @@ void pl_plan_free(struct pl_plan *plan)
         if (plan->buckets[b].request) {
             pl_request_cancel(plan->buckets[b].request);
         }
+        free(plan->buckets[b].name);
     }
     if (plan->gradients.data) {
         pl_arena_free(plan->world, &plan->gradients);
@@ -153,8 +154,13 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
 
 static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
 {
+    struct plan_bucket bucket = {.first_elem = first, .count_elems = end - first};
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
     PL_TRY(pl_memory_grow(&plan->buckets, &plan->bucket_capacity, plan->bucket_count + 1, sizeof(*plan->buckets), reterr));
-    plan->buckets[plan->bucket_count++] = (struct plan_bucket){.first_elem = first, .count_elems = end - first};
+    pl_text_printf(&name, "%s.%zu", plan->name, plan->bucket_count);
+    PL_TRY(pl_text_take(&name, &bucket.name, reterr));
+    plan->buckets[plan->bucket_count++] = bucket;
     return PL_OK;
 }
 
@@ -380,7 +386,7 @@ static struct pl_collective describe_reduction(const struct pl_plan *plan, size_
         .recv = data,
         .memory = options->memory,
         .stream = options->stream,
-        .name = plan->name,
+        .name = plan->buckets[first].name,
     };
 
     if (options->predivide > 0.0) {

@@ -48,7 +48,7 @@ struct pl_plan_options {
     bool average_passes;      /* divide by that number, too */
     unsigned wire_flags;      /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
     bool local;               /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
-    const char *name;         /* in messages; "gradients" */
+    const char *name;         /* in messages, and wire_flags keep rounding errors by it: plans of one world differ in it; "gradients" */
     enum pl_memory memory;    /* of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
     void *stream;             /* device memory: the CUDA stream that computes gradients and uses values */
     /* Device memory: gradients may be PL_FLOAT16 or PL_BFLOAT16, which halves what travels; values stay float32. */

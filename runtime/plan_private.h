@@ -15,6 +15,7 @@ struct plan_tensor {
 };
 
 struct plan_bucket {
+    char *name; /* its own, by which a narrow wire keeps what rounding lost of it */
     uint64_t first_elem;
     uint64_t count_elems;
     size_t tensors;             /* that lie in it, whole or in part */
