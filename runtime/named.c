@@ -387,6 +387,13 @@ static enum pl_status slot_of(const struct pl_named *named, pl_named_handle hand
     return PL_OK;
 }
 
+size_t named_members(const struct pl_named *named, pl_named_handle handle)
+{
+    size_t index = 0;
+
+    return slot_of(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
+}
+
 static void queue(struct pl_named *named, struct named_local *local)
 {
     local->next = NULL;

@@ -117,6 +117,9 @@ struct pl_named {
 /** Let two engines of one rank go on while the other waits, until one is freed. A thread in one of them may then be in both. */
 void named_link(struct pl_named *named, struct pl_named *other);
 
+/** How many operations were submitted with `handle`; 0 where pl_named_wait() would not know it. */
+size_t named_members(const struct pl_named *named, pl_named_handle handle);
+
 void named_local_free(struct named_local *local);
 void named_batch_free(struct pl_named *named, struct named_batch *batch);
 

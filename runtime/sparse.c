@@ -2,9 +2,12 @@
 #include "runtime/sparse.h"
 
 #include "base/memory.h"
+#include "runtime/named_engine.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { MEMBERS = 2 }; /* of the group: indices and values */
 
 /* A row to be placed: where it belongs and where it stands. */
 struct placed {
@@ -15,7 +18,7 @@ struct placed {
 enum pl_status pl_sparse_submit(struct pl_named *named, const char *name, const struct pl_sparse *input, pl_named_handle *ret_handle,
                                 struct pl_error *reterr)
 {
-    struct pl_named_op ops[] = {
+    struct pl_named_op ops[MEMBERS] = {
         {.kind = PL_ALLGATHER, .dtype = PL_INT64, .dims = 1, .shape = {input->rows}, .send = input->indices},
         {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 2, .shape = {input->rows, input->row_elems}, .send = input->values},
     };
@@ -26,7 +29,7 @@ enum pl_status pl_sparse_submit(struct pl_named *named, const char *name, const 
                                 (unsigned long long)i);
         }
     }
-    return pl_named_submit_group(named, name, ops, PL_ARRAY_ITEMS(ops), ret_handle, reterr);
+    return pl_named_submit_group(named, name, ops, MEMBERS, ret_handle, reterr);
 }
 
 static int compare_placed(const void *left_at, const void *right_at)
@@ -76,20 +79,33 @@ static enum pl_status add_up(const int64_t *indices, const float *values, uint64
     return PL_OK;
 }
 
-enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, uint64_t row_elems, bool average, struct pl_sparse *ret_sum,
-                              struct pl_error *reterr)
+/* What other ranks gave need not have come from pl_sparse_submit(): believe only the bytes that arrived. */
+static enum pl_status sum_gathered(const struct pl_named *named, const struct pl_named_result *indices, const struct pl_named_result *values,
+                                   bool average, struct pl_sparse *sum, struct pl_error *reterr)
 {
-    struct pl_named_result gathered[2];
+    uint64_t rows = indices->rows;
+    uint64_t row_elems = rows > 0 ? values->bytes / rows / sizeof(float) : 0;
+
+    if (indices->bytes != rows * sizeof(int64_t) || values->rows != rows || values->bytes != rows * row_elems * sizeof(float)) {
+        return pl_error_set(reterr, PL_INVALID, "%llu bytes of indices and %llu of values are no sparse rows", (unsigned long long)indices->bytes,
+                            (unsigned long long)values->bytes);
+    }
+    return add_up(indices->data, values->data, rows, row_elems, average ? 1.0F / (float)pl_named_ranks(named) : 1.0F, sum, reterr);
+}
+
+enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bool average, struct pl_sparse *ret_sum, struct pl_error *reterr)
+{
+    struct pl_named_result gathered[MEMBERS];
     struct pl_sparse sum = {0};
-    float factor = 1;
+    size_t members = named_members(named, handle);
     enum pl_status status;
 
     memset(gathered, 0, sizeof(gathered));
-    PL_TRY(pl_named_wait(named, handle, gathered, reterr));
-    if (average) {
-        factor = 1.0f / (float)pl_named_ranks(named);
+    if (members != 0 && members != MEMBERS) { /* 0: the wait says what is wrong with the handle */
+        return pl_error_set(reterr, PL_INVALID, "the handle is of %zu operations: no sparse rows were submitted with it", members);
     }
-    status = add_up(gathered[0].data, gathered[1].data, gathered[0].rows, row_elems, factor, &sum, reterr);
+    PL_TRY(pl_named_wait(named, handle, gathered, reterr));
+    status = sum_gathered(named, &gathered[0], &gathered[1], average, &sum, reterr);
     pl_named_result_done(&gathered[0]);
     pl_named_result_done(&gathered[1]);
     if (status != PL_OK) {

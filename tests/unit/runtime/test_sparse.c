@@ -21,7 +21,7 @@ static void sparse_body(struct rank *self)
         memset(dense, 0, sizeof(dense));
         memset(want, 0, sizeof(want));
         expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
-        expect_ok(pl_sparse_wait(named, handle, 2, average, &sum, &error));
+        expect_ok(pl_sparse_wait(named, handle, average, &sum, &error));
         for (int rank = 1; rank < self->size; rank++) {
             want[2 * 5] += 1 + 5;
             want[2 * 5 + 1] += 2 + 6;
@@ -70,7 +70,7 @@ static void order_body(struct rank *self)
 
     expect_ok(pl_named_new(self->world, NULL, &named, &error));
     expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
-    expect_ok(pl_sparse_wait(named, handle, 1, false, &sum, &error));
+    expect_ok(pl_sparse_wait(named, handle, false, &sum, &error));
     expect(sum.rows == 1 && sum.values[0] == 0.0F, "%g", (double)sum.values[0]);
     pl_sparse_done(&sum);
     pl_named_free(named);
@@ -82,6 +82,51 @@ START_TEST(rows_are_added_in_rank_order)
 }
 END_TEST
 
+/* Rank 1 has rows of another width, or is no sparse gradient's owner at all: every rank hears of it, and the engine goes on. */
+static void mismatch_body(struct rank *self)
+{
+    int64_t indices[4] = {0, 1, 2, 3};
+    float values[8] = {0};
+    struct pl_sparse input = {.rows = 1, .row_elems = self->rank == 1 ? 5 : 2, .indices = indices, .values = values}, sum = {0};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    pl_named_handle handle;
+
+    expect_ok(pl_named_new(self->world, NULL, &named, &error));
+    expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
+    expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_MISMATCH, "widths differ");
+    expect(strstr(error.cause, "'embedding.1of2'") && strstr(error.cause, "[rows,2]") && strstr(error.cause, "[rows,5]"), "%s", error.cause);
+
+    /* One index fewer than rows of values, and a group of three. */
+    {
+        struct pl_named_op ops[] = {
+            {.kind = PL_ALLGATHER, .dtype = PL_INT64, .dims = 1, .shape = {self->rank == 1 ? 1 : 2}, .send = indices},
+            {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 2, .shape = {2, 2}, .send = values},
+            {.kind = PL_BARRIER},
+        };
+
+        expect_ok(pl_named_submit_group(named, "embedding", ops, 2, &handle, &error));
+        expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_INVALID, "rows without an index");
+        expect_ok(pl_named_submit_group(named, "other", ops, 3, &handle, &error));
+        expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_INVALID, "a group of three");
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_INVALID && strstr(error.cause, "waited for already"), "%s", error.cause);
+    }
+    input.row_elems = 2;
+    expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
+    expect_ok(pl_sparse_wait(named, handle, false, &sum, &error));
+    expect(sum.rows == 1 && sum.row_elems == 2, "%llu rows of %llu", (unsigned long long)sum.rows, (unsigned long long)sum.row_elems);
+    pl_sparse_done(&sum);
+    pl_named_free(named);
+}
+
+START_TEST(what_is_no_rows_of_one_width_is_refused_on_every_rank)
+{
+    ck_assert_bodies(2, mismatch_body, NULL);
+    ck_assert_bodies(3, mismatch_body, NULL);
+}
+END_TEST
+
 START_TEST(dense_is_preferred_when_it_moves_less)
 {
     ck_assert(pl_sparse_prefers_dense(2500, 64, 1000));
@@ -89,4 +134,5 @@ START_TEST(dense_is_preferred_when_it_moves_less)
 }
 END_TEST
 
-UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, rows_are_added_in_rank_order, dense_is_preferred_when_it_moves_less)
+UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, rows_are_added_in_rank_order, what_is_no_rows_of_one_width_is_refused_on_every_rank,
+          dense_is_preferred_when_it_moves_less)
