@@ -106,9 +106,15 @@ static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uin
     if (!directory) {
         return pl_error_errno(reterr, "open directory '%s'", c->directory);
     }
-    while (status == PL_OK && (entry = readdir(directory)) != NULL) {
+    while (status == PL_OK) {
         uint64_t step;
 
+        errno = 0;
+        entry = readdir(directory);
+        if (!entry) {
+            status = errno == 0 ? PL_OK : pl_error_errno(reterr, "read directory '%s'", c->directory);
+            break;
+        }
         if (clean && (strncmp(entry->d_name, ".checkpoint-", 12) == 0 || is_half(dirfd(directory), entry->d_name))) {
             (void)unlinkat(dirfd(directory), entry->d_name, 0);
         }
@@ -381,13 +387,37 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     return PL_OK;
 }
 
+/* The tensors of `file`, to the copy, which has the layout of the arrays: gaps in it stay zero. */
+static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path, uint32_t crc_wanted,
+                                   struct pl_error *reterr)
+{
+    uint32_t crc = 0;
+
+    if (pl_safetensors_count(file) != c->entry_count) {
+        return pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu", path, pl_safetensors_count(file), c->entry_count);
+    }
+    for (size_t i = 0; i < c->entry_count; i++) {
+        const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
+        const struct entry *entry = &c->entries[i];
+        float *to = c->copy + entry->array * pl_plan_elems(c->plan) + entry->tensor->offset_elems;
+
+        if (strcmp(stored->name, entry->name) != 0 || stored->dtype != PL_FLOAT32 || stored->dims != entry->tensor->dims ||
+            memcmp(stored->shape, entry->tensor->shape, sizeof(stored->shape)) != 0) {
+            return pl_error_set(reterr, PL_MISMATCH, "'%s' holds another model: tensor '%s' in place of '%s', or of another shape", path,
+                                stored->name, entry->name);
+        }
+        PL_TRY(pl_safetensors_read(file, i, to, reterr));
+        crc = pl_checksum_crc32c(crc, to, stored->bytes);
+    }
+    return crc == crc_wanted ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
+}
+
 /* Check the checkpoint of `step` whole, then copy it to where it belongs. */
 static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct pl_safetensors *file = NULL;
     enum pl_status status;
-    uint32_t crc = 0;
 
     PL_TRY(file_path(c, step, "json", &path, reterr));
     PL_TRY(pl_checkpoint_record_read(pl_text_string(&path), ret_record, reterr));
@@ -396,34 +426,11 @@ static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct 
     }
     PL_TRY(file_path(c, step, "safetensors", &path, reterr));
     PL_TRY(pl_safetensors_open(pl_text_string(&path), &file, reterr));
-    status = pl_safetensors_count(file) == c->entry_count ? PL_OK
-                                                          : pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu",
-                                                                         pl_text_string(&path), pl_safetensors_count(file), c->entry_count);
-    for (size_t i = 0; status == PL_OK && i < c->entry_count; i++) {
-        const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
-        const struct entry *entry = &c->entries[i];
-
-        if (strcmp(stored->name, entry->name) != 0 || stored->dtype != PL_FLOAT32 || stored->dims != entry->tensor->dims ||
-            memcmp(stored->shape, entry->tensor->shape, sizeof(stored->shape)) != 0) {
-            status = pl_error_set(reterr, PL_MISMATCH, "'%s' holds another model: tensor '%s' in place of '%s', or of another shape",
-                                  pl_text_string(&path), stored->name, entry->name);
-        } else {
-            crc = pl_checksum_crc32c(crc, stored->data, stored->bytes);
-        }
-    }
-    if (status == PL_OK && crc != ret_record->data_crc32c) {
-        status = pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", pl_text_string(&path));
-    }
-    for (size_t i = 0; status == PL_OK && i < c->entry_count; i++) {
-        const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
-
-        /* By way of the copy, which has the layout of the arrays: gaps in it stay zero. */
-        memcpy(c->copy + c->entries[i].array * pl_plan_elems(c->plan) + c->entries[i].tensor->offset_elems, stored->data, stored->bytes);
-    }
+    status = read_tensors(c, file, pl_text_string(&path), ret_record->data_crc32c, reterr);
+    pl_safetensors_close(file);
     for (unsigned a = 0; status == PL_OK && a < c->arrays; a++) {
         status = pl_plan_write_array(c->plan, c->live[a], c->copy + a * pl_plan_elems(c->plan), reterr);
     }
-    pl_safetensors_close(file);
     return status;
 }
 
@@ -445,31 +452,38 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
     }
 }
 
-static bool load_newest(struct pl_checkpoints *c, struct pl_checkpoint_record *ret_record)
+/* What is wrong with the checkpoint itself. All else, an I/O error say, may pass, and an older one would then cost the steps between. */
+static bool is_useless(enum pl_status status)
+{
+    return status == PL_CORRUPT || status == PL_MISMATCH || status == PL_NOT_FOUND;
+}
+
+static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *steps = NULL;
-    struct pl_error error = PL_ERROR_NONE;
     size_t count = 0;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
-    if (list_steps(c, false, &steps, &count, &error) != PL_OK) {
-        note(c, "no checkpoint is loaded: %s", pl_error_text(&error, text, sizeof(text)));
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        error = PL_ERROR_NONE;
-        if (load_step(c, steps[i], ret_record, &error) == PL_OK) {
-            uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+    PL_TRY(pl_checkpoints_flush(c, reterr));
+    PL_TRY(list_steps(c, false, &steps, &count, reterr));
+    for (size_t i = 0; i < count && !*ret_found; i++) {
+        struct pl_error error = PL_ERROR_NONE;
+        enum pl_status status = load_step(c, steps[i], ret_record, &error);
+        uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
 
-            if (ret_record->state.world_size != size) {
-                note(c, "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in the last bits",
-                     (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size, (unsigned long long)size);
-            }
-            return true;
+        *ret_found = status == PL_OK;
+        if (*ret_found && ret_record->state.world_size != size) {
+            note(c, "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in the last bits",
+                 (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size, (unsigned long long)size);
+        } else if (is_useless(status)) {
+            note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i], pl_error_text(&error, text, sizeof(text)));
+        } else if (!*ret_found) {
+            *reterr = error;
+            pl_error_context(reterr, "loading the checkpoint of step %llu; it may be good, so no older one is taken", (unsigned long long)steps[i]);
+            return status;
         }
-        note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i], pl_error_text(&error, text, sizeof(text)));
     }
-    return false;
+    return PL_OK;
 }
 
 enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
@@ -478,17 +492,23 @@ enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret
     struct pl_checkpoints *c = checkpoints;
     struct pl_world *world = pl_plan_world(c->plan);
     struct {
-        uint64_t found;
+        struct pl_error error; /* why rank 0 has nothing to give */
+        bool found;
         struct pl_checkpoint_record record;
     } answer;
 
     memset(&answer, 0, sizeof(answer));
     if (c->writes) {
-        PL_TRY(pl_checkpoints_flush(c, reterr));
-        answer.found = load_newest(c, &answer.record);
+        answer.error.status = load_newest(c, &answer.found, &answer.record, &answer.error);
     }
     PL_TRY(pl_broadcast(world, &answer, sizeof(answer), PL_UINT8, 0, reterr));
-    *ret_found = answer.found != 0;
+    if (answer.error.status != PL_OK) {
+        if (reterr) {
+            *reterr = answer.error;
+        }
+        return answer.error.status;
+    }
+    *ret_found = answer.found;
     if (!*ret_found) {
         return PL_OK;
     }

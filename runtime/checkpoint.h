@@ -62,6 +62,9 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
  * What is cut, corrupt or of another model is passed over with a note, and an older one is tried.
  *
  * Collective  yes.
+ * Errors      rank 0's, on all ranks: PL_SYSTEM and PL_MEMORY where a checkpoint cannot be read, though it may be good (an I/O error, no permission,
+ *             too many open files). No older one is loaded then: going on from that would throw away what was trained since. Those of
+ *             pl_checkpoints_flush().
  */
 enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
                                    struct pl_error *reterr) PL_MUST_CHECK;

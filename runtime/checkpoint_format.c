@@ -90,6 +90,7 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
 {
     PL_AUTO_JSON struct pl_json *root = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    enum pl_status status = pl_json_read(path, MAX_RECORD_BYTES, &root, reterr);
     struct pl_checkpoint_record record = {.data_crc32c = 0};
     const struct pl_json *state;
     const struct pl_json *scale;
@@ -97,9 +98,10 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     uint64_t value;
     bool whole = true;
 
-    if (pl_json_read(path, MAX_RECORD_BYTES, &root, reterr) != PL_OK) {
-        return PL_CORRUPT;
+    if (status == PL_INVALID || status == PL_LIMIT) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is no record of a checkpoint", path);
     }
+    PL_TRY(status);
     state = pl_json_member(root, "state");
     whole = read_number(root, "crc32c", UINT32_MAX, &crc) && state;
     if (whole) {

@@ -10,8 +10,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; /* the limit that the reference implementation sets */
 
@@ -23,10 +23,12 @@ static const char *const codes[PL_DTYPE_COUNT] = {
 
 struct pl_safetensors {
     char *path;
-    unsigned char *map;
-    size_t map_bytes;
+    int fd;
+    uint64_t bytes;
+    uint64_t data_at; /* where the tensors begin, behind length and header */
     struct pl_json *header;
     struct pl_tensor *tensors;
+    uint64_t *offsets; /* [count], from `data_at` */
     size_t count;
 };
 
@@ -107,28 +109,43 @@ static enum pl_status corrupt(const struct pl_safetensors *file, const char *why
     return pl_error_set(reterr, PL_CORRUPT, "'%s': %s", file->path, why);
 }
 
-static enum pl_status map_file(struct pl_safetensors *file, struct pl_error *reterr)
+/* Read, not mapped: what a file system cannot give is an error then, and not a SIGBUS. */
+static enum pl_status read_at(const struct pl_safetensors *file, uint64_t at, void *to, uint64_t bytes, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    struct stat info;
-    void *map;
+    char *next = to;
 
-    if (fd < 0) {
+    while (bytes > 0) {
+        ssize_t got = pread(file->fd, next, bytes, (off_t)at);
+
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return pl_error_errno(reterr, "read '%s'", file->path);
+        }
+        if (got == 0) {
+            return corrupt(file, "the file became shorter while it was read", reterr);
+        }
+        next += got;
+        at += (uint64_t)got;
+        bytes -= (uint64_t)got;
+    }
+    return PL_OK;
+}
+
+static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *reterr)
+{
+    struct stat info;
+
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", file->path);
     }
-    if (fstat(fd, &info) != 0) {
+    if (fstat(file->fd, &info) != 0) {
         return pl_error_errno(reterr, "stat '%s'", file->path);
     }
-    if (info.st_size < 8) {
-        return corrupt(file, "too short for a safetensors file", reterr);
-    }
-    map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        return pl_error_errno(reterr, "map '%s'", file->path);
-    }
-    file->map = map;
-    file->map_bytes = (size_t)info.st_size;
-    return PL_OK;
+    file->bytes = (uint64_t)info.st_size;
+    return file->bytes < 8 ? corrupt(file, "too short for a safetensors file", reterr) : PL_OK;
 }
 
 /* A whole number of an array, from 0. */
@@ -143,8 +160,8 @@ static bool whole(const struct pl_json *node, uint64_t *ret_value)
     return true;
 }
 
-static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_json *entry, const unsigned char *data, uint64_t data_bytes,
-                                  uint64_t *at, struct pl_error *reterr)
+static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_json *entry, uint64_t data_bytes, uint64_t *at,
+                                  struct pl_error *reterr)
 {
     struct pl_tensor *tensor = &file->tensors[file->count];
     const struct pl_json *code = pl_json_member(entry, "dtype");
@@ -177,8 +194,8 @@ static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_j
         end > data_bytes || end - begin != bytes) {
         return corrupt(file, "a tensor's place does not fit its shape, its neighbour or the file's size", reterr);
     }
-    tensor->data = data + begin;
     tensor->bytes = bytes;
+    file->offsets[file->count] = begin;
     *at = end;
     file->count++;
     return PL_OK;
@@ -186,28 +203,40 @@ static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_j
 
 static enum pl_status read_header(struct pl_safetensors *file, struct pl_error *reterr)
 {
-    uint64_t header_bytes = get_u64(file->map);
+    PL_AUTO_FREE char *text = NULL;
+    unsigned char length[8];
+    uint64_t header_bytes;
     uint64_t data_bytes;
     uint64_t at = 0;
+    enum pl_status status;
 
-    if (header_bytes > MAX_HEADER_BYTES || header_bytes > file->map_bytes - 8) {
+    PL_TRY(read_at(file, 0, length, sizeof(length), reterr));
+    header_bytes = get_u64(length);
+    if (header_bytes > MAX_HEADER_BYTES || header_bytes > file->bytes - sizeof(length)) {
         return corrupt(file, "the header is longer than the file", reterr);
     }
-    if (pl_json_parse((const char *)file->map + 8, header_bytes, file->path, &file->header, reterr) != PL_OK) {
-        pl_error_context(reterr, "the header of a safetensors file");
-        return reterr && reterr->status == PL_MEMORY ? PL_MEMORY : corrupt(file, "the header is not JSON", reterr);
+    text = pl_memory_new(header_bytes, 1, reterr);
+    if (!text) {
+        return PL_MEMORY;
+    }
+    PL_TRY(read_at(file, sizeof(length), text, header_bytes, reterr));
+    status = pl_json_parse(text, header_bytes, file->path, &file->header, reterr);
+    if (status != PL_OK) {
+        return status == PL_MEMORY ? PL_MEMORY : corrupt(file, "the header is not JSON", reterr);
     }
     if (pl_json_kind(file->header) != PL_JSON_OBJECT) {
         return corrupt(file, "the header is no JSON object", reterr);
     }
-    data_bytes = file->map_bytes - 8 - header_bytes;
+    file->data_at = sizeof(length) + header_bytes;
+    data_bytes = file->bytes - file->data_at;
     file->tensors = pl_memory_new(pl_json_count(file->header) + 1, sizeof(*file->tensors), reterr);
-    if (!file->tensors) {
+    file->offsets = file->tensors ? pl_memory_new(pl_json_count(file->header) + 1, sizeof(*file->offsets), reterr) : NULL;
+    if (!file->offsets) {
         return PL_MEMORY;
     }
     for (const struct pl_json *entry = pl_json_first(file->header); entry; entry = pl_json_next(entry)) {
         if (strcmp(pl_json_name(entry), "__metadata__") != 0) {
-            PL_TRY(read_tensor(file, entry, file->map + 8 + header_bytes, data_bytes, &at, reterr));
+            PL_TRY(read_tensor(file, entry, data_bytes, &at, reterr));
         }
     }
     return at == data_bytes ? PL_OK : corrupt(file, "the file is longer than its header says", reterr);
@@ -221,8 +250,9 @@ enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret
     if (!file) {
         return PL_MEMORY;
     }
+    file->fd = -1;
     file->path = pl_memory_string(path, reterr);
-    status = file->path ? map_file(file, reterr) : PL_MEMORY;
+    status = file->path ? open_file(file, reterr) : PL_MEMORY;
     if (status == PL_OK) {
         status = read_header(file, reterr);
     }
@@ -239,11 +269,10 @@ void pl_safetensors_close(struct pl_safetensors *file)
     if (!file) {
         return;
     }
-    if (file->map) {
-        (void)munmap(file->map, file->map_bytes);
-    }
+    pl_file_close_at(&file->fd);
     pl_json_free(file->header);
     free(file->tensors);
+    free(file->offsets);
     free(file->path);
     free(file);
 }
@@ -257,6 +286,12 @@ const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file,
 {
     PL_BUG_IF(index >= file->count);
     return &file->tensors[index];
+}
+
+enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to, struct pl_error *reterr)
+{
+    PL_BUG_IF(index >= file->count);
+    return read_at(file, file->data_at + file->offsets[index], to, file->tensors[index].bytes, reterr);
 }
 
 const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name)

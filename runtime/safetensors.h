@@ -14,7 +14,7 @@
 
 enum { PL_TENSOR_MAX_DIMS = 8 };
 
-/** A tensor in memory; strings and data stay their owner's. */
+/** A tensor in memory, or in an open file, where `data` is NULL; strings and data stay their owner's. */
 struct pl_tensor {
     const char *name;
     enum pl_dtype dtype;
@@ -36,15 +36,18 @@ enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *te
 struct pl_safetensors;
 
 /**
- * Open `path` for reading; its bytes are mapped, not copied.
+ * Open `path` and read its header.
  *
- * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says.
+ * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says; PL_SYSTEM when it cannot be read.
  */
 enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_safetensors_close(struct pl_safetensors *file);
 
 size_t pl_safetensors_count(const struct pl_safetensors *file);
 const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file, size_t index);
+
+/** The bytes of a tensor, to `to` [pl_safetensors_tensor(file, index)->bytes]. Errors as pl_safetensors_open(). */
+enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** NULL when there is none of that name. */
 const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name);

@@ -5,6 +5,9 @@
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"
 
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +19,18 @@ int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
 {
     strncat(renamed, new_name, sizeof(renamed) - strlen(renamed) - 1);
     return (int)syscall(SYS_renameat2, old_fd, old_name, new_fd, new_name, 0);
+}
+
+/* And to have a disk that gives nothing. */
+static atomic_bool disk_fails;
+
+ssize_t pread(int fd, void *to, size_t bytes, off_t at)
+{
+    if (atomic_load(&disk_fails)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, to, bytes, at);
 }
 
 struct fixture {
@@ -287,6 +302,71 @@ START_TEST(a_cut_or_changed_one_is_passed_over_with_a_note)
 }
 END_TEST
 
+/* Rank 0 has changed what is on disk; no rank may take that for a checkpoint that is no good. */
+static void refuses_to_load(struct pl_world *world, struct job *job, const char *words)
+{
+    struct pl_checkpoint_state state = {.step = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    bool found = false;
+    float before = pl_plan_values(job->plan)[0];
+
+    ck_assert_int_eq(pl_checkpoints_load(job->checkpoints, &found, &state, &error), PL_SYSTEM);
+    ck_assert_msg(strstr(error.cause, words) != NULL, "%s", error.cause);
+    ck_assert(!found && state.step == 0 && pl_plan_values(job->plan)[0] == before);
+    ck_assert_ok(pl_barrier(world, &error), &error);
+}
+
+static void cannot_read(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_checkpoint_state state = {.step = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = job_start(world, f, 500);
+    bool found = false, first = pl_world_rank(world) == 0;
+    char record[PATH_MAX], aside[PATH_MAX];
+
+    save(&job, 1);
+    job_train(&job, 1);
+    save(&job, 2);
+    job_train(&job, 1);
+    snprintf(aside, sizeof(aside), "%s.aside", f->scratch.path);
+    if (first) {
+        atomic_store(&disk_fails, true);
+    }
+    refuses_to_load(world, &job, "checkpoint-000000000002.safetensors': Input/output error");
+    if (first) {
+        atomic_store(&disk_fails, false);
+        ck_assert_int_eq(rename(f->scratch.path, aside), 0);
+    }
+    refuses_to_load(world, &job, "open directory");
+    if (first) {
+        ck_assert_int_eq(rename(aside, f->scratch.path), 0);
+        scratch_path(&f->scratch, "checkpoint-000000000002.json", record);
+        ck_assert_int_eq(rename(record, aside), 0);
+        ck_assert_int_eq(symlink(record, record), 0);
+    }
+    refuses_to_load(world, &job, "Too many levels of symbolic links");
+    if (first) {
+        ck_assert_int_eq(rename(aside, record), 0);
+    }
+    ck_assert_ok(pl_barrier(world, &error), &error);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(found && state.step == 2);
+    job_end(&job);
+}
+
+START_TEST(one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken)
+{
+    for (int size = 1; size <= 3; size++) {
+        struct fixture f = {.scratch = scratch_new()};
+
+        ranks_run(size, cannot_read, &f);
+        ck_assert_str_eq(f.notes, "");
+        scratch_done(&f.scratch);
+    }
+}
+END_TEST
+
 /* Whoever finds the record finds the data it speaks of, and a record that speaks of something else is none. */
 static void keeps_order(struct pl_world *world, void *context)
 {
@@ -374,5 +454,6 @@ END_TEST
 
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
           a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
+          one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
           a_failed_write_is_said_at_the_next_save)

@@ -577,7 +577,7 @@ static void writes(struct pl_world *world, void *argument, char failure[RANKS_TE
     struct pl_safetensors *file = NULL;
     struct job here = {0};
     char path[512];
-    float value[64];
+    float value[64], stored[64];
 
     snprintf(path, sizeof(path), "%s/model.safetensors", trial->directory);
     device = pl_world_device(world);
@@ -587,7 +587,9 @@ static void writes(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_OK(pl_device_copy(device, value, pl_plan_tensor(here.plan, 4)->value, sizeof(value), here.stream, &error));
     RANKS_OK(pl_plan_finish(here.plan, &error));
     RANKS_OK(pl_safetensors_open(path, &file, &error));
-    RANKS_NEED(memcmp(pl_safetensors_tensor(file, 4)->data, value, sizeof(value)) == 0, "the file holds other values than the device");
+    RANKS_NEED(pl_safetensors_tensor(file, 4)->bytes == sizeof(stored), "%llu bytes", (unsigned long long)pl_safetensors_tensor(file, 4)->bytes);
+    RANKS_OK(pl_safetensors_read(file, 4, stored, &error));
+    RANKS_NEED(memcmp(stored, value, sizeof(value)) == 0, "the file holds other values than the device");
     pl_safetensors_close(file);
     job_end(&here);
 }
