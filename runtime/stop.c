@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/stop.h"
 
+#include "base/memory.h"
 #include "collectives/collective.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 /* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads of their
  * own by now, in which it would not be blocked. */
@@ -33,11 +35,51 @@ bool pl_stop_requested(void)
     return atomic_load(&requested);
 }
 
-enum pl_status pl_stop_agreed(struct pl_world *world, bool *ret_stop, struct pl_error *reterr)
-{
-    int32_t stop = atomic_load(&requested);
+struct pl_stop {
+    struct pl_world *world;
+    struct pl_request *request; /* the question of the last call; NULL: none, or it is answered */
+    int32_t own;                /* whether this rank was asked when that began */
+    int32_t any;                /* and whether one was, once the request has ended */
+};
 
-    PL_TRY(pl_allreduce(world, &stop, &stop, 1, PL_INT32, PL_MAX, reterr));
-    *ret_stop = stop != 0;
+enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr)
+{
+    struct pl_stop *stop = pl_memory_new(1, sizeof(*stop), reterr);
+
+    if (!stop) {
+        return PL_MEMORY;
+    }
+    stop->world = world;
+    *ret_stop = stop;
     return PL_OK;
+}
+
+/* Take the answer to the last call's question. */
+static enum pl_status take_answer(struct pl_stop *stop, struct pl_error *reterr)
+{
+    struct pl_request *request = PL_TAKE(stop->request);
+
+    return request ? pl_request_wait(request, reterr) : PL_OK;
+}
+
+enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_error *reterr)
+{
+    const struct pl_collective question = {
+        .kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_MAX, .count = 1, .send = &stop->own, .recv = &stop->any, .name = "stop"};
+
+    PL_TRY(take_answer(stop, reterr));
+    *ret_stop = stop->any != 0;
+    if (*ret_stop) {
+        return PL_OK;
+    }
+    stop->own = pl_stop_requested();
+    return pl_collective_post(stop->world, &question, &stop->request, reterr);
+}
+
+void pl_stop_free(struct pl_stop *stop)
+{
+    if (stop) {
+        (void)take_answer(stop, NULL); /* a failure stays with the world */
+        free(stop);
+    }
 }

@@ -16,11 +16,22 @@ enum pl_status pl_stop_watch(struct pl_error *reterr) PL_MUST_CHECK;
 /** Whether this process was asked to stop since pl_stop_watch(). */
 bool pl_stop_requested(void);
 
+/** The question of each step, whether any rank of a world was asked to stop. */
+struct pl_stop;
+
+/** `world` must outlive it. Not collective. */
+enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
- * Whether any rank was; the same answer on all. One allreduce of four bytes: call it once a step.
+ * Whether any rank was asked to stop before the call of the last step; the same answer on all ranks. Call it once a step. The answer is a step
+ * late because nobody meets for it: each call begins an allreduce of four bytes, which runs beside the step that follows, and takes the
+ * result of the one before. Once the answer is yes it stays so, and nothing more is begun.
  *
- * Collective  yes.
+ * Collective  yes, but waits only for a rank that has not come to its last call.
  */
-enum pl_status pl_stop_agreed(struct pl_world *world, bool *ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Waits until all ranks have come to the last call of this one. NULL is fine. */
+void pl_stop_free(struct pl_stop *stop);
 
 #endif

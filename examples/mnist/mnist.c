@@ -74,6 +74,7 @@ struct trainer {
     struct pl_optimizer *optimizer;
     struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
     struct pl_schedule schedule;
+    struct pl_stop *stop;
     size_t max_samples;
     float *inputs;   /* [max_samples][pixels] */
     uint8_t *labels; /* [max_samples] */
@@ -362,7 +363,7 @@ static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler
     struct pl_sampler_state state = pl_sampler_save(sampler);
     struct nn_score score;
 
-    PL_TRY(pl_stop_agreed(t->world, &t->stopped, reterr));
+    PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
     if (taken < t->epoch_samples && (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
         PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
         PL_TRY(save_checkpoint(t, &state, &score, reterr));
@@ -440,6 +441,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     PL_TRY(pl_stop_watch(reterr));
     PL_TRY(nn_device_start(t->options.device, t->options.precision, &t->runtime, &t->device, reterr));
     t->world = pl_runtime_world(t->runtime);
+    PL_TRY(pl_stop_new(t->world, &t->stop, reterr));
     PL_TRY(load_data(t, reterr));
     PL_TRY(make_model(t, reterr));
     PL_TRY(make_plan(t, reterr));
@@ -471,6 +473,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 
 static void done(struct trainer *t)
 {
+    pl_stop_free(t->stop);
     pl_checkpoints_close(t->checkpoints);
     pl_named_free(t->named);
     free(t->handles);
