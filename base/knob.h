@@ -5,6 +5,8 @@
  * A knob called NAME is set by the environment variable PACELINE_NAME (upper case) or by the hyperparameter
  * paceline_NAME, which the entrypoint turns into that variable. Where Horovod has the same setting, its variable counts
  * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
+ *
+ * The table lies in base, though it names what only rooms above use, because the entrypoint checks a job's settings and links none of those rooms.
  */
 #ifndef PL_BASE_KNOB_H
 #define PL_BASE_KNOB_H

@@ -42,7 +42,7 @@ static enum pl_status ring_path(const char *path, int rank, char **ret_path, str
     return pl_text_take(&text, ret_path, reterr);
 }
 
-/* The one line that a library of ours logs: nothing has failed yet, so there is no one to return it to. */
+/* Nothing has failed yet, so there is no one to return this to. */
 static void warn_stalled(void *context, const struct pl_event *event)
 {
     char whom[32] = "other ranks";
