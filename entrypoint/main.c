@@ -11,6 +11,7 @@
 #include "entrypoint/verb.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,19 @@ static const struct {
 } verbs[] = {
     {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", pl_relay_main}, {"plan", pl_plan_main}, {"env", pl_env_main},
 };
+
+/* Whoever closed one of the three would find a file or a link of ours in its place, and our own log lines would go there. */
+static void hold_standard_descriptors(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= STDIN_FILENO && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) {
+        (void)close(fd);
+    }
+}
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */
 static const char *find_self(const char *argv0, char *path, size_t path_bytes)
@@ -145,6 +159,7 @@ int main(int argc, char **argv)
     const char *word = argc > 1 ? argv[1] : NULL;
     const char *verb;
 
+    hold_standard_descriptors();
     if (asks_for_help(argc, argv)) {
         (void)fputs(usage, stdout);
         return EXIT_SUCCESS;

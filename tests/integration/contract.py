@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,17 @@ def start_words():
         expect(tree.train('inof') == 2, 'a mistyped verb')
         (tree.base / 'input/config/resourceconfig.json').unlink()
         expect(subprocess.run([PACELINE], env=tree.env, stderr=subprocess.PIPE, check=False).returncode == 2, 'no job')
+
+
+def closed_standard_descriptors():
+    """A program finds /dev/null where whoever started us closed a descriptor, and no file or link of ours."""
+    with Tree() as tree:
+        closed = 'exec "$@" <&- >&- 2>&-'
+        code = subprocess.run(['sh', '-c', closed, 'sh', PACELINE, '--', 'sh', '-c', 'ls -l /proc/$$/fd >"$SM_MODEL_DIR/fds"; echo why >&2; exit 5'],
+                              env=tree.env, timeout=60, check=False).returncode
+        expect(code == 5 and 'why' in tree.read('output/failure'), (code, tree.read('output/failure')))
+        fds = dict(re.findall(r' (\d+) -> (.*)', tree.read('model/fds')))
+        expect(fds.get('0') == '/dev/null', fds)
 
 
 def malformed_json():
@@ -460,7 +472,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
