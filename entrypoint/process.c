@@ -19,6 +19,7 @@
 struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
+    bool is_there; /* the file of a failed exec: only the child stands where a relative name counts from */
 };
 
 static const char *environment_value(char *const *environment, const char *name)
@@ -72,6 +73,7 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
         execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);
         failure.code = errno;
         failure.step = STEP_EXEC;
+        failure.is_there = access(path, F_OK) == 0;
     }
     while (write(report_fd, &failure, sizeof(failure)) < 0 && errno == EINTR) {
     }
@@ -91,7 +93,7 @@ static enum pl_status raise_start_failure(const struct pl_process_setup *setup, 
     case STEP_EXEC:
         break;
     }
-    if (failure->code == ENOENT && access(path, F_OK) == 0) {
+    if (failure->code == ENOENT && failure->is_there) {
         return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
                               "start '%.200s': the file is there, its interpreter (first line, or "
                               "the dynamic loader) is not",

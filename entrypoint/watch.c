@@ -310,9 +310,9 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
 /* In the child of a fork: keep nothing of the supervisor's but the link and the signal descriptor. */
 static void keep_only(int *link_fd, int *signals_fd)
 {
-    enum { LINK_PLACE = 3, SIGNALS_PLACE = 4, HIGH = 64 };
-    int high_link = fcntl(*link_fd, F_DUPFD_CLOEXEC, HIGH);
-    int high_signals = fcntl(*signals_fd, F_DUPFD_CLOEXEC, HIGH);
+    enum { LINK_PLACE = 3, SIGNALS_PLACE = 4, FREE_PLACE = 5 };
+    int high_link = fcntl(*link_fd, F_DUPFD_CLOEXEC, FREE_PLACE);
+    int high_signals = fcntl(*signals_fd, F_DUPFD_CLOEXEC, FREE_PLACE);
 
     *link_fd = dup3(high_link, LINK_PLACE, O_CLOEXEC);
     *signals_fd = dup3(high_signals, SIGNALS_PLACE, O_CLOEXEC);

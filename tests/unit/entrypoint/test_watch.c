@@ -2,6 +2,7 @@
 #include "entrypoint/watch.h"
 
 #include "base/clock.h"
+#include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
 #include <errno.h>
@@ -17,9 +18,8 @@ static struct pl_link link_to_watch;
 static pid_t watch_pid;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
-static void start_watch(const char *script)
+static void start_program(const char *const *argv, const char *cwd)
 {
-    const char *const argv[] = {"sh", "-c", script, NULL};
     struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
@@ -28,8 +28,16 @@ static void start_watch(const char *script)
     ck_assert_ok(pl_signals_open(&signals, &error), &error);
     watch.setup.argv = argv;
     watch.setup.environment = plain_environment;
+    watch.setup.cwd = cwd;
     ck_assert_ok(pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error), &error);
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+}
+
+static void start_watch(const char *script)
+{
+    const char *const argv[] = {"sh", "-c", script, NULL};
+
+    start_program(argv, NULL);
 }
 
 /* The next frame of `type`; others are passed over. */
@@ -192,17 +200,9 @@ END_TEST
 START_TEST(a_missing_program_says_so)
 {
     const char *const argv[] = {"/nonexistent/program", NULL};
-    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .setup = PL_PROCESS_SETUP_NONE};
-    struct pl_error error = PL_ERROR_NONE;
     struct pl_ending ending;
-    int fd;
 
-    signals = PL_SIGNALS_NONE;
-    ck_assert_ok(pl_signals_open(&signals, &error), &error);
-    watch.setup.argv = argv;
-    watch.setup.environment = plain_environment;
-    ck_assert_ok(pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error), &error);
-    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+    start_program(argv, NULL);
     ending = await_ending();
     ck_assert(ending.not_started);
     ck_assert_int_eq(ending.code, 127);
@@ -210,7 +210,42 @@ START_TEST(a_missing_program_says_so)
 }
 END_TEST
 
+START_TEST(a_missing_interpreter_is_told_from_a_missing_program)
+{
+    static const char script[] = "#!/bin/sh\r\nexit 0\r\n";
+    const char *const argv[] = {"./program", NULL};
+    struct scratch scratch = scratch_new();
+    struct pl_ending ending;
+    char path[PATH_MAX];
+
+    scratch_write(&scratch, "program", script, sizeof(script) - 1);
+    ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), 0755), 0);
+    start_program(argv, scratch.path);
+    ending = await_ending();
+    ck_assert(ending.not_started);
+    ck_assert_ptr_nonnull(strstr(ending.note, "'./program': the file is there, its interpreter"));
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(few_descriptors_are_enough)
+{
+    struct rlimit limit;
+    rlim_t before;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    before = limit.rlim_cur;
+    limit.rlim_cur = 64;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    start_watch("exit 6");
+    ck_assert_int_eq(await_ending().code, 6);
+    limit.rlim_cur = before;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
           the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
-          the_program_dies_with_its_supervisor, a_missing_program_says_so)
+          the_program_dies_with_its_supervisor, a_missing_program_says_so, a_missing_interpreter_is_told_from_a_missing_program,
+          few_descriptors_are_enough)
