@@ -26,7 +26,7 @@ enum pl_status pl_launcher_set(struct pl_plan *plan, const char *name, const cha
 
 enum fabric { FABRIC_EFA = 1, FABRIC_RDMA = 2 };
 
-/* The toolkit's two lists, and behind the comment what they lack. */
+/* The toolkit's two lists as of its version 5.1.4, and behind the comment what they lack. */
 static const struct {
     const char *type;
     int fabric;
@@ -37,7 +37,8 @@ static const struct {
     {"ml.p3dn.24xlarge", FABRIC_EFA},
     {"ml.p4d.24xlarge", FABRIC_EFA | FABRIC_RDMA},
     {"ml.p4de.24xlarge", FABRIC_EFA | FABRIC_RDMA},
-    {"ml.p5.48xlarge", FABRIC_EFA},
+    {"ml.p5.48xlarge", FABRIC_EFA | FABRIC_RDMA},
+    {"ml.p5e.48xlarge", FABRIC_EFA | FABRIC_RDMA},
     {"ml.trn1.32xlarge", FABRIC_EFA | FABRIC_RDMA},
     {"ml.p6e-gb200.36xlarge", FABRIC_EFA | FABRIC_RDMA},
     /* not in the toolkit */
@@ -51,7 +52,6 @@ static const struct {
     {"ml.g6e.16xlarge", FABRIC_EFA},
     {"ml.g6e.24xlarge", FABRIC_EFA},
     {"ml.g6e.48xlarge", FABRIC_EFA},
-    {"ml.p5e.48xlarge", FABRIC_EFA | FABRIC_RDMA},
     {"ml.p5en.48xlarge", FABRIC_EFA | FABRIC_RDMA},
     {"ml.p6-b200.48xlarge", FABRIC_EFA | FABRIC_RDMA},
     {"ml.trn1n.32xlarge", FABRIC_EFA | FABRIC_RDMA},

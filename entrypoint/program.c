@@ -130,23 +130,13 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
     return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither in %s nor on PATH", job->program, job->paths.code);
 }
 
-/* "pkg.sub.py" without every ".py", as the toolkit names modules. */
+/* -m "pkg.sub" for "pkg.sub.py". */
 static enum pl_status add_module(const char *name, struct pl_words *words, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text module = PL_TEXT_NONE;
+    size_t length = strlen(name) - (ends_with(name, ".py") ? strlen(".py") : 0);
 
-    for (; *name != '\0'; name++) {
-        while (strncmp(name, ".py", 3) == 0) {
-            name += 3;
-        }
-        if (*name == '\0') {
-            break;
-        }
-        pl_text_append_char(&module, *name);
-    }
-    PL_TRY(pl_text_check(&module, reterr));
     PL_TRY(pl_words_add(words, "-m", reterr));
-    return pl_words_add(words, pl_text_string(&module), reterr);
+    return pl_words_printf(words, reterr, "%.*s", (int)length, name);
 }
 
 static enum pl_status need_python(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)

@@ -89,10 +89,10 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_ptr_nonnull(tree.plan->chmod_path);
     ck_assert_ok(pl_plan_prepare(tree.job, tree.plan, &tree.error), &tree.error);
     ck_assert_int_eq(access(tree.plan->chmod_path, X_OK), 0);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "pkg.sub.py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "pkg.pytorch.py");
     tree_write(&tree, "code/requirements.txt", "x\n");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.sub");
+    ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.pytorch");
     ck_assert_uint_eq(tree.plan->steps.count, 2);
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
     ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
@@ -276,6 +276,33 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 }
 END_TEST
 
+START_TEST(instances_with_the_fast_adapter_use_it)
+{
+    static const char efa[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|SM_HOSTS|";
+    static const char rdma[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|FI_EFA_USE_DEVICE_RDMA=1|-x|SM_HOSTS|";
+    const struct {
+        const char *type;
+        const char *options;
+    } types[] = {{"ml.c5.xlarge", NULL}, {"ml.g5.48xlarge", efa}, {"ml.p4d.24xlarge", rdma}, {"ml.p5.48xlarge", rdma}};
+    struct tree tree;
+    char text[160];
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(types); i++) {
+        (void)snprintf(
+            text, sizeof(text),
+            "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\", \"current_instance_type\": \"%s\"}",
+            types[i].type);
+        tree_write(&tree, "input/config/resourceconfig.json", text);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        (void)behind(&tree, types[i].options != NULL ? types[i].options : "libpaceline-hostname.so|-x|SM_HOSTS|");
+    }
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(open_mpi_5_gets_its_own_names)
 {
     struct tree tree;
@@ -444,6 +471,7 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           an_image_without_python_says_so, mpi_starts_on_the_master_and_waits_on_the_others,
           what_the_user_exports_stands_behind_our_own_and_keeps_our_library, more_processes_than_slots_is_an_error_unless_allowed,
           a_worker_leaves_the_count_of_processes_to_the_master, hosts_of_several_types_are_warned_of_unless_their_count_is_named,
-          open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error,
-          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program,
-          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory)
+          instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form,
+          a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
+          a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
+          code_is_fetched_only_into_an_empty_directory)
