@@ -3,6 +3,7 @@
 
 #include "entrypoint/signals.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +104,8 @@ void pl_ending_sentence(const struct pl_ending *ending, struct pl_text *text)
         pl_text_printf(text, " exited with code %d", ending->code);
     }
     if (ending->out_of_memory) {
-        pl_text_append(text, ": out of memory, the container's memory limit was reached");
+        pl_text_append(text, ending->signalled && ending->code == SIGKILL ? ": out of memory, the container's memory limit was reached"
+                                                                          : ": the container's memory limit was reached, and a process was killed");
     }
     if (ending->note[0] != '\0') {
         pl_text_printf(text, ": %s", ending->note);

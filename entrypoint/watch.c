@@ -297,7 +297,7 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
         tcsetpgrp(STDIN_FILENO, getpgrp());
     }
     if (!pl_ending_ok(ending)) {
-        ending->out_of_memory = ending->signalled && ending->code == SIGKILL && memory_kills() > kills_before;
+        ending->out_of_memory = memory_kills() > kills_before; /* the program need not be the one that was killed: its shell, say, ends with 137 */
         if (watch->disks != NULL && ending->note[0] == '\0') {
             pl_failure_full_disks(watch->disks, ending->note, sizeof(ending->note));
         }

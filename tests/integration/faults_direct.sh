@@ -188,9 +188,10 @@ expect_failure algo-1 "exited with code 5" "Read-only"
 case_end algo-1
 
 # A memory cgroup of our own, version 2 or 1, entered by the host's process 1 before `paceline` takes its place.
-oom_case() {
-  local group type limit
-  case_begin "the memory limit kills the program"
+oom_case() { # oom_case NAME CODE WORDS CMD...
+  local group type limit wanted=$2 words=$3
+  case_begin "$1"
+  shift 3
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     group=/sys/fs/cgroup/pl-oom-$$ type="cgroup2 none /sys/fs/cgroup" limit=memory.max
   else
@@ -206,15 +207,16 @@ oom_case() {
   job_config algo-1 algo-1 0
   host_start algo-1 sh -c "until [ -e /opt/ml/go ]; do sleep 0.02; done
     exec unshare --cgroup sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/memory; mount -t $type; exec \"\$@\"' sh \"\$@\"" sh \
-    "$paceline" -- sh -c 'exec tail /dev/zero'
+    "$paceline" -- "$@"
   until [ -n "$(host_first algo-1)" ]; do sleep 0.02; done
   host_first algo-1 >"$group/cgroup.procs"
   touch "$cluster/algo-1/ml/go"
   host_wait algo-1 20 || case_failed "no end"
   rmdir "$group" || true
-  expect_code algo-1 137
-  expect_failure algo-1 "out of memory"
+  expect_code algo-1 "$wanted"
+  expect_failure algo-1 "$words"
   case_end algo-1
 }
-oom_case
+oom_case "the memory limit kills the program" 137 "was killed by signal 9 \(SIGKILL\): out of memory" tail /dev/zero
+oom_case "the memory limit kills what the program started" 7 "exited with code 7: the container's memory limit was reached" sh -c 'tail /dev/zero || exit 7'
 echo "direct faults: all cases passed"

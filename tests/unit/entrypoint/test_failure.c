@@ -144,7 +144,12 @@ START_TEST(the_sentence_names_rank_host_and_cause)
     pl_ending_sentence(&ending, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 exited with code 3");
     pl_text_clear(&text);
-    ending.signalled = ending.out_of_memory = true;
+    ending.out_of_memory = true;
+    pl_ending_sentence(&ending, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 1 on host algo-2 exited with code 3: the container's memory limit was reached, and a process was killed");
+    pl_text_clear(&text);
+    ending.signalled = true;
     ending.code = 9;
     pl_ending_sentence(&ending, &text);
     ck_assert_str_eq(pl_text_string(&text),
