@@ -71,6 +71,7 @@ struct pl_http_request {
     enum pl_status refused; /* what a callback returned */
     int64_t progress_ns, slow_since_ns;
     uint64_t progress_bytes, slow_bytes;
+    char words[256]; /* libcurl's, on what went wrong */
 };
 
 /** Start the engine's thread; it takes no signals. */

@@ -143,12 +143,15 @@ static CURLcode set_method(CURL *easy, const struct pl_http_request *request)
     return code;
 }
 
+_Static_assert(sizeof(((struct pl_http_request *)NULL)->words) >= CURL_ERROR_SIZE, "libcurl writes so much");
+
 static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_http_request *request)
 {
     CURLcode code = CURLE_OK;
 
     SET(CURLOPT_URL, request->url);
     SET(CURLOPT_PRIVATE, request);
+    SET(CURLOPT_ERRORBUFFER, request->words);
     SET(CURLOPT_HTTPHEADER, (struct curl_slist *)request->lines);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_NOSIGNAL, 1L);
@@ -156,6 +159,7 @@ static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_ht
     SET(CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
     SET(CURLOPT_HEADERFUNCTION, on_header);
     SET(CURLOPT_HEADERDATA, request);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answer to CONNECT is not the server's head */
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, request);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(http->options.connect_timeout_ns / PL_NS_PER_MS));
@@ -245,6 +249,7 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
 {
     enum pl_status status = PL_FAILED;
     curl_off_t connect_us = 0;
+    long proxy_status = 0;
 
     if (request->refused != PL_OK) {
         return request->refused; /* the handler's own report stands */
@@ -264,8 +269,10 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
         (void)curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
         status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
-    (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s", curl_easy_strerror(code));
-    request->error.retryable = may_try_again(code) || connect_us > 0;
+    (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s", request->words[0] ? request->words : curl_easy_strerror(code));
+    (void)curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
+    /* A proxy that refuses, with 403 or 407, does so again. */
+    request->error.retryable = (may_try_again(code) || connect_us > 0) && proxy_status / 100 != 4;
     return status;
 }
 
@@ -519,6 +526,7 @@ void pl_http_send(struct pl_http *http, struct pl_http_request *request)
     request->error = PL_ERROR_NONE;
     request->refused = PL_OK;
     request->head_done = false;
+    request->words[0] = '\0';
     request->progress_bytes = request->slow_bytes = 0;
     request->next = NULL;
     request->previous = http->requests_last;

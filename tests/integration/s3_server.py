@@ -9,6 +9,8 @@ import json
 import os
 import pathlib
 import random
+import socket
+import socketserver
 import struct
 import subprocess
 import sys
@@ -271,6 +273,55 @@ def check_virtual_host():
     assert tool("--virtual-style", "cat", "s3://bkt/sizes/4095", environment=there) == tool("cat", "s3://bkt/sizes/4095")
 
 
+class Proxy(socketserver.BaseRequestHandler):
+    """Answers CONNECT as proxies do, with a head of its own, or refuses."""
+    connects, refuses = 0, False
+
+    def handle(self):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += self.request.recv(1)
+        word, place, _ = head.split(None, 2)
+        assert word == b"CONNECT", head
+        Proxy.connects += 1
+        if Proxy.refuses:
+            self.request.sendall(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
+            return
+        host, port = place.decode().rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as server:
+            self.request.sendall(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n")
+            back = threading.Thread(target=self.move, args=(server, self.request))
+            back.start()
+            self.move(self.request, server)
+            back.join()
+
+    @staticmethod
+    def move(source, target):
+        try:
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the other side has left
+
+
+def check_proxy(folder):
+    """Through a proxy all is as without one; a proxy that refuses is named, and at once."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        proxy.daemon_threads = True
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        through = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.server_address[1]}", "NO_PROXY": ""}
+        assert tool("--part", "1", "cat", "s3://bkt/sizes/33333333", environment=through) == (folder / "source33333333").read_bytes()
+        tool("cp", "-", "s3://bkt/proxied", data=b"proxied", environment=through)
+        assert tool("cat", "s3://bkt/proxied", environment=through) == b"proxied"
+        assert Proxy.connects >= 3
+        Proxy.connects, Proxy.refuses = 0, True
+        assert "407" in tool("cat", "s3://bkt/proxied", environment=through, code=1)
+        assert Proxy.connects == 1
+        assert tool("cat", "s3://bkt/proxied", environment={**through, "NO_PROXY": "127.0.0.1"}) == b"proxied"
+        proxy.shutdown()
+
+
 def run(tls):
     with tempfile.TemporaryDirectory(prefix="paceline-s3-") as folder:
         folder = pathlib.Path(folder)
@@ -281,6 +332,7 @@ def run(tls):
             steps = [("objects", lambda: check_objects(folder)), ("keys", check_keys), ("refusals", check_refusals),
                      ("virtual host", check_virtual_host), ("manifests", check_manifests)]
             if tls:
+                steps.append(("proxy", lambda: check_proxy(folder)))
                 steps.append(("unknown certificate", lambda: tool("ls", "s3://bkt", code=1, environment={"AWS_CA_BUNDLE": "", "AWS_MAX_ATTEMPTS": "1"})))
             else:
                 steps += [("pages", lambda: check_pages(folder)), ("sync", lambda: check_sync(folder)), ("memory", lambda: check_memory(folder)), ("frozen gateway", lambda: check_stopped_gateway(server, folder))]
