@@ -72,8 +72,11 @@ enum pl_status pl_source_open_memory(const char *name, const void *data, size_t 
 /** The regular file at `path`, read ahead sequentially. A missing one is PL_NOT_FOUND. */
 enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is what messages say. */
-enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, struct pl_source **ret_source,
+/**
+ * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is what messages say. A file that has not the
+ * `size_bytes` with which it was listed, now or while it is read, is PL_CORRUPT: ranks that saw it differently would deal it differently.
+ */
+enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes, struct pl_source **ret_source,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -9,15 +9,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ANY_SIZE UINT64_MAX
+
 struct file_source {
     struct pl_source head;
     int fd;
+    uint64_t size_bytes; /* that it has to have, or ANY_SIZE */
 };
+
+static enum pl_status changed(const char *name, uint64_t listed_bytes, uint64_t bytes, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' has changed: it had %llu bytes when it was listed, now it has %llu", name,
+                        (unsigned long long)listed_bytes, (unsigned long long)bytes);
+}
 
 /* A regular file is always ready, so the deadline has nothing to wait for. */
 static enum pl_status file_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
 {
     struct file_source *file = (struct file_source *)source;
+    uint64_t behind;
     ssize_t got;
 
     (void)deadline_ns;
@@ -26,6 +36,10 @@ static enum pl_status file_read(struct pl_source *source, void *data, size_t byt
     } while (got < 0 && errno == EINTR);
     if (got < 0) {
         return pl_error_errno(reterr, "read '%s' at byte %llu", source->name, (unsigned long long)source->offset_bytes);
+    }
+    behind = source->offset_bytes + (uint64_t)got;
+    if (file->size_bytes != ANY_SIZE && (behind > file->size_bytes || (got == 0 && behind < file->size_bytes))) {
+        return changed(source->name, file->size_bytes, behind, reterr);
     }
     *ret_bytes = (size_t)got;
     return PL_OK;
@@ -39,7 +53,8 @@ static void file_close(struct pl_source *source)
 
 static const struct pl_source_ops file_ops = {.read = file_read, .close = file_close};
 
-enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes, struct pl_source **ret_source,
+                                      struct pl_error *reterr)
 {
     /* O_NONBLOCK: a FIFO in a directory of files must not hang the open; it has no effect on regular files. */
     PL_AUTO_CLOSE int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -56,6 +71,9 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
     if (!S_ISREG(info.st_mode)) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a regular file", name);
     }
+    if (size_bytes != ANY_SIZE && (uint64_t)info.st_size != size_bytes) {
+        return changed(name, size_bytes, (uint64_t)info.st_size, reterr);
+    }
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     made = pl_memory_new(1, sizeof(*made), reterr);
     if (!made) {
@@ -66,6 +84,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
         return PL_MEMORY;
     }
     made->fd = fd;
+    made->size_bytes = size_bytes;
     fd = -1;
     *ret_source = &made->head;
     return PL_OK;
@@ -73,5 +92,5 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
 
 enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source, struct pl_error *reterr)
 {
-    return pl_source_open_file_at(AT_FDCWD, path, path, ret_source, reterr);
+    return pl_source_open_file_at(AT_FDCWD, path, path, ANY_SIZE, ret_source, reterr);
 }

@@ -112,7 +112,7 @@ static enum pl_status directory_open(struct pl_store *store, const struct pl_obj
     (void)deadline_ns;
     pl_text_printf(&path, "%s/%s", store->name, object->key);
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path), ret_source, reterr);
+    return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path), object->size_bytes, ret_source, reterr);
 }
 
 static void directory_close(struct pl_store *store)

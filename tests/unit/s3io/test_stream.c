@@ -394,6 +394,43 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
 }
 END_TEST
 
+/* Cut or grown where a record ends, it would only make the epoch shorter or longer, and for each rank another one. */
+START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
+{
+    static const int changes[] = {-1, 1};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct scratch scratch = scratch_new();
+        struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
+        struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true}, .deal = {.rank = 0, .size = 1}};
+        unsigned seen[OBJECTS][PER_OBJECT] = {{0}};
+        struct build one = {.data = NULL}, build = make_object(0);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record record;
+        struct pl_stream *stream;
+        enum pl_status status;
+
+        build_tfrecord(&one, "0:0", 3);
+        scratch_write(&scratch, "a", build.data, build.bytes);
+        stream = open_stream(&channel, &options);
+        ck_assert_uint_eq(read_epoch(stream, 0, seen, NULL), PER_OBJECT);
+        if (changes[i] > 0) {
+            build_bytes(&build, one.data, one.bytes);
+        }
+        scratch_write(&scratch, "a", build.data + (changes[i] < 0 ? one.bytes : 0), build.bytes - (changes[i] < 0 ? one.bytes : 0));
+        ck_assert_ok(pl_stream_start(stream, 1, PL_DEADLINE_NEVER, &error), &error);
+        while ((status = pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
+        }
+        ck_assert_int_eq(status, PL_CORRUPT);
+        ck_assert_ptr_nonnull(strstr(error.cause, "has changed"));
+        pl_stream_close(stream);
+        build_done(&one);
+        build_done(&build);
+        scratch_done(&scratch);
+    }
+}
+END_TEST
+
 START_TEST(empty_channel_and_objects_split_in_pipe_mode_are_errors)
 {
     struct scratch scratch = scratch_new();
@@ -415,4 +452,5 @@ UNIT_MAIN("s3io/stream", every_record_is_read_exactly_once_whatever_the_number_o
           pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not,
           writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset, writer_that_never_comes_is_a_timeout,
           ranks_that_share_a_fifo_get_every_record_once, loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one,
-          damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks, empty_channel_and_objects_split_in_pipe_mode_are_errors)
+          damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks, file_that_has_not_the_size_with_which_it_was_listed_is_an_error,
+          empty_channel_and_objects_split_in_pipe_mode_are_errors)
