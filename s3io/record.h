@@ -15,7 +15,7 @@ enum pl_record_format {
     PL_RECORD_TFRECORD, /* length, masked CRC32C, data, masked CRC32C */
     PL_RECORD_RECORDIO, /* magic, flag and length, data, padding; also the wrapping that Pipe Mode adds */
     PL_RECORD_LINES,    /* "\n" or "\r\n" ends a line, the last may lack it; the end is not part of the record */
-    PL_RECORD_CSV,      /* as lines, but a line end inside double quotes belongs to the record (RFC 4180) */
+    PL_RECORD_CSV,      /* as lines, but a line end inside a quoted field belongs to the record (RFC 4180) */
     PL_RECORD_IDX,      /* the items along the first dimension of IDX arrays, one array behind the other */
     PL_RECORD_WHOLE,    /* all the bytes of the source are one record */
 };
@@ -40,9 +40,10 @@ struct pl_record_options {
     enum pl_record_join join; /* RecordIO */
     size_t max_record_bytes;  /* 0: 1 GiB; a longer record is PL_LIMIT before anything is allocated */
     size_t window_bytes;      /* 0: 2 MiB; the buffer, which grows to the longest record seen */
-    bool skip_corrupt;        /* leave out what is corrupt and count it, instead of PL_CORRUPT */
+    bool skip_corrupt;        /* leave out what is corrupt and count it, instead of PL_CORRUPT; not IDX, where nothing tells what follows */
     bool unchecked;           /* trust data checksums (for skipping over other ranks' records); lengths are still checked */
     bool keep_empty_lines;    /* lines and CSV: an empty line is a record */
+    char delimiter;           /* CSV; 0: a comma. What stands between fields, since only a field's first byte can be a quote that opens */
 };
 
 struct pl_record_counts {

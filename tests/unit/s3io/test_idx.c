@@ -256,6 +256,28 @@ START_TEST(record_reader_gives_the_items_of_all_arrays)
 }
 END_TEST
 
+START_TEST(cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
+{
+    static const unsigned char cut[] = {0, 0, PL_IDX_UINT8, 2, 0, 0, 0, 3, 0, 0, 0, 2, 'a', 'b', 'c', 'd', 'e'};
+
+    for (int own = 0; own < 4; own++) {
+        struct pl_record_options options = {.format = PL_RECORD_IDX, .skip_corrupt = true};
+        enum pl_status status = PL_OK;
+        struct pl_record_reader *reader;
+        struct pl_record record;
+
+        ck_assert_int_eq(pl_record_reader_open(drip_new(cut, sizeof(cut), 5), &options, &reader, NULL), PL_OK);
+        for (int item = 0; item < 4 && status == PL_OK; item++) {
+            status = item == own ? pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, NULL)
+                                 : pl_record_reader_skip(reader, PL_DEADLINE_NEVER, NULL);
+        }
+        ck_assert_int_eq(status, PL_CORRUPT);
+        pl_record_reader_close(reader);
+    }
+}
+END_TEST
+
 UNIT_MAIN("s3io/idx", arrays_behind_each_other_plain_or_gzip_are_read_whatever_the_read_sizes, input_cut_at_any_byte_is_an_error,
           head_that_promises_too_much_is_refused_before_memory_is_asked_for, pairs_come_from_a_directory_in_key_order,
-          pairs_come_from_the_fifo_of_the_epoch, record_reader_gives_the_items_of_all_arrays)
+          pairs_come_from_the_fifo_of_the_epoch, record_reader_gives_the_items_of_all_arrays,
+          cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
