@@ -27,14 +27,20 @@ struct inflate_source {
 
 bool pl_inflate_is_gzip(const struct pl_window *window)
 {
-    return window->available >= 2 && window->data[0] == 0x1f && window->data[1] == 0x8b;
+    static const unsigned char magic[3] = {0x1f, 0x8b,
+                                           8}; /* with deflate, the only method there is: a record of 0x8b1f bytes begins with two of them */
+    size_t bytes = window->available < sizeof(magic) ? window->available : sizeof(magic);
+
+    return bytes >= 2 && memcmp(window->data, magic, bytes) == 0;
 }
 
 bool pl_inflate_is_zstd(const struct pl_window *window)
 {
     static const unsigned char magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
+    static const unsigned char skippable[3] = {0x2a, 0x4d, 0x18}; /* behind 0x50 to 0x5f; pzstd begins with such a frame */
 
-    return window->available >= sizeof(magic) && memcmp(window->data, magic, sizeof(magic)) == 0;
+    return window->available >= sizeof(magic) && (memcmp(window->data, magic, sizeof(magic)) == 0 ||
+                                                  (window->data[0] >> 4 == 5 && memcmp(window->data + 1, skippable, sizeof(skippable)) == 0));
 }
 
 static enum pl_status corrupt(const struct inflate_source *inflate, int64_t code, const char *what, struct pl_error *reterr)

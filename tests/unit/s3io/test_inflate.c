@@ -86,9 +86,37 @@ START_TEST(members_and_frames_give_the_plain_bytes_whatever_the_sizes)
 }
 END_TEST
 
+/* pzstd writes the size of each frame into such a frame before it, others an index behind the last. */
+START_TEST(frames_to_be_skipped_stand_anywhere)
+{
+    static const unsigned char skippable[] = {0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
+    static unsigned char plain[PLAIN], out[PLAIN + 100];
+    struct build frame = pack(PL_COMPRESSION_ZSTD, 1), packed = {.data = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    size_t bytes;
+
+    make_plain(plain);
+    build_bytes(&packed, skippable, sizeof(skippable));
+    build_bytes(&packed, frame.data, frame.bytes);
+    build_bytes(&packed, skippable, sizeof(skippable));
+    ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error), &error);
+    ck_assert_uint_eq(bytes, PLAIN);
+    ck_assert_mem_eq(out, plain, PLAIN);
+    ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes - 1, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error), PL_CORRUPT);
+    build_done(&frame);
+    build_done(&packed);
+}
+END_TEST
+
 START_TEST(plain_bytes_pass_through_automatically)
 {
-    static const char *const texts[] = {"", "\x1f", "\x1f\x8c", "plain text that is longer than the look ahead", "\x28\xb5\x2f"};
+    static const char *const texts[] = {"",
+                                        "\x1f",
+                                        "\x1f\x8c",
+                                        "\x1f\x8b\x07 a length of 35615 bytes begins so",
+                                        "\x5f\x2a\x4d",
+                                        "plain text that is longer than the look ahead",
+                                        "\x28\xb5\x2f"};
     unsigned char out[PLAIN + 100];
     struct pl_error error = PL_ERROR_NONE;
 
@@ -154,5 +182,6 @@ START_TEST(damaged_gzip_is_found_by_its_checksum)
 }
 END_TEST
 
-UNIT_MAIN("s3io/inflate", members_and_frames_give_the_plain_bytes_whatever_the_sizes, plain_bytes_pass_through_automatically,
-          zeros_behind_gzip_are_padding_and_anything_else_is_corrupt, cut_input_is_never_a_clean_end, damaged_gzip_is_found_by_its_checksum)
+UNIT_MAIN("s3io/inflate", members_and_frames_give_the_plain_bytes_whatever_the_sizes, frames_to_be_skipped_stand_anywhere,
+          plain_bytes_pass_through_automatically, zeros_behind_gzip_are_padding_and_anything_else_is_corrupt, cut_input_is_never_a_clean_end,
+          damaged_gzip_is_found_by_its_checksum)
