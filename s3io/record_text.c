@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes. */
+/* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes; for quotes inside unquoted fields, how Python's csv reads them. */
 #include "s3io/record_formats.h"
 
 #include <string.h>
@@ -58,20 +58,39 @@ enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check,
     }
 }
 
-/* The first line end in data[seen, end) that is not inside quotes, or `end`. `quoted` says what holds there. */
-static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, bool *quoted)
+/* Where a look at a CSV record stands in its quotes. */
+struct quotes {
+    bool open;
+    size_t closed; /* behind the quote that closed the last ones: another one there is a doubled quote and opens them again */
+};
+
+/* Do the fields of the record at `data` begin at `at`, or does one behind a delimiter? Some writers begin a file with a byte order mark. */
+static bool begins_field(const unsigned char *data, size_t at, unsigned char delimiter)
+{
+    return at == 0 || data[at - 1] == delimiter || (at == 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0);
+}
+
+/*
+ * The first line end in data[seen, end) that is not inside quotes, or `end`. A quote opens only where a field begins: inside an unquoted one
+ * (5" disk) it is a character as any other.
+ */
+static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter, struct quotes *quotes)
 {
     while (seen < end) {
         const unsigned char *line_end = memchr(data + seen, '\n', end - seen);
         const unsigned char *stop = line_end ? line_end : data + end;
-        const unsigned char *at = data + seen;
 
-        /* A doubled quote inside quotes switches twice, so it needs no case of its own. */
-        while ((at = memchr(at, '"', (size_t)(stop - at))) != NULL) {
-            *quoted = !*quoted;
-            at++;
+        for (const unsigned char *at = data + seen; (at = memchr(at, '"', (size_t)(stop - at))) != NULL; at++) {
+            size_t here = (size_t)(at - data);
+
+            if (quotes->open) {
+                quotes->open = false;
+                quotes->closed = here + 1;
+            } else {
+                quotes->open = here == quotes->closed || begins_field(data, here, delimiter);
+            }
         }
-        if (line_end && !*quoted) {
+        if (line_end && !quotes->open) {
             return (size_t)(line_end - data);
         }
         seen = (size_t)(stop - data) + (line_end != NULL);
@@ -83,23 +102,24 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
                                   uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
+    unsigned char delimiter = reader->options.delimiter ? (unsigned char)reader->options.delimiter : ',';
+    struct quotes quotes = {.open = false};
     size_t seen = 0;
-    bool quoted = false;
 
     (void)check;
     for (;;) {
         PL_TRY(pl_window_need(window, seen + 1, deadline_ns, reterr));
         if (window->available <= seen) {
-            if (quoted && !reader->options.skip_corrupt) {
+            if (quotes.open && !reader->options.skip_corrupt) {
                 return pl_record_corrupt(reader, reterr, "the input ends inside quotes");
             }
-            if (quoted) {
+            if (quotes.open) {
                 pl_record_skip_bytes(reader, window->available);
                 return PL_END;
             }
             return last_line(reader, ret_record, ret_framed_bytes);
         }
-        seen = look_for_end(window->data, seen, window->available, &quoted);
+        seen = look_for_end(window->data, seen, window->available, delimiter, &quotes);
         PL_TRY(pl_record_check_length(reader, seen, reterr));
         if (seen == window->available) {
             continue;
@@ -108,6 +128,7 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
             return PL_OK;
         }
         pl_window_consume(window, (size_t)*ret_framed_bytes);
+        quotes.closed = 0;
         seen = 0;
     }
 }

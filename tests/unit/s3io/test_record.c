@@ -414,6 +414,28 @@ START_TEST(csv_records_keep_line_ends_inside_quotes)
 }
 END_TEST
 
+/* What Python's csv module reads as these records, byte by byte. */
+START_TEST(csv_quotes_open_only_where_a_field_begins)
+{
+    const char *inside[] = {"1,5\" disk", "2,a\"\"b", "3,\"c\"d\"e", "4, \"f", "5,\"\",\"g\n\"\"\"", "6", NULL};
+    const char *marked[] = {"\xef\xbb\xbf\"h\ni\",7", "8", NULL};
+    const char *tabs[] = {"9\t\"j\nk\"", "l,\"m", NULL};
+    struct pl_record_options options = {.format = PL_RECORD_CSV, .delimiter = '\t'};
+    struct pl_record_reader *reader;
+    struct pl_record record;
+
+    check_text(PL_RECORD_CSV, false, "1,5\" disk\n2,a\"\"b\n3,\"c\"d\"e\n4, \"f\n5,\"\",\"g\n\"\"\"\n6\n", inside);
+    check_text(PL_RECORD_CSV, false, "\xef\xbb\xbf\"h\ni\",7\n8\n", marked);
+    reader = open_reader(drip_new("9\t\"j\nk\"\nl,\"m\n", 13, 2), &options);
+    for (size_t i = 0; tabs[i]; i++) {
+        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, NULL), PL_OK);
+        ck_assert_uint_eq(record.bytes, strlen(tabs[i]));
+        ck_assert_mem_eq(record.data, tabs[i], record.bytes);
+    }
+    pl_record_reader_close(reader);
+}
+END_TEST
+
 START_TEST(whole_source_is_one_record_even_when_empty)
 {
     const char *text[] = {"all of\nit", NULL}, *empty[] = {"", NULL};
@@ -440,4 +462,4 @@ UNIT_MAIN("s3io/record", crc32c_is_the_published_one, binary_records_come_back_w
           skipping_leaves_out_what_is_damaged_counts_it_and_goes_on, cut_end_is_counted_when_skipping,
           length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
           lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
-          whole_source_is_one_record_even_when_empty, cancelled_reader_says_so)
+          csv_quotes_open_only_where_a_field_begins, whole_source_is_one_record_even_when_empty, cancelled_reader_says_so)
