@@ -491,16 +491,18 @@ int main(int argc, char **argv)
     struct pl_bootstrap *bootstrap = NULL;
     uint64_t wrong;
 
-    if (argc > 1 && strcmp(argv[argc - 1], "--help") == 0) {
-        fputs(bench_usage, stdout);
-        return EXIT_SUCCESS;
+    pl_log_set_prefix("paceline bench");
+    if (argc == 1 || strcmp(argv[argc - 1], "--help") == 0) {
+        fputs(bench_usage, argc == 1 ? stderr : stdout);
+        return argc == 1 ? 2 : EXIT_SUCCESS;
     }
-    if (!bench_options_parse(argc, argv, &options)) {
+    if (bench_options_parse(argc, argv, &options, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
         return 2;
     }
     if (options.threads) {
         if (options.peer != PEER_NONE) {
-            fputs("paceline bench: a peer needs mpirun, not --threads\n", stderr);
+            pl_log(PL_LOG_ERROR, "--peer needs mpirun, not --threads");
             return 2;
         }
         wrong = run_threads(&options);
@@ -511,7 +513,7 @@ int main(int argc, char **argv)
             fail(&error, "MPI");
         }
         if (options.peer != PEER_NONE && !bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
-            fputs("paceline bench: MPI has no such type\n", stderr);
+            pl_log(PL_LOG_ERROR, "--peer: MPI has no %s", pl_dtype_text(options.dtype));
             return 2;
         }
         wrong = run_bench(bootstrap, &options);
@@ -519,7 +521,7 @@ int main(int argc, char **argv)
         bench_peer_end();
     } else {
         if (options.peer != PEER_NONE) {
-            fputs("paceline bench: start it with mpirun to compare with MPI\n", stderr);
+            pl_log(PL_LOG_ERROR, "--peer needs mpirun");
             return 2;
         }
         if (pl_bootstrap_new_self(&bootstrap, &error) != PL_OK) {
@@ -527,6 +529,10 @@ int main(int argc, char **argv)
         }
         wrong = run_bench(bootstrap, &options);
         pl_bootstrap_free(bootstrap);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        pl_log(PL_LOG_ERROR, "standard output cannot be written");
+        return 1;
     }
     return wrong ? 1 : 0;
 }

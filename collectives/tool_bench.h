@@ -52,8 +52,8 @@ struct bench {
 
 extern const char bench_usage[];
 
-/** False: misused, which has been said. */
-bool bench_options_parse(int argc, char **argv, struct bench_options *options);
+/** PL_INVALID says which word is wrong. */
+enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options, struct pl_error *reterr) PL_MUST_CHECK;
 
 /* ---- tool_bench_device.c ---- */
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paceline-bench's options. */
+#include "base/options.h"
+#include "base/text.h"
 #include "collectives/collective.h"
 #include "collectives/tool_bench.h"
 
-#include <getopt.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,118 +23,124 @@ const char bench_usage[] = "usage: paceline bench allreduce [options]          (
                            "  --threads N                   N threads of this process as ranks, without mpirun\n"
                            "  --json                        one object a line: bytes ranks time_us busbw_gbs wrong peer_time_us ratio\n";
 
-static bool parse_bytes(const char *text, uint64_t *ret_bytes)
+static enum pl_status take_bytes(const char *name, const char *text, uint64_t least, uint64_t *ret_bytes, struct pl_error *reterr)
 {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
     int shift = !strcmp(end, "KiB") ? 10 : !strcmp(end, "MiB") ? 20 : !strcmp(end, "GiB") ? 30 : 0;
 
+    if (*text < '0' || *text > '9' || (*end && !shift) || value > UINT64_MAX >> 1 >> shift || value << shift < least) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a number from %llu, or one with KiB, MiB or GiB behind", name, text,
+                            (unsigned long long)least);
+    }
     *ret_bytes = (uint64_t)value << shift;
-    return end != text && (!*end || shift) && value > 0;
+    return PL_OK;
 }
 
-static bool parse_peer(const char *text, enum bench_peer *ret_peer)
+static enum pl_status take_type(const char *text, enum pl_dtype *ret_dtype, struct pl_error *reterr)
 {
-    *ret_peer = !strcmp(text, "mpi") ? PEER_MPI : !strcmp(text, "mpi-best") ? PEER_MPI_BEST : PEER_NONE;
-    return *ret_peer != PEER_NONE;
+    PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
+
+    if (pl_dtype_find(text, ret_dtype)) {
+        return PL_OK;
+    }
+    for (int i = 0; i < PL_DTYPE_COUNT; i++) {
+        pl_text_printf(&names, "%s%s", i ? ", " : "", pl_dtype_text((enum pl_dtype)i));
+    }
+    return pl_error_set(reterr, PL_INVALID, "--type is '%s', expected one of %s", text, pl_text_string(&names));
 }
 
-static bool parse_buffers(const char *text, enum bench_buffers *ret_buffers)
+/* The place of `text` among `words`, which end with a NULL. */
+static enum pl_status take_word(const char *name, const char *text, const char *const *words, int *ret_place, struct pl_error *reterr)
 {
-    *ret_buffers = !strcmp(text, "arena") ? BUFFERS_ARENA : !strcmp(text, "private") ? BUFFERS_PRIVATE : BUFFERS_DEVICE;
-    return *ret_buffers != BUFFERS_DEVICE || !strcmp(text, "device");
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *ret_place = i;
+            return PL_OK;
+        }
+        pl_text_printf(&list, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
+    }
+    return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected %s", name, text, pl_text_string(&list));
 }
 
-/* Says what is wrong; always false. */
-static bool PL_PRINTF(1, 2) misused(const char *format, ...)
+static enum pl_status take_option(struct bench_options *options, int letter, const char *text, struct pl_error *reterr)
 {
-    char text[200];
-    va_list args;
+    uint64_t number = 0;
+    int place = 0;
 
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    fprintf(stderr, "paceline bench: %s; --help lists the options\n", text);
-    return false;
+    switch (letter) {
+    case 'm':
+        return take_bytes("min-bytes", text, 1, &options->min_bytes, reterr);
+    case 'M':
+        return take_bytes("max-bytes", text, 1, &options->max_bytes, reterr);
+    case 'f':
+        return take_bytes("factor", text, 2, &options->factor, reterr);
+    case 't':
+        return take_type(text, &options->dtype, reterr);
+    case 'b':
+        PL_TRY(take_word("buffers", text, (const char *const[]){"arena", "private", "device", NULL}, &place, reterr));
+        options->buffers = (const enum bench_buffers[]){BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE}[place];
+        return PL_OK;
+    case 'p':
+        PL_TRY(take_word("peer", text, (const char *const[]){"mpi", "mpi-best", NULL}, &place, reterr));
+        options->peer = place ? PEER_MPI_BEST : PEER_MPI;
+        return PL_OK;
+    case 'w':
+        PL_TRY(take_word("wire", text, (const char *const[]){"float16", "bfloat16", NULL}, &place, reterr));
+        options->flags |= place ? PL_WIRE_BFLOAT16 : PL_WIRE_FLOAT16;
+        return PL_OK;
+    case 'n':
+        PL_TRY(pl_options_whole("pairs", text, 1, 999, &number, reterr));
+        options->pairs = (int)number;
+        return PL_OK;
+    case 'l':
+        return pl_options_real("loop-ms", text, 0.001, 1e6, &options->loop_ms, reterr);
+    case 'T':
+        PL_TRY(pl_options_whole("threads", text, 1, 64, &number, reterr));
+        options->threads = (int)number;
+        return PL_OK;
+    case 'a':
+        options->alone = true;
+        return PL_OK;
+    case 'B':
+        options->bound = true;
+        return PL_OK;
+    case 'r':
+        options->flags |= PL_REPRODUCIBLE;
+        return PL_OK;
+    default:
+        options->json = true;
+        return PL_OK;
+    }
 }
 
-bool bench_options_parse(int argc, char **argv, struct bench_options *options)
+enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options, struct pl_error *reterr)
 {
-    static const struct option names[] = {
+    static const struct option table[] = {
         {"min-bytes", 1, NULL, 'm'}, {"max-bytes", 1, NULL, 'M'}, {"factor", 1, NULL, 'f'},  {"type", 1, NULL, 't'}, {"buffers", 1, NULL, 'b'},
         {"peer", 1, NULL, 'p'},      {"alone", 0, NULL, 'a'},     {"bound", 0, NULL, 'B'},   {"wire", 1, NULL, 'w'}, {"reproducible", 0, NULL, 'r'},
         {"pairs", 1, NULL, 'n'},     {"loop-ms", 1, NULL, 'l'},   {"threads", 1, NULL, 'T'}, {"json", 0, NULL, 'j'}, {NULL, 0, NULL, 0}};
-    bool good = true;
+    enum pl_status status;
     int letter;
-    int name = 0;
 
-    opterr = 0;
-    while ((letter = getopt_long(argc, argv, ":", names, &name)) != -1) {
-        switch (letter) {
-        case 'm':
-            good = parse_bytes(optarg, &options->min_bytes);
-            break;
-        case 'M':
-            good = parse_bytes(optarg, &options->max_bytes);
-            break;
-        case 'f':
-            good = parse_bytes(optarg, &options->factor) && options->factor > 1;
-            break;
-        case 't':
-            good = pl_dtype_find(optarg, &options->dtype);
-            break;
-        case 'b':
-            good = parse_buffers(optarg, &options->buffers);
-            break;
-        case 'p':
-            good = parse_peer(optarg, &options->peer);
-            break;
-        case 'a':
-            options->alone = true;
-            break;
-        case 'B':
-            options->bound = true;
-            break;
-        case 'w':
-            options->flags |= !strcmp(optarg, "float16") ? PL_WIRE_FLOAT16 : PL_WIRE_BFLOAT16;
-            good = !strcmp(optarg, "float16") || !strcmp(optarg, "bfloat16");
-            break;
-        case 'r':
-            options->flags |= PL_REPRODUCIBLE;
-            break;
-        case 'n':
-            options->pairs = atoi(optarg);
-            good = options->pairs > 0 && options->pairs < 1000;
-            break;
-        case 'l':
-            options->loop_ms = atof(optarg);
-            good = options->loop_ms > 0;
-            break;
-        case 'T':
-            options->threads = atoi(optarg);
-            good = options->threads > 0 && options->threads <= 64;
-            break;
-        case 'j':
-            options->json = true;
-            break;
-        case ':':
-            return misused("%s needs a value", argv[optind - 1]);
-        default:
-            return misused("there is no option %s", argv[optind - 1]);
-        }
-        if (!good) {
-            return misused("--%s cannot be '%s'", names[name].name, optarg);
-        }
+    while ((status = pl_options_next(argc, argv, "", table, &letter, reterr)) == PL_OK) {
+        PL_TRY(take_option(options, letter, optarg, reterr));
     }
+    PL_TRY(status == PL_END ? PL_OK : status);
     if (optind + 1 != argc || strcmp(argv[optind], "allreduce") != 0) {
-        return misused("expected the word allreduce alone, found '%s'", optind < argc ? argv[argc - 1] : "");
+        return pl_error_set(reterr, PL_INVALID, "expected the word allreduce alone, found '%s'; --help lists the options",
+                            optind < argc ? argv[argc - 1] : "");
     }
     if (options->min_bytes > options->max_bytes) {
-        return misused("--min-bytes is above --max-bytes");
+        return pl_error_set(reterr, PL_INVALID, "--min-bytes is above --max-bytes");
     }
     if (options->buffers == BUFFERS_DEVICE) {
         options->alone = true;
-        return (options->peer == PEER_NONE && !options->bound) || misused("device buffers are measured alone, without --peer and --bound");
+        if (options->peer != PEER_NONE || options->bound) {
+            return pl_error_set(reterr, PL_INVALID, "device buffers are measured alone, without --peer and --bound");
+        }
     }
-    return true;
+    return PL_OK;
 }

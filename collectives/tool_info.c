@@ -90,18 +90,24 @@ int main(int argc, char **argv)
     struct pl_device *device = NULL;
     struct pl_world *world = NULL;
     enum pl_status status;
+    bool printed = true;
     char why[1200];
 
+    pl_log_set_prefix("paceline info");
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+        puts("usage: paceline info                     (of a whole job: mpirun -n N paceline info)");
+        return 0;
+    }
     if (argc > 1) {
-        fputs("usage: paceline info                     (of a whole job: mpirun -n N paceline info)\n", stderr);
-        return strcmp(argv[1], "--help") == 0 ? 0 : 2;
+        pl_log(PL_LOG_ERROR, "expected nothing, found '%s'; --help tells more", argv[1]);
+        return 2;
     }
     status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error) : pl_bootstrap_new_self(&bootstrap, &error);
     if (status == PL_OK) {
         status = make_world(bootstrap, &device, &world, &reason, &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "info");
+        pl_log_error(&error, "making a world");
         return 1;
     }
     if (pl_world_rank(world) == 0) {
@@ -113,6 +119,10 @@ int main(int argc, char **argv)
         }
         print_devices();
         print_knobs(pl_world_knobs(world));
+        printed = fflush(stdout) == 0 && !ferror(stdout);
+        if (!printed) {
+            pl_log(PL_LOG_ERROR, "standard output cannot be written");
+        }
     }
     status = pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error);
     if (status != PL_OK) {
@@ -121,5 +131,5 @@ int main(int argc, char **argv)
     pl_world_free(world);
     pl_device_close(device);
     pl_bootstrap_free(bootstrap);
-    return status == PL_OK ? 0 : 1;
+    return status == PL_OK && printed ? 0 : 1;
 }

@@ -43,19 +43,6 @@ static const struct {
     {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", pl_relay_main}, {"plan", pl_plan_main}, {"env", pl_env_main},
 };
 
-/* Whoever closed one of the three would find a file or a link of ours in its place, and our own log lines would go there. */
-static void hold_standard_descriptors(void)
-{
-    int fd;
-
-    do {
-        fd = open("/dev/null", O_RDWR);
-    } while (fd >= STDIN_FILENO && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO) {
-        (void)close(fd);
-    }
-}
-
 /* Find this binary's own path; argv[0] where /proc is not mounted. */
 static const char *find_self(const char *argv0, char *path, size_t path_bytes)
 {
@@ -132,12 +119,15 @@ static const char *choose_verb(const struct pl_call *call, const char *word)
     return word;
 }
 
-/* train has no help of its own: a job may give its container whatever words it likes. */
+/* What is asked for is the help that is in here. `train --help` asks for nothing: a job may give its container whatever words it likes. */
 static bool asks_for_help(int argc, char **argv)
 {
     const char *last = argv[argc - 1];
     bool help = strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0;
 
+    if (argc == 3 && strcmp(argv[1], "help") == 0) {
+        return strcmp(last, "train") == 0 || strcmp(last, "plan") == 0 || strcmp(last, "env") == 0;
+    }
     return (argc == 2 && (help || strcmp(last, "help") == 0)) || (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
 }
 
@@ -149,21 +139,39 @@ static enum pl_status take_words(int argc, char **argv, struct pl_words *words, 
     return PL_OK;
 }
 
+/* A standard descriptor that is closed would be the next file's or socket's, and get what is printed. Writing to this one fails. */
+static void fill_standard_fds(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDONLY);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
     struct pl_error error = PL_ERROR_NONE;
+    static char help[] = "--help";
     char self[SELF_PATH_BYTES];
     struct pl_call call;
-    const char *word = argc > 1 ? argv[1] : NULL;
-    const char *verb;
+    const char *word, *verb;
 
-    hold_standard_descriptors();
+    fill_standard_fds();
     if (asks_for_help(argc, argv)) {
         (void)fputs(usage, stdout);
         return EXIT_SUCCESS;
     }
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* `help VERB` is `VERB --help` */
+        argv[1] = argv[2];
+        argv[2] = help;
+    }
+    word = argc > 1 ? argv[1] : NULL;
     if (pl_environment_new(&environment, &error) != PL_OK || (argc > 2 && take_words(argc - 2, argv + 2, &words, &error) != PL_OK)) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { EXIT_USAGE = 2 };
+
 static enum pl_status print_plan(const struct pl_call *call, struct pl_error *reterr)
 {
     PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
@@ -20,9 +22,6 @@ static enum pl_status print_plan(const struct pl_call *call, struct pl_error *re
     PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (call->words.count > 0 && strcmp(call->words.items[0], "--") != 0) {
-        return pl_error_set(reterr, PL_INVALID, "paceline plan: expected nothing or -- CMD..., found '%s'", call->words.items[0]);
-    }
     for (size_t i = 1; i < call->words.count; i++) {
         PL_TRY(pl_words_add(&command, call->words.items[i], reterr));
     }
@@ -38,6 +37,10 @@ int pl_plan_main(const struct pl_call *call)
 {
     struct pl_error error = PL_ERROR_NONE;
 
+    if (call->words.count > 0 && strcmp(call->words.items[0], "--") != 0) {
+        pl_log(PL_LOG_ERROR, "plan: expected nothing or -- CMD..., found '%s'", call->words.items[0]);
+        return EXIT_USAGE;
+    }
     if (print_plan(call, &error) != PL_OK) {
         pl_log_error(&error, "no plan");
         return EXIT_FAILURE;
@@ -66,6 +69,10 @@ int pl_env_main(const struct pl_call *call)
 {
     struct pl_error error = PL_ERROR_NONE;
 
+    if (call->words.count > 0) {
+        pl_log(PL_LOG_ERROR, "env: expected nothing, found '%s'", call->words.items[0]);
+        return EXIT_USAGE;
+    }
     if (print_env(call, &error) != PL_OK) {
         pl_log_error(&error, "no environment");
         return EXIT_FAILURE;

@@ -15,9 +15,10 @@ int main(int argc, char **argv)
     struct pl_error error = PL_ERROR_NONE;
 
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        printf("usage: paceline trace RING... > trace.json\n\n"
-               "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed programs\n"
-               "are fine. The result opens in chrome://tracing and in Perfetto.\n");
+        fputs("usage: paceline trace RING... > trace.json\n\n"
+              "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed programs\n"
+              "are fine. The result opens in chrome://tracing and in Perfetto.\n",
+              argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : EXIT_SUCCESS;
     }
     if (pl_trace_merge((const char *const *)(argv + 1), (size_t)argc - 1, &text, &error) != PL_OK ||

@@ -200,6 +200,13 @@ enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *f
 
     /* What is to be fetched moves to the front. */
     for (size_t i = 0; i < count && status == PL_OK; i++) {
+        struct stat info;
+
+        /* The new file takes the name over: never that of a device, and no directory lets it. */
+        if (stat(fetches[i].path, &info) == 0 && !S_ISREG(info.st_mode)) {
+            status = pl_error_set(reterr, PL_INVALID, "'%s' is there and is no file", fetches[i].path);
+            continue;
+        }
         if (!again && is_there(&fetches[i])) {
             if (progress) {
                 progress->moved(progress->context, fetches[i].path, fetches[i].object.size_bytes);

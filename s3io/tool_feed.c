@@ -4,18 +4,17 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "s3io/feeder.h"
 #include "s3io/source_augmented.h"
 #include "s3io/store_s3.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 enum { EXIT_USAGE = 2 };
 
@@ -96,101 +95,102 @@ static const struct option long_options[] = {{"epochs", required_argument, NULL,
                                              {"help", no_argument, NULL, OPTION_HELP},
                                              {NULL, 0, NULL, 0}};
 
-static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
-{
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end || number > most) {
-        fprintf(stderr, "paceline feed: '%s' is not a number up to %" PRIu64 "\n", text, most);
-        return false;
-    }
-    *ret_number = number;
-    return true;
-}
-
-static bool parse_shard(const char *text, struct pl_deal *ret_shard)
+static enum pl_status take_shard(const char *text, struct pl_deal *ret_shard, struct pl_error *reterr)
 {
     unsigned rank, size;
     char more;
 
     if (sscanf(text, "%u/%u%c", &rank, &size, &more) != 2 || rank >= size) {
-        fprintf(stderr, "paceline feed: '%s' is not a shard; expected R/N with R below N\n", text);
-        return false;
+        return pl_error_set(reterr, PL_INVALID, "--shard is '%s', expected R/N with R below N", text);
     }
     *ret_shard = (struct pl_deal){.rank = rank, .size = size};
-    return true;
+    return PL_OK;
 }
 
-static bool take_option(struct tool *tool, int option, const char *argument)
+static enum pl_status take_option(struct tool *tool, int option, const char *argument, struct pl_error *reterr)
 {
     uint64_t seconds;
 
     switch (option) {
     case OPTION_EPOCHS:
-        return parse_number(argument, UINT32_MAX, &tool->epochs);
+        return pl_options_whole("epochs", argument, 0, UINT32_MAX, &tool->epochs, reterr);
     case OPTION_FIRST:
-        return parse_number(argument, UINT32_MAX, &tool->first);
+        return pl_options_whole("first", argument, 0, UINT32_MAX, &tool->first, reterr);
     case OPTION_MANIFEST:
-        return tool->manifest = true;
+        tool->manifest = true;
+        return PL_OK;
     case OPTION_AUGMENTED:
         tool->attributes = argument;
-        return true;
+        return PL_OK;
     case OPTION_RECORDIO:
         tool->options.wrapper = PL_CHANNEL_WRAPPER_RECORDIO;
-        return true;
+        return PL_OK;
     case OPTION_DECOMPRESS:
         tool->options.compression = PL_COMPRESSION_AUTO;
-        return true;
+        return PL_OK;
     case OPTION_SHUFFLE:
         tool->options.shuffle = true;
-        return parse_number(argument, UINT64_MAX, &tool->options.seed);
+        return pl_options_whole("shuffle", argument, 0, UINT64_MAX, &tool->options.seed, reterr);
     case OPTION_SHARD:
-        return parse_shard(argument, &tool->options.shard);
+        return take_shard(argument, &tool->options.shard, reterr);
     case OPTION_LATE:
         tool->options.late = true;
-        return true;
+        return PL_OK;
     case OPTION_COPY:
         tool->options.copy = true;
-        return true;
+        return PL_OK;
     case OPTION_TIMEOUT:
-        if (!parse_number(argument, 1000000, &seconds)) {
-            return false;
-        }
+        PL_TRY(pl_options_whole("timeout", argument, 0, 1000000, &seconds, reterr));
         tool->options.timeout_ns = (int64_t)seconds * PL_NS_PER_S;
-        return true;
+        return PL_OK;
     case OPTION_CUT:
-        return parse_number(argument, UINT64_MAX, &tool->options.cut_bytes);
+        return pl_options_whole("cut", argument, 0, UINT64_MAX, &tool->options.cut_bytes, reterr);
     case OPTION_ENDPOINT:
         tool->s3.endpoint_url = argument;
-        return true;
-    case OPTION_QUIET:
-        tool->quiet = true;
-        return true;
+        return PL_OK;
     default:
-        return false;
+        tool->quiet = true;
+        return PL_OK;
     }
 }
 
-static bool parse_arguments(struct tool *tool, int argc, char **argv)
+/* Everything that can be wrong with the words themselves. */
+static enum pl_status take_words(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+
+    if (argc != 2 || !*argv[0] || !*argv[1]) {
+        return pl_error_set(reterr, PL_INVALID, "expected FROM and PATH, found %d words; --help tells more", argc);
+    }
+    tool->from = argv[0];
+    tool->path = argv[1];
+    /* An augmented manifest's records are framed already, and never decompressed. */
+    if (tool->attributes && (tool->manifest || tool->options.compression || tool->options.wrapper)) {
+        return pl_error_set(reterr, PL_INVALID, "--augmented goes with neither --manifest, --recordio nor --decompress");
+    }
+    if (pl_s3_uri_is(tool->from)) {
+        return pl_s3_uri_parse(tool->from, &bucket, &key, reterr);
+    }
+    if (tool->manifest || tool->attributes) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': a manifest is an object on S3, s3://BUCKET/KEY", tool->from);
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_options(struct tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+{
+    enum pl_status status;
     int option;
 
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+    while ((status = pl_options_next(argc, argv, "", long_options, &option, reterr)) == PL_OK) {
         if (option == OPTION_HELP) {
-            fputs(usage, stdout);
-            exit(EXIT_SUCCESS);
+            *ret_help = true;
+            return PL_OK;
         }
-        if (!take_option(tool, option, optarg)) {
-            return false;
-        }
+        PL_TRY(take_option(tool, option, optarg, reterr));
     }
-    if (argc - optind != 2 || (tool->attributes && (tool->manifest || tool->options.compression || tool->options.wrapper))) {
-        return false; /* an augmented manifest's records are framed already, and never decompressed */
-    }
-    tool->from = argv[optind];
-    tool->path = argv[optind + 1];
-    return true;
+    return status == PL_END ? take_words(tool, argc - optind, argv + optind, reterr) : status;
 }
 
 static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_feeder_counts *counts, int64_t ns)
@@ -273,8 +273,6 @@ static enum pl_status run(struct tool *tool, struct pl_error *reterr)
     if (pl_s3_uri_is(tool->from)) {
         PL_TRY(pl_environment_new(&environment, reterr));
         PL_TRY(pl_s3_client_new(environment, &tool->s3, &client, reterr));
-    } else if (tool->manifest || tool->attributes) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': a manifest is an object on S3, s3://BUCKET/KEY", tool->from);
     }
     if (tool->attributes) {
         return feed_augmented(tool, client, reterr);
@@ -295,12 +293,17 @@ int main(int argc, char **argv)
     struct tool tool = {.epochs = UINT64_MAX};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
+    bool help = argc == 1;
     sigset_t stop;
 
     pl_log_set_prefix("paceline feed");
-    if (!parse_arguments(&tool, argc, argv)) {
-        fputs(usage, stderr);
+    if (!help && take_options(&tool, argc, argv, &help, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
         return EXIT_USAGE;
+    }
+    if (help) {
+        fputs(usage, argc > 1 ? stdout : stderr);
+        return argc > 1 ? EXIT_SUCCESS : EXIT_USAGE;
     }
     /* A reader that leaves early is an ordinary end of an epoch; a wish to stop has to remove the FIFOs first. */
     (void)signal(SIGPIPE, SIG_IGN);

@@ -6,9 +6,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "s3io/s3_list.h"
 
-#include <getopt.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,19 +40,6 @@ static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PRE
                             "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
                             "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300)\n"
                             "  --verbose\n";
-
-static bool parse_number(const char *text, unsigned long most, unsigned long *ret_number)
-{
-    char *end;
-    unsigned long number = strtoul(text, &end, 10);
-
-    if (*text < '0' || *text > '9' || *end || number == 0 || number > most) {
-        fprintf(stderr, "paceline s3: '%s' is not a number from 1 to %lu\n", text, most);
-        return false;
-    }
-    *ret_number = number;
-    return true;
-}
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
@@ -94,87 +82,84 @@ static const struct option long_options[] = {{"recursive", no_argument, NULL, OP
                                              {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                              {NULL, 0, NULL, 0}};
 
-static bool take_number_option(struct tool *tool, int option, const char *text)
+static enum pl_status take_number(struct tool *tool, int option, const char *text, struct pl_error *reterr)
 {
-    unsigned long number;
+    uint64_t number;
 
     switch (option) {
     case OPTION_CONNECTIONS:
-        if (!parse_number(text, 1024, &number)) {
-            return false;
-        }
+        PL_TRY(pl_options_whole("connections", text, 1, 1024, &number, reterr));
         tool->client_options.connections = (unsigned)number;
-        return true;
+        return PL_OK;
     case OPTION_BUDGET:
-        if (!parse_number(text, 1UL << 20, &number)) {
-            return false;
-        }
-        tool->stream_options.budget_bytes = (uint64_t)number << 20;
-        return true;
+        PL_TRY(pl_options_whole("budget", text, 1, 1UL << 20, &number, reterr));
+        tool->stream_options.budget_bytes = number << 20;
+        return PL_OK;
     case OPTION_PART:
-        if (!parse_number(text, 1UL << 12, &number)) {
-            return false;
-        }
-        tool->stream_options.part_bytes = (uint64_t)number << 20;
-        return true;
+        PL_TRY(pl_options_whole("part", text, 1, 1UL << 12, &number, reterr));
+        tool->stream_options.part_bytes = number << 20;
+        return PL_OK;
     case OPTION_STALL:
-        if (!parse_number(text, 3600, &number)) {
-            return false;
-        }
+        PL_TRY(pl_options_whole("stall", text, 1, 3600, &number, reterr));
         tool->client_options.stall_ns = (int64_t)number * PL_NS_PER_S;
-        return true;
+        return PL_OK;
     default:
-        if (!parse_number(text, 1000000, &number)) {
-            return false;
-        }
+        PL_TRY(pl_options_whole("timeout", text, 1, 1000000, &number, reterr));
         tool->timeout_ns = (int64_t)number * PL_NS_PER_S;
-        return true;
+        return PL_OK;
     }
 }
 
-static bool take_option(struct tool *tool, int option, const char *argument)
+static enum pl_status take_option(struct tool *tool, int option, const char *argument, struct pl_error *reterr)
 {
     struct pl_s3_options *client = &tool->client_options;
 
     switch (option) {
     case OPTION_RECURSIVE:
-        return tool->recursive = true;
+        tool->recursive = true;
+        return PL_OK;
     case OPTION_AGAIN:
-        return tool->again = true;
+        tool->again = true;
+        return PL_OK;
     case OPTION_QUIET:
-        return tool->quiet = true;
+        tool->quiet = true;
+        return PL_OK;
     case OPTION_VERBOSE:
         pl_log_set_level(PL_LOG_DEBUG);
-        return true;
+        return PL_OK;
     case OPTION_ENDPOINT:
         client->endpoint_url = argument;
-        return true;
+        return PL_OK;
     case OPTION_REGION:
         client->region = argument;
-        return true;
+        return PL_OK;
     case OPTION_PATH:
         client->style = PL_S3_STYLE_PATH;
-        return true;
+        return PL_OK;
     case OPTION_VIRTUAL:
         client->style = PL_S3_STYLE_VIRTUAL;
-        return true;
+        return PL_OK;
     case OPTION_ANONYMOUS:
-        return client->credentials.anonymous = true;
+        client->credentials.anonymous = true;
+        return PL_OK;
     case OPTION_METADATA:
-        return client->credentials.allow_metadata = true;
+        client->credentials.allow_metadata = true;
+        return PL_OK;
     case OPTION_REQUESTER:
-        return client->requester_pays = true;
+        client->requester_pays = true;
+        return PL_OK;
     case OPTION_NO_CHECKSUMS:
-        return tool->no_checksums = true;
-    case OPTION_CONNECTIONS:
-    case OPTION_BUDGET:
-    case OPTION_PART:
-    case OPTION_STALL:
-    case OPTION_TIMEOUT:
-        return take_number_option(tool, option, argument);
+        tool->no_checksums = true;
+        return PL_OK;
     default:
-        return false;
+        return take_number(tool, option, argument, reterr);
     }
+}
+
+enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
+{
+    PL_TRY(pl_environment_new(&tool->environment, reterr));
+    return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
 static void print_entry(const struct pl_s3_entry *entry)
@@ -200,17 +185,21 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
 
     if (tool->word_count != 1) {
-        return pl_error_set(reterr, PL_INVALID, "ls takes one s3://BUCKET/PREFIX");
+        return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/PREFIX");
     }
     PL_TRY(pl_s3_uri_parse(tool->words[0], &bucket, &prefix, reterr));
+    PL_TRY(tool_connect(tool, reterr));
     PL_TRY(pl_s3_list(tool->client, bucket, prefix, tool->recursive ? NULL : "/", pl_deadline_after_ns(tool->timeout_ns), &listing, reterr));
-    for (size_t i = 0; i < listing.count; i++) {
+    for (size_t i = 0; i < listing.count && !ferror(stdout); i++) {
         print_entry(&listing.items[i]);
     }
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->words[0]);
     }
-    return fflush(stdout) == 0 ? PL_OK : pl_error_set(reterr, PL_SYSTEM, "standard output is gone");
+    if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is no failure */
+        return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
+    }
+    return PL_OK;
 }
 
 enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
@@ -224,7 +213,7 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
         return PL_MEMORY;
     }
     if (tool->word_count == 0) {
-        return pl_error_set(reterr, PL_INVALID, "cat takes s3://BUCKET/KEY...");
+        return pl_error_set(reterr, PL_INVALID, "expected s3://BUCKET/KEY...");
     }
     for (; parsed < tool->word_count && status == PL_OK; parsed++) {
         char *bucket = NULL, *key = NULL;
@@ -235,6 +224,9 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
         if (status == PL_OK && !*key) {
             status = pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", tool->words[parsed]);
         }
+    }
+    if (status == PL_OK) {
+        status = tool_connect(tool, reterr);
     }
     if (status == PL_OK) {
         status = pl_s3_stream_open(tool->client, objects, (size_t)tool->word_count, &tool->stream_options, &stream, reterr);
@@ -255,17 +247,44 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
     return status == PL_END ? PL_OK : status;
 }
 
-static enum pl_status run(struct tool *tool, const char *verb, struct pl_error *reterr)
+static const struct {
+    const char *name;
+    enum pl_status (*run)(struct tool *tool, struct pl_error *reterr);
+} verbs[] = {{"ls", tool_ls}, {"cat", tool_cat}, {"cp", tool_cp}, {"rm", tool_rm}};
+
+static enum pl_status take_options(struct tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
 {
-    PL_TRY(pl_environment_new(&tool->environment, reterr));
-    PL_TRY(pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr));
-    if (strcmp(verb, "ls") == 0) {
-        return tool_ls(tool, reterr);
+    enum pl_status status;
+    int option;
+
+    while ((status = pl_options_next(argc, argv, "rqvh", long_options, &option, reterr)) == PL_OK) {
+        if (option == OPTION_HELP) {
+            *ret_help = true;
+            return PL_OK;
+        }
+        PL_TRY(take_option(tool, option, optarg, reterr));
     }
-    if (strcmp(verb, "rm") == 0) {
-        return tool_rm(tool, reterr);
+    return status == PL_END ? PL_OK : status;
+}
+
+/* The words are looked at before keys are: each verb connects once it knows what to ask. */
+static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
+        if (strcmp(argv[0], verbs[i].name) == 0) {
+            enum pl_status status;
+
+            tool->words = argv + 1;
+            tool->word_count = argc - 1;
+            status = verbs[i].run(tool, reterr);
+            if (status != PL_OK) {
+                pl_log_error(reterr, "%s", argv[0]);
+            }
+            return status;
+        }
     }
-    return strcmp(verb, "cat") == 0 ? tool_cat(tool, reterr) : tool_cp(tool, reterr);
+    pl_log(PL_LOG_ERROR, "expected ls, cat, cp or rm, found '%s'; --help tells more", argv[0]);
+    return PL_INVALID;
 }
 
 int main(int argc, char **argv)
@@ -273,32 +292,19 @@ int main(int argc, char **argv)
     struct tool tool = {.timeout_ns = 300 * PL_NS_PER_S};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
-    const char *verb;
-    int option;
+    bool help = false;
 
     pl_log_set_prefix("paceline s3");
-    while ((option = getopt_long(argc, argv, "rqvh", long_options, NULL)) != -1) {
-        if (option == OPTION_HELP) {
-            fputs(usage, stdout);
-            return EXIT_SUCCESS;
-        }
-        if (!take_option(&tool, option, optarg)) {
-            fputs(usage, stderr);
-            return EXIT_USAGE;
-        }
-    }
-    verb = optind < argc ? argv[optind] : "";
-    if (strcmp(verb, "ls") != 0 && strcmp(verb, "cat") != 0 && strcmp(verb, "cp") != 0 && strcmp(verb, "rm") != 0) {
-        fputs(usage, stderr);
+    if (take_options(&tool, argc, argv, &help, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
         return EXIT_USAGE;
     }
-    tool.words = argv + optind + 1;
-    tool.word_count = argc - optind - 1;
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a name, not a silent death */
-    status = run(&tool, verb, &error);
-    if (status != PL_OK) {
-        pl_log_error(&error, "%s", verb);
+    if (help || optind == argc) {
+        fputs(usage, help ? stdout : stderr);
+        return help ? EXIT_SUCCESS : EXIT_USAGE;
     }
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a name, not a silent death */
+    status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
     pl_environment_free(tool.environment);
     return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID ? EXIT_USAGE : EXIT_FAILURE;

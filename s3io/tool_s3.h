@@ -7,7 +7,7 @@
 
 struct tool {
     struct pl_environment *environment;
-    struct pl_s3_client *client;
+    struct pl_s3_client *client; /* NULL before tool_connect() */
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
     bool recursive, again, quiet, no_checksums;
@@ -15,6 +15,9 @@ struct tool {
     char **words;       /* what is left behind the options */
     int word_count;
 };
+
+/** Read keys and settings and make the client. */
+enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;

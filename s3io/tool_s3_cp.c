@@ -10,6 +10,7 @@
 #include "s3io/s3_put.h"
 #include "s3io/store.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
         PL_TRY(pl_s3_local_path(target, last_part(key), &path, reterr));
         fetch.path = path.data;
     }
+    PL_TRY(tool_connect(tool, reterr));
     PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
     fetch.object = (struct pl_s3_object){.bucket = bucket, .key = key, .etag = info.etag, .size_bytes = info.size_bytes, .checksum = info.checksum};
     fetch.modified_s = info.modified_s;
@@ -87,6 +89,7 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
     enum pl_status status;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
+    PL_TRY(tool_connect(tool, reterr));
     PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &listing, reterr));
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
@@ -198,6 +201,26 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
     return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, NULL, reterr);
 }
 
+/* Before any key is asked for: a stream, a file that is there, or the address of an object. */
+static enum pl_status check_source(const char *from, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    struct stat info;
+
+    if (pl_s3_uri_is(from)) {
+        PL_TRY(pl_s3_uri_parse(from, &bucket, &key, reterr));
+        return *key ? PL_OK : pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", from);
+    }
+    if (strcmp(from, "-") == 0) {
+        return PL_OK;
+    }
+    if (stat(from, &info) != 0) {
+        return pl_error_errno(reterr, "find '%s'", from);
+    }
+    return S_ISDIR(info.st_mode) ? pl_error_set(reterr, PL_INVALID, "'%s' is a directory; use --recursive for what lies in it", from) : PL_OK;
+}
+
 static enum pl_status upload_one(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -211,9 +234,14 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     pl_text_append(&full, key);
     if (!*key || key[strlen(key) - 1] == '/') {
+        if (strcmp(from, "-") == 0) {
+            return pl_error_set(reterr, PL_INVALID, "standard input has no name to go below '%s'; give the whole key", uri);
+        }
         pl_text_append(&full, last_part(from));
     }
     PL_TRY(pl_text_check(&full, reterr));
+    PL_TRY(check_source(from, reterr));
+    PL_TRY(tool_connect(tool, reterr));
     tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
     status = upload_source(tool, from, bucket, full.data, &progress, &lock, reterr);
     tool_progress_end(&progress);
@@ -285,6 +313,7 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
     PL_TRY(pl_store_open_directory(from, true, &store, reterr));
     PL_TRY(pl_store_list(store, pl_deadline_after_ns(tool->timeout_ns), &files, reterr));
+    PL_TRY(tool_connect(tool, reterr));
     if (!tool->again) {
         PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &there, reterr));
     }
@@ -302,24 +331,27 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
 enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
 {
     const char *from, *to;
+    bool is_upload, is_download;
 
-    if (tool->word_count != 2) {
-        return pl_error_set(reterr, PL_INVALID, "cp takes FROM and TO");
+    if (tool->word_count != 2 || !*tool->words[0] || !*tool->words[1]) {
+        return pl_error_set(reterr, PL_INVALID, "expected FROM and TO");
     }
     from = tool->words[0];
     to = tool->words[1];
-    if (pl_s3_uri_is(from) && strcmp(to, "-") == 0) {
+    is_upload = pl_s3_uri_is(to);
+    is_download = pl_s3_uri_is(from);
+    if (!is_upload && !is_download) {
+        return pl_error_set(reterr, PL_INVALID, "neither '%s' nor '%s' is an s3://BUCKET/KEY address", from, to);
+    }
+    if (tool->recursive && ((is_upload && (is_download || !is_directory(from))) || (is_download && strcmp(to, "-") == 0))) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory, as --recursive needs one", is_upload ? from : to);
+    }
+    if (is_download && strcmp(to, "-") == 0) {
         tool->word_count = 1;
         return tool_cat(tool, reterr);
     }
-    if (pl_s3_uri_is(to)) {
-        if (tool->recursive && !is_directory(from)) {
-            return pl_error_set(reterr, PL_INVALID, "'%s' is no directory", from);
-        }
+    if (is_upload) {
         return tool->recursive ? upload_tree(tool, from, to, reterr) : upload_one(tool, from, to, reterr);
-    }
-    if (!pl_s3_uri_is(from)) {
-        return pl_error_set(reterr, PL_INVALID, "neither '%s' nor '%s' is an s3://BUCKET/KEY address", from, to);
     }
     return tool->recursive ? download_tree(tool, from, to, reterr) : download_one(tool, from, to, reterr);
 }

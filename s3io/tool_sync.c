@@ -5,12 +5,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "s3io/s3_put.h"
 
 #include <errno.h>
 #include <fts.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -486,6 +486,7 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct pl_error error = PL_ERROR_NONE;
+    struct stat info;
     sigset_t stop;
 
     (void)sigemptyset(&stop);
@@ -500,6 +501,9 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     if (!sync->directory) {
         return pl_error_errno(reterr, "find directory '%s'", directory);
     }
+    if (stat(sync->directory, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory", directory);
+    }
     sync->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (sync->events_fd < 0) {
         (void)pl_error_errno(&error, "set up inotify");
@@ -510,45 +514,65 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     return pl_s3_client_new(environment, options, &sync->client, reterr);
 }
 
+static enum pl_status take_options(struct sync *sync, struct pl_s3_options *client, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+{
+    static const struct option table[] = {{"finish", required_argument, NULL, 'f'},
+                                          {"endpoint-url", required_argument, NULL, 'e'},
+                                          {"no-checksums", no_argument, NULL, 'n'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    enum pl_status status;
+    double seconds;
+    int option;
+
+    while ((status = pl_options_next(argc, argv, "", table, &option, reterr)) == PL_OK) {
+        switch (option) {
+        case 'f':
+            PL_TRY(pl_options_real("finish", optarg, 0.001, 86400, &seconds, reterr));
+            sync->finish_ns = (int64_t)(seconds * (double)PL_NS_PER_S);
+            break;
+        case 'e':
+            client->endpoint_url = optarg;
+            break;
+        case 'n':
+            sync->upload.no_checksums = true;
+            break;
+        default:
+            *ret_help = true;
+            return PL_OK;
+        }
+    }
+    if (status == PL_END && argc - optind != 2) {
+        return pl_error_set(reterr, PL_INVALID, "expected DIRECTORY and s3://BUCKET/PREFIX, found %d words; --help tells more", argc - optind);
+    }
+    return status == PL_END ? PL_OK : status;
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"finish", required_argument, NULL, 'f'},
-                                                 {"endpoint-url", required_argument, NULL, 'e'},
-                                                 {"no-checksums", no_argument, NULL, 'n'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
     struct sync sync = {.events_fd = -1, .signals_fd = -1, .finish_ns = DEFAULT_FINISH_S * PL_NS_PER_S, .finish_by_ns = PL_DEADLINE_NEVER};
     struct pl_s3_options options = {.endpoint_url = NULL};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
-    char *end = NULL;
-    int option;
+    bool help = argc == 1, begun;
 
     pl_log_set_prefix("paceline sync");
-    while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        if (option == 'f') {
-            sync.finish_ns = (int64_t)(strtod(optarg, &end) * (double)PL_NS_PER_S);
-        } else if (option == 'e') {
-            options.endpoint_url = optarg;
-        } else if (option == 'n') {
-            sync.upload.no_checksums = true;
-        }
-        if (option == 'h' || option == '?' || (option == 'f' && (*end || sync.finish_ns <= 0 || sync.finish_ns > 86400 * PL_NS_PER_S))) {
-            fputs(usage, option == 'h' ? stdout : stderr);
-            return option == 'h' ? EXIT_SUCCESS : EXIT_USAGE;
-        }
-    }
-    if (argc - optind != 2) {
-        fputs(usage, stderr);
+    if (!help && take_options(&sync, &options, argc, argv, &help, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
         return EXIT_USAGE;
     }
+    if (help) {
+        fputs(usage, argc > 1 ? stdout : stderr);
+        return argc > 1 ? EXIT_SUCCESS : EXIT_USAGE;
+    }
     status = open_sync(&sync, &options, argv[optind], argv[optind + 1], &error);
-    if (status == PL_OK) {
+    begun = status == PL_OK;
+    if (begun) {
         status = run(&sync, &error);
     }
     if (status != PL_OK) {
         pl_log_error(&error, "'%s' to '%s'", argv[optind], argv[optind + 1]);
     }
     release(&sync);
-    return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID && !begun ? EXIT_USAGE : EXIT_FAILURE;
 }

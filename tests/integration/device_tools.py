@@ -46,7 +46,7 @@ def bench():
     run("collectives/paceline-bench", *words, "--threads", 2)
     says(run("collectives/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
     says(run("collectives/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
-    mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes cannot be '1MB'", "--pears": "there is no option --pears",
+    mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes is '1MB', expected", "--pears": "there is no option --pears",
                 "--pairs": "--pairs needs a value", "alreduce": "expected the word allreduce alone, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
     for word, wanted in mistakes.items():
         says(run("collectives/paceline-bench", *words, word, status=2), wanted)

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum pl_status misused(int argc, char **argv, bool lacks_value, struct pl_error *reterr)
+{
+    const char *word = optind > 1 && optind <= argc ? argv[optind - 1] : "";
+    int length = (int)strcspn(word, "=");
+
+    if (strncmp(word, "--", 2) != 0) {
+        return pl_error_set(reterr, PL_INVALID, "there is no option -%c; --help lists them", optopt);
+    }
+    if (lacks_value) {
+        return pl_error_set(reterr, PL_INVALID, "%s needs a value; --help lists the options", word);
+    }
+    if (optopt) { /* known, and given a value */
+        return pl_error_set(reterr, PL_INVALID, "%.*s takes no value, found '%s'", length, word, word + length + 1);
+    }
+    return pl_error_set(reterr, PL_INVALID, "there is no option %.*s, or it is short for several; --help lists them", length, word);
+}
+
+enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option, struct pl_error *reterr)
+{
+    char own_letters[64];
+    int option;
+
+    PL_BUG_IF(snprintf(own_letters, sizeof(own_letters), ":%s", letters) >= (int)sizeof(own_letters));
+    opterr = 0;
+    option = getopt_long(argc, argv, own_letters, table, NULL);
+    if (option == ':' || option == '?') {
+        return misused(argc, argv, option == ':', reterr);
+    }
+    if (option == -1) {
+        return PL_END;
+    }
+    *ret_option = option;
+    return PL_OK;
+}
+
+enum pl_status pl_options_whole(const char *name, const char *text, uint64_t least, uint64_t most, uint64_t *ret_number, struct pl_error *reterr)
+{
+    unsigned long long number;
+    char *end;
+
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end || errno || number < least || number > most) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a whole number from %llu to %llu", name, text, (unsigned long long)least,
+                            (unsigned long long)most);
+    }
+    *ret_number = number;
+    return PL_OK;
+}
+
+enum pl_status pl_options_real(const char *name, const char *text, double least, double most, double *ret_number, struct pl_error *reterr)
+{
+    char *end;
+    double number = strtod(text, &end);
+
+    if (end == text || *end || !(number >= least && number <= most)) {
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a number from %g to %g", name, text, least, most);
+    }
+    *ret_number = number;
+    return PL_OK;
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong words behind `paceline` and its verbs: the first line names the word, what was found and what is expected, the exit status is 2, and nothing
+is asked of a network or for keys before that is said. And output that nobody takes."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SUPPORT = pathlib.Path(os.environ["PACELINE_SOURCE"]) / "tests/support"
+PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
+
+# What is typed behind `paceline`, and the whole of what is said; FOLDER is an empty directory, FILE a file.
+WRONG = {
+    "nonsense": "paceline: error: there is no verb 'nonsense'; `paceline help` lists them",
+    "help nonsense": "paceline: error: there is no verb 'nonsense'; `paceline help` lists them",
+    "plan nonsense": "paceline: error: plan: expected nothing or -- CMD..., found 'nonsense'",
+    "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
+    "info nonsense": "paceline info: error: expected nothing, found 'nonsense'; --help tells more",
+    "s3 nonsense": "paceline s3: error: expected ls, cat, cp or rm, found 'nonsense'; --help tells more",
+    "s3 --nonsense ls s3://bucket/": "paceline s3: error: there is no option --nonsense, or it is short for several; --help lists them",
+    "s3 --re ls s3://bucket/": "paceline s3: error: there is no option --re, or it is short for several; --help lists them",
+    "s3 -x ls s3://bucket/": "paceline s3: error: there is no option -x; --help lists them",
+    "s3 --quiet=3 ls s3://bucket/": "paceline s3: error: --quiet takes no value, found '3'",
+    "s3 ls s3://bucket/ --region": "paceline s3: error: --region needs a value; --help lists the options",
+    "s3 --connections 0 ls s3://bucket/": "paceline s3: error: --connections is '0', expected a whole number from 1 to 1024",
+    "s3 --budget x ls s3://bucket/": "paceline s3: error: --budget is 'x', expected a whole number from 1 to 1048576",
+    "s3 --part -1 ls s3://bucket/": "paceline s3: error: --part is '-1', expected a whole number from 1 to 4096",
+    "s3 --stall 1.5 ls s3://bucket/": "paceline s3: error: --stall is '1.5', expected a whole number from 1 to 3600",
+    "s3 --timeout 5s ls s3://bucket/": "paceline s3: error: --timeout is '5s', expected a whole number from 1 to 1000000",
+    "s3 ls": "paceline s3: error: ls: expected one s3://BUCKET/PREFIX",
+    "s3 ls s3:/x": "paceline s3: error: ls: 's3:/x' is not an s3://BUCKET/KEY address",
+    "s3 ls s3://": "paceline s3: error: ls: '' is not a bucket name (in 's3://')",
+    "s3 cat": "paceline s3: error: cat: expected s3://BUCKET/KEY...",
+    "s3 cat s3://bucket": "paceline s3: error: cat: 's3://bucket' names a bucket, not an object",
+    "s3 rm s3://bucket/folder/": "paceline s3: error: rm: 's3://bucket/folder/' is no object; use --recursive for what lies below it",
+    "s3 cp FILE": "paceline s3: error: cp: expected FROM and TO",
+    "s3 cp a b": "paceline s3: error: cp: neither 'a' nor 'b' is an s3://BUCKET/KEY address",
+    "s3 cp s3://bucket FILE": "paceline s3: error: cp: 's3://bucket' is no object; use --recursive for what lies below it",
+    "s3 cp s3://bucket s3://bucket/key": "paceline s3: error: cp: 's3://bucket' names a bucket, not an object",
+    "s3 cp FOLDER s3://bucket/key": "paceline s3: error: cp: 'FOLDER' is a directory; use --recursive for what lies in it",
+    "s3 cp - s3://bucket/folder/": "paceline s3: error: cp: standard input has no name to go below 's3://bucket/folder/'; give the whole key",
+    "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is no directory, as --recursive needs one",
+    "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is no directory, as --recursive needs one",
+    "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is no directory, as --recursive needs one",
+    "feed FOLDER": "paceline feed: error: expected FROM and PATH, found 1 words; --help tells more",
+    "feed --epochs x FOLDER FILE": "paceline feed: error: --epochs is 'x', expected a whole number from 0 to 4294967295",
+    "feed --first -1 FOLDER FILE": "paceline feed: error: --first is '-1', expected a whole number from 0 to 4294967295",
+    "feed --shuffle x FOLDER FILE": "paceline feed: error: --shuffle is 'x', expected a whole number from 0 to 18446744073709551615",
+    "feed --shard 2/2 FOLDER FILE": "paceline feed: error: --shard is '2/2', expected R/N with R below N",
+    "feed --timeout 1s FOLDER FILE": "paceline feed: error: --timeout is '1s', expected a whole number from 0 to 1000000",
+    "feed --cut x FOLDER FILE": "paceline feed: error: --cut is 'x', expected a whole number from 0 to 18446744073709551615",
+    "feed --nonsense FOLDER FILE": "paceline feed: error: there is no option --nonsense, or it is short for several; --help lists them",
+    "feed --augmented a --recordio s3://bucket/m FILE": "paceline feed: error: --augmented goes with neither --manifest, --recordio nor --decompress",
+    "feed --manifest FOLDER FILE": "paceline feed: error: 'FOLDER': a manifest is an object on S3, s3://BUCKET/KEY",
+    "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x')",
+    "sync FOLDER": "paceline sync: error: expected DIRECTORY and s3://BUCKET/PREFIX, found 1 words; --help tells more",
+    "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",
+    "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is no directory",
+    "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
+    "bench nonsense": "paceline bench: error: expected the word allreduce alone, found 'nonsense'; --help lists the options",
+    "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one with KiB, MiB or GiB behind",
+    "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one with KiB, MiB or GiB behind",
+    "bench allreduce --type float": "paceline bench: error: --type is 'float', expected one of float32, float64, float16, bfloat16, int8, int16, int32, "
+                                    "int64, uint8, bool",
+    "bench allreduce --buffers heap": "paceline bench: error: --buffers is 'heap', expected arena, private or device",
+    "bench allreduce --peer nccl": "paceline bench: error: --peer is 'nccl', expected mpi or mpi-best",
+    "bench allreduce --wire int8": "paceline bench: error: --wire is 'int8', expected float16 or bfloat16",
+    "bench allreduce --pairs x": "paceline bench: error: --pairs is 'x', expected a whole number from 1 to 999",
+    "bench allreduce --loop-ms 0": "paceline bench: error: --loop-ms is '0', expected a number from 0.001 to 1e+06",
+    "bench allreduce --threads 65": "paceline bench: error: --threads is '65', expected a whole number from 1 to 64",
+    "bench allreduce --threads 2 --peer mpi": "paceline bench: error: --peer needs mpirun, not --threads",
+}
+
+
+def run(*words, keys=None, **keywords):
+    """Without a home or, unless there are any, keys: whoever asks for them says so instead of what is wanted."""
+    environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **(keys or {})}
+    return subprocess.run([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=keywords.pop("stdout", subprocess.PIPE),
+                          stderr=subprocess.PIPE, text=True, timeout=60, **keywords)
+
+
+def outputs(scratch):
+    """What happens to output that nobody takes, and to a place that a file cannot take."""
+    (scratch / "objects").mkdir()
+    (scratch / "objects/key").write_text("data")
+    os.mkfifo(scratch / "fifo")
+    server = subprocess.Popen([sys.executable, SUPPORT / "fake_s3.py", scratch / "objects"], stdout=subprocess.PIPE, text=True)
+    try:
+        keys = {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.stdout.readline().split()[1]}", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        reader, gone = os.pipe()
+        os.close(reader)
+        for words, keywords, code, wanted in (
+                (("s3", "ls", "s3://bkt/"), {"stdout": gone}, 0, ""),
+                (("s3", "ls", "s3://bkt/"), {"preexec_fn": lambda: os.close(1)}, 1, "paceline s3: error: ls: write standard output: Bad file descriptor"),
+                (("s3", "cat", "s3://bkt/key"), {"preexec_fn": lambda: os.close(1)}, 1,
+                 "paceline s3: error: cat: write 'standard output': Bad file descriptor"),
+                (("s3", "cat", "s3://bkt/key"), {"stdout": gone}, 1, "paceline s3: error: cat: write 'standard output': Broken pipe"),
+                (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' is there and is no file"),
+                (("info",), {"preexec_fn": lambda: os.close(1)}, 1, "paceline info: error: standard output cannot be written"),
+                (("bench", "allreduce", "--max-bytes", "4", "--pairs", "1"), {"preexec_fn": lambda: os.close(1)}, 1,
+                 "paceline bench: error: standard output cannot be written")):
+            done = run(*words, keys=keys, **keywords)
+            if (done.returncode, done.stderr.strip()) != (code, wanted):
+                yield f"paceline {' '.join(map(str, words))}: status {done.returncode}, {done.stderr.strip()}\n  wanted {code}, {wanted}"
+        os.close(gone)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def main():
+    found = []
+    with tempfile.TemporaryDirectory(prefix="paceline-words-") as scratch:
+        places = {"FOLDER": f"{scratch}/folder", "FILE": f"{scratch}/file"}
+        os.mkdir(places["FOLDER"])
+        pathlib.Path(places["FILE"]).touch()
+        for typed, wanted in WRONG.items():
+            for name, place in places.items():
+                wanted = wanted.replace(f"'{name}'", f"'{place}'")
+            done = run(*(places.get(word, word) for word in typed.split()), cwd=scratch)
+            if (done.returncode, done.stdout, done.stderr) != (2, "", wanted + "\n"):
+                found.append(f"paceline {typed}: status {done.returncode}, {done.stdout}{done.stderr.strip()}\n  wanted {wanted}")
+        done = run("s3", "cp", f"{scratch}/none", "s3://bucket/key")
+        if done.returncode != 1 or done.stderr != f"paceline s3: error: cp: find '{scratch}/none': No such file or directory\n":
+            found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
+        found.extend(outputs(pathlib.Path(scratch)))
+    for verb in ("s3", "feed", "sync", "bench", "info", "trace"):
+        for words in ((verb, "--help"), ("help", verb)):
+            done = run(*words)
+            if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
+                found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
+    for verb in ("s3", "feed", "sync", "bench", "trace"):
+        done = run(verb)
+        if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {verb}") or done.stdout:
+            found.append(f"paceline {verb}: status {done.returncode}, {done.stdout}{done.stderr}")
+    print("\n".join(found) or f"{len(WRONG)} mistakes are told as they should")
+    sys.exit(1 if found else 0)
+
+
+main()
