@@ -35,7 +35,7 @@ pack() {
   own+='|openssh|gfortran|libgfortran-|auto|m4$|make$|passwd|adduser|debianutils|libctf|libisl|libmpc|libmpfr|libgmp|libgprofng|libcc1|libpam|libaudit'
   own+='|python3|libpython3|media-types|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx|libX|libjs-'
   mkdir -p "$folder/debs" || return
-  list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|python3|git|clang-format.*|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
+  list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|python3|git|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
   list=$(apt-get -s -o Dir::State::status=/dev/null --no-install-recommends install $list | awk '/^Inst /{print $2}' | grep -vE "^($own)")
   (cd "$folder/debs" && apt-get download -qq $list) || return
   for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder" || return; done

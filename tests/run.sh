@@ -29,6 +29,7 @@ done
 [ ${#stages[@]} -gt 0 ] || stages=(unit asan tsan integration)
 
 tests/support/packages.sh install build test
+tests/support/packages.sh install format || echo "the layout of the code will not be checked"
 tests/support/packages.sh install python || echo "tests of Python programs will skip what they lack"
 root=$PWD
 work=$root/build-tests

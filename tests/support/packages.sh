@@ -6,17 +6,20 @@
 #   packages.sh missing ROLE...    print those that are not installed
 #   packages.sh install ROLE...    install what is missing; asks apt only then, as root or through sudo
 #
-# Roles: build (compile), test (tests/run.sh), python (tests of Python programs, which skip without them), peers (libraries that
-# tests/bench/peers.py measures beside ours), image (what the final container image carries), cuda (nvcc's host
-# compiler), containers and s3-server (an engine and a real server for tests that say when they ask for them).
-# Run on Debian 12. Ubuntu 22.04 and 24.04 have the same packages under these names; that was not run.
+# Roles: build (compile), test (tests/run.sh), format (the check of the code's layout, which is left out without it), python (tests
+# of Python programs, which skip without them), peers (libraries that tests/bench/peers.py measures beside ours), image (what
+# the final container image carries), cuda (nvcc's host compiler), containers and s3-server (an engine and a real server for
+# tests that say when they ask for them).
+# Run on Debian 12, and on Debian 13, which has no clang-format 14 and where some names are provided by other packages
+# (libcurl4 by libcurl4t64). Ubuntu 22.04 and 24.04 have the same; that was not run.
 set -euo pipefail
 
 packages_of() {
   case $1 in
     build) echo "gcc libc6-dev meson ninja-build pkgconf libopenmpi-dev openmpi-bin libcurl4-openssl-dev \
       libarchive-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev zlib1g-dev" ;;
-    test) echo "check spin clang-format-14 python3 git openssh-server openssh-client iproute2 procps util-linux openssl curl libfaketime" ;;
+    test) echo "check spin python3 git openssh-server openssh-client iproute2 procps util-linux openssl curl libfaketime" ;;
+    format) echo "clang-format-14" ;;
     python) echo "python3-numpy python3-mpi4py python3-torch" ;;
     peers) echo "mpich libmpich-dev python3-torch" ;;
     image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcurl4 libarchive13 libexpat1 \
@@ -24,7 +27,7 @@ packages_of() {
     cuda) echo "g++" ;;
     containers) echo "podman buildah runc debootstrap netavark aardvark-dns iptables nftables iproute2" ;;
     s3-server) echo "radosgw ceph-mon ceph-osd ceph-common uuid-runtime openssl curl python3" ;;
-    *) echo "packages.sh: unknown role '$1': build, test, python, peers, image, cuda, containers or s3-server" >&2; return 2 ;;
+    *) echo "packages.sh: unknown role '$1': build, test, format, python, peers, image, cuda, containers or s3-server" >&2; return 2 ;;
   esac
 }
 
@@ -37,10 +40,11 @@ list() {
 }
 
 missing() {
-  local package
-  for package in $(list "$@"); do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
-  done
+  local wanted installed
+  wanted=$(list "$@") || return
+  # "installed NAME, PROVIDED (= VERSION), ..." to one name a line
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}, ${Provides}\n' | sed -E -n 's/^installed //; T; s/ \([^)]*\)//g; s/, */\n/g; p')
+  grep -vxF -f <(printf '%s\n' "$installed" | grep .) <<<"$wanted" || true
 }
 
 install() {
@@ -49,7 +53,7 @@ install() {
     echo "packages.sh: this is not Debian or Ubuntu; install what these packages hold: $(list "$@" | tr '\n' ' ')" >&2
     return 0 # the build says what is absent
   fi
-  wanted=$(missing "$@")
+  wanted=$(missing "$@") || return
   [ -n "$wanted" ] || return 0
   if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null; then
