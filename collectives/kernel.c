@@ -4,6 +4,21 @@
 #include "collectives/kernel_tables.h"
 
 #include <string.h>
+#ifdef PL_KERNEL_X86
+#include <cpuid.h>
+
+/* Clang's __builtin_cpu_supports() does not know this name, so there the processor is asked itself. */
+static bool has_f16c(void)
+{
+#ifdef __clang__
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+#else
+    return __builtin_cpu_supports("f16c");
+#endif
+}
+#endif
 
 static const struct pl_kernel *runnable(const struct pl_kernel *kernel)
 {
@@ -15,7 +30,7 @@ static const struct pl_kernel *runnable(const struct pl_kernel *kernel)
                    : NULL;
     }
     if (kernel == &pl_kernel_avx2) {
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? kernel : NULL;
+        return __builtin_cpu_supports("avx2") && has_f16c() ? kernel : NULL;
     }
 #endif
     return kernel;

@@ -33,7 +33,7 @@ static enum pl_kernel_store choose(struct pl_shm_choice *choice, uint64_t bytes)
     }
     if (use == 0) {
         for (int store = 0; store < PL_SHM_STORES; store++) {
-            choice->ns_per_byte[class][store] = INFINITY;
+            choice->ns_per_byte[class][store] = (double)INFINITY;
         }
     }
     if (use < TRIALS * PL_SHM_STORES) {

@@ -458,7 +458,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     bad[count++].flags = PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16;
     bad[count].scaled = true;
     bad[count].postscale = 1.0;
-    bad[count++].prescale = NAN;
+    bad[count++].prescale = (double)NAN;
     bad[count].kind = PL_BROADCAST;
     bad[count++].root = pl_world_size(world);
     bad[count].kind = PL_REDUCE;

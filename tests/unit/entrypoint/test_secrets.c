@@ -59,8 +59,8 @@ START_TEST(no_secret_is_anywhere_in_a_printed_plan)
         "{\"sagemaker_thing\": \"{\\\"secret\\\": 4711}\"}",
         "{\"paceline_secret\": \"hush\"}",
         "{\"sagemaker_mpi_custom_mpi_options\": \"-x DB_PASSWORD=hush\"}",
-        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=a hush' -mca mca_base_env_list "
-        "API_KEY=hush\"}",
+        ("{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=a hush' -mca mca_base_env_list "
+         "API_KEY=hush\"}"),
         "{\"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=hush\"}",
     };
     struct tree tree;
