@@ -31,9 +31,10 @@ enum pl_dtype {
  * What "reducing" means; x(r) is rank r's element.
  *
  * SUM, PRODUCT  integers wrap modulo 2^bits; bool: logical or (sum), logical and (product).
- * AVERAGE       floats: the sum divided by n, the number of ranks or what else the caller says, for the half-width types without overflow in between;
- * integers: the exact sum, kept wide, divided by n and truncated toward zero; bool: refused. MIN, MAX      a NaN from any rank makes the result NaN;
- * which zero wins is open; bool: and (min), or (max). ADASUM        reserved; refused by every backend today.
+ * AVERAGE       floats: the sum divided by n (the number of ranks, or what the call gives), for the half-width types without overflow in
+ *               between; integers: the exact sum, kept wide, divided by n and truncated toward zero; bool: refused.
+ * MIN, MAX      a NaN from any rank makes the result NaN; which zero wins is open; bool: and (min), or (max).
+ * ADASUM        reserved; refused by every backend today.
  *
  * A bool element is one byte, any non-zero byte counts as true, results are 0 or 1.
  */

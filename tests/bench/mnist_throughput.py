@@ -83,7 +83,7 @@ def share_in_step(traces):
     steps = []
     for trace in traces:
         ends = sorted(event["ts"] + event["dur"] for event in json.loads(trace.read_text())["traceEvents"]
-                      if event["name"] == "allreduce gradients")
+                      if event["name"] == "allreduce gradients.0")
         steps.append([end - begin for begin, end in zip(ends, ends[1:])])
     assert len(steps[0]) > 1 and len({len(times) for times in steps}) == 1, "the processes' traces have different numbers of steps"
     return sum(map(sum, steps)) / len(steps) / sum(map(max, zip(*steps)))
