@@ -20,8 +20,9 @@ ranks 5
 ranks 2 PACELINE_BACKEND=exchange
 ranks 3 PACELINE_BACKEND=exchange
 for n in 2 4; do
-    echo "== $n processes, random mixtures"
+    echo "== $n processes, random mixtures and training programs"
     timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
+    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" training 1 8
 done
 support=$PACELINE_BUILD/tests/support
 if [ -e "$support/nccl/libnccl.so.2" ]; then

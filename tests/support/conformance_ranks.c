@@ -2,12 +2,13 @@
 /*
  * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]], and for processes in device
  * memory: conformance_ranks devices N, where local rank r has device r mod N. Random mixtures on `worlds` worlds of processes that draw their
- * settings and hosts: conformance_ranks mixed SEED WORLDS.
+ * settings and hosts: conformance_ranks mixed SEED WORLDS. Random training programs likewise: conformance_ranks training SEED WORLDS.
  */
 #include "base/clock.h"
 #include "tests/support/conformance.h"
 #include "tests/support/mixed.h"
 #include "tests/support/ranks.h"
+#include "tests/support/training.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -75,9 +76,10 @@ static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
 }
 
 /* A failure of one rank is that of all, at the latest when its deadline has passed. */
-static int run_mixed(uint64_t seed, uint64_t worlds)
+static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int steps, char *failure), uint64_t seed, uint64_t worlds)
 {
     enum { STEPS = 20 };
+    _Static_assert((int)TRAINING_TEXT_BYTES <= (int)MIXED_TEXT_BYTES, "the text fits");
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
     char failure[MIXED_TEXT_BYTES] = "";
@@ -94,7 +96,7 @@ static int run_mixed(uint64_t seed, uint64_t worlds)
 
         options.pretend_ranks_per_host = mixed_settings(&draws, bootstrap->size, &knobs);
         if (pl_world_new(bootstrap, &options, &world, &error) == PL_OK) {
-            mixed_run(world, seed + i, STEPS, failure);
+            program(world, seed + i, STEPS, failure);
         } else {
             snprintf(failure, sizeof(failure), "no world: %s", error.cause);
         }
@@ -120,7 +122,10 @@ int main(int argc, char **argv)
     int devices = argc == 3 && strcmp(argv[1], "devices") == 0 ? atoi(argv[2]) : 0;
 
     if (argc == 4 && strcmp(argv[1], "mixed") == 0) {
-        return run_mixed(strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
+        return run_drawn(mixed_run, strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
+    }
+    if (argc == 4 && strcmp(argv[1], "training") == 0) {
+        return run_drawn(training_run, strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
     }
     if (argc >= 3 && !devices) {
         ranks_run(atoi(argv[2]), &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);

@@ -136,7 +136,10 @@ static void missing_body(struct rank *self)
     pl_named_free(named);
 }
 
-/* K11: one rank polls, as if it had other things to do, and never submits what the other waits for. */
+/*
+ * K11: one rank polls, as if it had other things to do, and never submits what the other waits for. On a machine that is too busy for so short a
+ * deadline the world's own may come first.
+ */
 static void polled(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);
@@ -145,6 +148,7 @@ static void polled(struct pl_world *world, void *argument, char failure[RANKS_TE
     struct pl_named *named = NULL;
     float value = 1;
     struct pl_named_op op = sum_of(names[rank], &value, 1);
+    enum pl_status status;
     pl_named_handle handle;
     bool done = rank == 0;
 
@@ -154,24 +158,29 @@ static void polled(struct pl_world *world, void *argument, char failure[RANKS_TE
     while (!done) {
         RANKS_OK(pl_named_poll(named, handle, &done, &error));
     }
-    RANKS_NEED(pl_named_wait(named, handle, NULL, &waited) == PL_TIMEOUT && strstr(waited.cause, "'left': submitted by rank 0 of 2, not by 1") &&
-                   strstr(waited.cause, "'right': submitted by rank 1 of 2, not by 0"),
-               "%s", waited.cause);
-    op.name = "both";
-    RANKS_OK(pl_named_run(named, &op, NULL, &error));
-    RANKS_NEED(value == 2, "%g", (double)value);
+    status = pl_named_wait(named, handle, NULL, &waited);
+    if (pl_world_failure(world, NULL) == PL_OK) {
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.cause, "'left': submitted by rank 0 of 2, not by 1") &&
+                       strstr(waited.cause, "'right': submitted by rank 1 of 2, not by 0"),
+                   "%s", waited.cause);
+        op.name = "both";
+        status = pl_named_run(named, &op, NULL, &waited);
+        RANKS_NEED(status == PL_OK ? value == 2 : pl_world_failure(world, NULL) != PL_OK, "%s, %g", waited.cause, (double)value);
+    }
     pl_named_free(named);
 }
 
 START_TEST(what_never_comes_is_waited_for_until_the_deadline)
 {
     struct pl_world_options options = {0};
+    char failure[RANKS_TEXT_BYTES];
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "2", "the test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
     options.knobs = &knobs;
-    ck_assert_ranks(2, &options, polled, NULL);
+    ranks_run(2, &options, polled, NULL, failure);
+    ck_assert_msg(!failure[0] || strstr(failure, "did not answer before the deadline"), "%s", failure);
 }
 END_TEST
 
