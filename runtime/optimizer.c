@@ -221,7 +221,7 @@ static bool adapt_loss_scale(struct pl_optimizer *optimizer, double squares)
         return false;
     }
     if (!isfinite(squares)) {
-        optimizer->state.loss_scale = fmax(optimizer->state.loss_scale / 2.0, 1.0);
+        optimizer->state.loss_scale = fmax(optimizer->state.loss_scale / 2.0, fmin(optimizer->options.loss_scale, 1.0));
         optimizer->state.good_steps = 0;
         optimizer->state.skipped++;
         return true;
@@ -271,10 +271,10 @@ static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, str
         double squares = 0.0;
 
         PL_TRY(find_norm(optimizer, &squares, reterr));
+        optimizer->norm = sqrt(squares) * optimizer->factor;
         if (adapt_loss_scale(optimizer, squares)) {
             return pl_plan_wait(plan, reterr);
         }
-        optimizer->norm = sqrt(squares) * optimizer->factor;
         if (optimizer->options.clip_norm > 0.0) {
             step.squares = optimizer->squares;
             step.clip_norm = optimizer->options.clip_norm;
@@ -316,6 +316,9 @@ struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimize
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state)
 {
     optimizer->state = *state;
+    if (!(optimizer->options.loss_scale > 0.0)) {
+        optimizer->state.loss_scale = 1.0; /* kept by a run with a scaled loss: nothing is multiplied by it here */
+    }
 }
 
 unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer)

@@ -42,14 +42,14 @@ void pl_optimizer_free(struct pl_optimizer *optimizer);
 
 /**
  * Wait for the step's gradients and apply them. With a scaled loss, gradients that are not finite skip the step on all
- * ranks and halve the factor.
+ * ranks and halve the factor, down to 1 (or where it began, if that is less).
  */
 enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The factor by which the program multiplies its loss (or its gradients); 1 when not scaled. */
 double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer);
 
-/** Of the last step, before clipping; 0 unless clip_norm is set. In device memory: after pl_plan_finish(). */
+/** Of the last step, taken or skipped, before clipping; 0 unless clip_norm or loss_scale is set. In device memory: after pl_plan_finish(). */
 double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer);
 
 /** What has to be kept to go on later: counters and up to two arrays of pl_plan_elems() elements. */
@@ -61,6 +61,7 @@ struct pl_optimizer_state {
 };
 
 struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimizer);
+/** The loss scale counts only where this optimizer scales. */
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state);
 
 /** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance"). */

@@ -157,6 +157,38 @@ START_TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
 }
 END_TEST
 
+/* Operations without a name, more of them on some ranks than on others: behind the join they match again. */
+static void numbering_body(struct rank *self)
+{
+    int last;
+
+    ENGINE(NULL);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (int batch = 0; batch <= self->rank; batch++) {
+            int32_t one = 1, two = 2;
+            struct pl_named_op op = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &one, .recv = &one};
+            struct pl_named_op member = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &two, .recv = &two};
+            pl_named_handle group;
+
+            expect_ok(pl_named_run(named, &op, NULL, &error));
+            expect(one == self->size - batch, "epoch %d, batch %d: %d", epoch, batch, one);
+            expect_ok(pl_named_submit_group(named, NULL, &member, 1, &group, &error));
+            expect_ok(pl_named_wait(named, group, NULL, &error));
+            expect(two == 2 * one, "a group in epoch %d, batch %d: %d", epoch, batch, two);
+        }
+        expect_ok(pl_named_join(named, &last, &error));
+    }
+    pl_named_free(named);
+}
+
+START_TEST(operations_without_a_name_match_again_behind_a_join)
+{
+    for (int size = 1; size <= 4; size++) {
+        ck_assert_bodies(size, numbering_body, NULL);
+    }
+}
+END_TEST
+
 /* The bits of 3 and of -3 (3 again where there is no sign) in each type. */
 static const uint64_t three[PL_DTYPE_COUNT][2] = {
     [PL_FLOAT32] = {0x40400000, 0xC0400000},
@@ -212,4 +244,4 @@ START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
 END_TEST
 
 UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining, an_average_divides_by_the_ranks_that_gave_or_by_all,
-          a_joined_rank_is_neutral_in_every_type_and_operation)
+          operations_without_a_name_match_again_behind_a_join, a_joined_rank_is_neutral_in_every_type_and_operation)

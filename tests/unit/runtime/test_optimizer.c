@@ -168,6 +168,7 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
         tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* of norm 2 */
         ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
         ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
+        ck_assert(step == 1 ? isinf(pl_optimizer_gradient_norm(optimizer)) : fabs(pl_optimizer_gradient_norm(optimizer) - 2.0) < 1e-6);
     }
     ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
     ck_assert_double_eq_tol((double)tensor->value[0], -4 * 0.5, 1e-6);
@@ -179,6 +180,48 @@ START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
 {
     ranks_run(1, scaled_and_clipped, NULL);
     ranks_run(2, scaled_and_clipped, NULL);
+}
+END_TEST
+
+/* An overflow never makes the factor larger, and what a scaled run has kept divides nothing in one that is not scaled. */
+static void small_scale(struct pl_world *world, void *context)
+{
+    struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 0.5};
+    const struct pl_optimizer_state scaled = {.steps = 3, .good_steps = 2, .loss_scale = 1024.0};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = make_plan(world);
+    struct pl_optimizer *optimizer = NULL;
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+
+    (void)context;
+    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
+    tensor->gradient[0] = HUGE_VALF;
+    ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+    ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
+    ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
+    ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), 0.5);
+    pl_optimizer_restore(optimizer, &scaled);
+    ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), 1024.0);
+    pl_optimizer_free(optimizer);
+
+    options.loss_scale = 0.0;
+    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
+    pl_optimizer_restore(optimizer, &scaled);
+    ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), 1.0);
+    ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, 3);
+    memset(tensor->gradient, 0, ELEMS * sizeof(float));
+    tensor->gradient[0] = 2.0F;
+    ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+    ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
+    ck_assert_double_eq((double)tensor->value[0], -2.0);
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+START_TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow)
+{
+    ranks_run(1, small_scale, NULL);
+    ranks_run(2, small_scale, NULL);
 }
 END_TEST
 
@@ -210,4 +253,5 @@ START_TEST(broadcast_gives_all_ranks_the_roots_state)
 END_TEST
 
 UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
-          a_scaled_loss_is_undone_before_gradients_are_clipped, broadcast_gives_all_ranks_the_roots_state)
+          a_scaled_loss_is_undone_before_gradients_are_clipped, a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
+          broadcast_gives_all_ranks_the_roots_state)
