@@ -73,14 +73,24 @@ static void copier_write(struct copier *copier)
     }
 }
 
+/* Control-Z at the terminal that the program has to itself: no shell could ever continue it, so it goes on, as a container's process 1 would. */
+static void refuse_suspension(const struct watcher *watcher, int stop_number)
+{
+    if (stop_number == SIGTSTP && watcher->watch->setup.foreground && isatty(STDIN_FILENO)) {
+        kill(-watcher->pid, SIGCONT);
+    }
+}
+
 static void reap(struct watcher *watcher)
 {
     int status;
     pid_t pid;
 
     do {
-        pid = waitpid(-1, &status, WNOHANG);
-        if (pid == watcher->pid) {
+        pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
+        if (pid == watcher->pid && WIFSTOPPED(status)) {
+            refuse_suspension(watcher, WSTOPSIG(status));
+        } else if (pid == watcher->pid) {
             watcher->exited = true;
             watcher->wait_status = status;
         }

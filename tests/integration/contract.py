@@ -8,12 +8,16 @@ import io
 import json
 import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 
 BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', pathlib.Path(__file__).resolve().parents[2] / 'build'))
@@ -117,6 +121,26 @@ def closed_standard_descriptors():
         expect(code == 5 and 'why' in tree.read('output/failure'), (code, tree.read('output/failure')))
         fds = dict(re.findall(r' (\d+) -> (.*)', tree.read('model/fds')))
         expect(fds.get('0') == '/dev/null', fds)
+
+
+def a_terminal():
+    """The program has the terminal to itself; Control-Z, after which nobody could continue it, does not suspend it."""
+    with Tree() as tree:
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve(PACELINE, [PACELINE, '--', 'sh', '-c', 'echo begun; read word; echo "read $word"; exit 5'], tree.env)
+        said, deadline = b'', time.monotonic() + 60
+        while b'read again' not in said and time.monotonic() < deadline:
+            if not select.select([fd], [], [], 0.1)[0]:
+                continue
+            before, said = said, said + os.read(fd, 1000)
+            if b'begun' in said and b'begun' not in before:
+                os.write(fd, b'\x1aagain\n')
+        if b'read again' not in said:
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        expect(os.WIFEXITED(status) and os.WEXITSTATUS(status) == 5, (status, said))
+        os.close(fd)
 
 
 def malformed_json():
@@ -472,7 +496,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
