@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "runtime/stop.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ enum pl_status pl_channel_setup_find(const struct pl_environment *environment, c
         pl_channel_setup_done(&setup);
         return status;
     }
+    setup.facts.stop_fd = pl_stop_fd();
     *ret_setup = setup;
     return PL_OK;
 }

@@ -19,7 +19,10 @@ struct pl_channel_setup {
     char *path;
 };
 
-/** Look `name` up. A channel that the environment does not have is PL_NOT_FOUND, listing those it has. */
+/**
+ * Look `name` up. Behind pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or falls silent, ends with PL_CANCELLED
+ * when this process is asked to stop. A channel that the environment does not have is PL_NOT_FOUND, listing those it has.
+ */
 enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name, struct pl_channel_setup *ret_setup,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -7,23 +7,43 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads of their
  * own by now, in which it would not be blocked. */
-static atomic_bool requested; /* lock-free, so that a handler may set it while another thread looks */
+static atomic_bool requested;         /* lock-free, so that a handler may set it while another thread looks */
+static _Atomic int requested_fd = -1; /* an eventfd that tells the same to poll() */
 
 static void note_signal(int number)
 {
+    int saved_errno = errno;
+    const uint64_t one = 1;
+
     (void)number;
     atomic_store(&requested, true);
+    (void)!write(atomic_load(&requested_fd), &one, sizeof(one));
+    errno = saved_errno;
 }
 
 enum pl_status pl_stop_watch(struct pl_error *reterr)
 {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
 
+    uint64_t noted;
+
+    if (atomic_load(&requested_fd) < 0) {
+        int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+        if (fd < 0) {
+            return pl_error_errno(reterr, "create an eventfd");
+        }
+        atomic_store(&requested_fd, fd);
+    }
     atomic_store(&requested, false);
+    (void)!read(atomic_load(&requested_fd), &noted, sizeof(noted));
     if (sigaction(SIGTERM, &action, NULL) != 0) {
         return pl_error_errno(reterr, "watch for SIGTERM");
     }
@@ -33,6 +53,11 @@ enum pl_status pl_stop_watch(struct pl_error *reterr)
 bool pl_stop_requested(void)
 {
     return atomic_load(&requested);
+}
+
+int pl_stop_fd(void)
+{
+    return atomic_load(&requested_fd);
 }
 
 struct pl_stop {

@@ -31,5 +31,9 @@ enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t 
     }
     pl_text_printf(&path, "%s_%llu", channel->path, (unsigned long long)epoch);
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_source_open_fifo(pl_text_string(&path), ret_source, reterr);
+    PL_TRY(pl_source_open_fifo(pl_text_string(&path), ret_source, reterr));
+    if (channel->stop_fd > 0) {
+        pl_source_stop_fifo(*ret_source, channel->stop_fd);
+    }
+    return PL_OK;
 }

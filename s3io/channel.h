@@ -34,6 +34,7 @@ struct pl_channel {
     enum pl_channel_distribution distribution;
     enum pl_channel_wrapper wrapper;
     const char *path; /* "/opt/ml/input/data/training" */
+    int stop_fd;      /* as pl_source_stop_fifo() takes it; 0 or less: none */
 };
 
 /** Which records of a stream belong to this rank: record i when i mod `size` is `rank`. */

@@ -88,6 +88,12 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
  */
 enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Let `stop_fd`, which stays the caller's, end the waits of a FIFO's source once it is readable: PL_CANCELLED at once while no writer has come,
+ * and later when nothing comes for two seconds. Bytes that are there are read nevertheless: ranks may have to make one more step together.
+ */
+void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
+
 enum pl_compression {
     PL_COMPRESSION_NONE,
     PL_COMPRESSION_GZIP, /* any number of members one behind the other */

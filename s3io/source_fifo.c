@@ -20,16 +20,27 @@ enum { PIPE_BYTES = 1 << 20 };
 /* The longest wait for an inotify event before the path is looked at again: some mounted file systems send none. */
 #define LOOK_AGAIN_NS (200 * PL_NS_PER_MS)
 
+/* From a stop that is asked for until a stream that has begun counts as over. */
+#define STOP_PATIENCE_NS (2 * PL_NS_PER_S)
+
 struct fifo_source {
     struct pl_source head;
-    int fd;        /* -1 until the path is there */
-    int cancel_fd; /* an eventfd that is readable once the source is cancelled */
+    int fd;          /* -1 until the path is there */
+    int cancel_fd;   /* an eventfd that is readable once the source is cancelled */
+    int stop_fd;     /* -1: none */
+    int64_t stop_ns; /* when to give up, once a stop was asked for */
     bool writer_seen;
 };
 
 static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_CANCELLED, "reading '%s' was cancelled", fifo->head.name);
+}
+
+static enum pl_status stopped(const struct fifo_source *fifo, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CANCELLED, "asked to stop while waiting for %s FIFO '%s'", fifo->writer_seen ? "more from" : "a writer of",
+                        fifo->head.name);
 }
 
 /* Watch the directory that will hold `path`; -1 when that is not possible (it may not be there yet). */
@@ -69,7 +80,8 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
     for (;;) {
         PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         int64_t look_ns = pl_deadline_after_ns(LOOK_AGAIN_NS);
-        struct pollfd fds[2] = {{.fd = fifo->cancel_fd, .events = POLLIN}, {.fd = watch_fd, .events = POLLIN}};
+        struct pollfd fds[3] = {
+            {.fd = fifo->cancel_fd, .events = POLLIN}, {.fd = fifo->stop_fd, .events = POLLIN}, {.fd = watch_fd, .events = POLLIN}};
         struct stat info;
 
         if (fd >= 0) {
@@ -91,11 +103,14 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
         if (pl_deadline_passed(deadline_ns)) {
             return pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s' did not appear before the deadline", path);
         }
-        if (poll(fds, 2, pl_deadline_poll_ms(look_ns < deadline_ns ? look_ns : deadline_ns)) < 0 && errno != EINTR) {
+        if (poll(fds, 3, pl_deadline_poll_ms(look_ns < deadline_ns ? look_ns : deadline_ns)) < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "wait for FIFO '%s'", path);
         }
         if (fds[0].revents) {
             return cancelled(fifo, reterr);
+        }
+        if (fds[1].revents) {
+            return stopped(fifo, reterr);
         }
         drain(watch_fd);
         if (watch_fd < 0) {
@@ -106,10 +121,11 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
 
 static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
-    struct pollfd fds[2] = {{.fd = fifo->fd, .events = POLLIN}, {.fd = fifo->cancel_fd, .events = POLLIN}};
-
     for (;;) {
-        int ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns));
+        bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* a stop stays readable */
+        struct pollfd fds[3] = {
+            {.fd = fifo->fd, .events = POLLIN}, {.fd = fifo->cancel_fd, .events = POLLIN}, {.fd = going_on ? fifo->stop_fd : -1, .events = POLLIN}};
+        int ready = poll(fds, 3, pl_deadline_poll_ms(fifo->stop_ns < deadline_ns ? fifo->stop_ns : deadline_ns));
 
         if (ready < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "poll FIFO '%s'", fifo->head.name);
@@ -117,8 +133,14 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
         if (ready > 0 && fds[1].revents) {
             return cancelled(fifo, reterr);
         }
-        if (ready > 0) {
+        if (ready > 0 && fds[0].revents) {
             return PL_OK;
+        }
+        if (ready > 0) {
+            fifo->stop_ns = fifo->writer_seen ? pl_deadline_after_ns(STOP_PATIENCE_NS) : 0;
+        }
+        if (pl_deadline_passed(fifo->stop_ns)) {
+            return stopped(fifo, reterr);
         }
         if (pl_deadline_passed(deadline_ns)) {
             return fifo->writer_seen ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data behind byte %llu before the deadline", fifo->head.name,
@@ -145,6 +167,7 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
         }
         got = read(fifo->fd, data, bytes);
         if (got >= 0) {
+            fifo->stop_ns = PL_DEADLINE_NEVER;
             *ret_bytes = (size_t)got;
             return PL_OK;
         }
@@ -173,6 +196,11 @@ static void fifo_close(struct pl_source *source)
     free(fifo);
 }
 
+void pl_source_stop_fifo(struct pl_source *source, int stop_fd)
+{
+    ((struct fifo_source *)source)->stop_fd = stop_fd;
+}
+
 static const struct pl_source_ops fifo_ops = {.read = fifo_read, .cancel = fifo_cancel, .close = fifo_close};
 
 enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source, struct pl_error *reterr)
@@ -182,7 +210,8 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
     if (!fifo) {
         return PL_MEMORY;
     }
-    fifo->fd = -1;
+    fifo->fd = fifo->stop_fd = -1;
+    fifo->stop_ns = PL_DEADLINE_NEVER;
     fifo->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fifo->cancel_fd < 0) {
         enum pl_status status = pl_error_errno(reterr, "create an eventfd");

@@ -62,12 +62,16 @@ static enum pl_status share_idx(struct pl_world *host, struct pl_idx *idx, size_
     return pl_broadcast(host, idx->data, count * idx->item_bytes, PL_UINT8, 0, reterr);
 }
 
-/* Rank 0 of the host has read `pairs`; give them to the others, whose own are empty. */
-static enum pl_status share(struct pl_world *host, struct pl_idx_pairs *pairs, struct pl_error *reterr)
+/* Rank 0 of the host has read `pairs`, unless it was asked to stop; give them to the others, whose own are empty. */
+static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_pairs *pairs, struct pl_error *reterr)
 {
-    uint64_t count = pairs->count;
+    const uint64_t none = UINT64_MAX;
+    uint64_t count = stopped ? none : pairs->count;
 
     PL_TRY(pl_broadcast(host, &count, sizeof(count), PL_UINT8, 0, reterr));
+    if (count == none) {
+        return stopped ? PL_CANCELLED : pl_error_set(reterr, PL_CANCELLED, "the rank that reads this host's FIFOs was asked to stop");
+    }
     pairs->count = count;
     PL_TRY(share_idx(host, &pairs->images, count, reterr));
     return share_idx(host, &pairs->labels, count, reterr);
@@ -77,6 +81,7 @@ enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct p
 {
     const struct pl_channel *channel = &data->channel.facts;
     bool reader = !data->host || pl_world_rank(data->host) == 0;
+    enum pl_status status = PL_OK;
 
     if (data->pairs.count > 0 && (data->epoch == epoch || channel->mode != PL_CHANNEL_PIPE)) {
         return PL_OK;
@@ -85,9 +90,12 @@ enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct p
     data->pairs = (struct pl_idx_pairs){.count = 0};
     data->epoch = epoch;
     if (reader) {
-        PL_TRY(pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr));
+        status = pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr);
     }
-    return data->host ? share(data->host, &data->pairs, reterr) : PL_OK;
+    if (!data->host || (status != PL_OK && status != PL_CANCELLED)) {
+        return status;
+    }
+    return share(data->host, status == PL_CANCELLED, &data->pairs, reterr);
 }
 
 void mnist_data_done(struct mnist_data *data)

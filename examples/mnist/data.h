@@ -20,6 +20,8 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
 /**
  * Have the samples of `epoch` in `pairs`. Files are read once, by every rank; a Pipe Mode FIFO is read every epoch, by one
  * rank of the host, since what is read from it is gone for the others.
+ *
+ * Errors  PL_CANCELLED, on all ranks of the host: asked to stop while its FIFO brought nothing.
  */
 enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 

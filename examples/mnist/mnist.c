@@ -415,11 +415,24 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     return save_checkpoint(t, &next, &t->resumed_score, reterr);
 }
 
+/* The epoch's images. A feeder that does not come must not outlast a stop: then all ranks stop behind the epoch before. */
+static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_error *reterr)
+{
+    /* A restarted job's FIFOs begin with number 0 again. */
+    enum pl_status status = mnist_data_load(&t->training, epoch - t->first_epoch, reterr);
+
+    if (epoch == t->first_epoch || (status != PL_OK && status != PL_CANCELLED)) {
+        return status;
+    }
+    for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer is to the last step's question */
+        PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
+    }
+    return t->stopped ? PL_OK : status;
+}
+
 /* What does not fit the data any more (another number of images) is an error of the user's. */
 static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler, struct pl_error *reterr)
 {
-    /* A restarted job's FIFOs begin with number 0 again. */
-    PL_TRY(mnist_data_load(&t->training, epoch - t->first_epoch, reterr));
     PL_TRY(pl_sampler_init(sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal, reterr));
     pl_sampler_start(sampler, epoch);
     if (epoch == t->first_epoch && t->resumed.count > 0) {
@@ -447,6 +460,10 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     PL_TRY(make_plan(t, reterr));
     PL_TRY(resume(t, reterr));
     for (uint64_t epoch = t->first_epoch; epoch < t->options.epochs && !steps_used_up(t) && !t->stopped; epoch++) {
+        PL_TRY(load_epoch(t, epoch, reterr));
+        if (t->stopped) {
+            break;
+        }
         PL_TRY(start_epoch(t, epoch, &sampler, reterr));
         make_schedule(t);
         PL_TRY(train_epoch(t, &sampler, epoch + 1, &accuracy, reterr));

@@ -5,7 +5,7 @@
     mnist.py accuracy      four ranks reach 96 % on MNIST's held-out digits; the model opens and the metric line has its form
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
     mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
-    mnist.py pipe          from FIFOs that carry gzip objects one behind the other, two ranks learn what they learn from files
+    mnist.py pipe          from FIFOs that carry gzip objects one behind the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
     mnist.py refusals      wrong words and missing data end with a message and a status other than 0
 """
 import array
@@ -17,11 +17,13 @@ import pathlib
 import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
@@ -135,6 +137,40 @@ def feed(path, objects):
             fifo.write(gzip.compress(file.read_bytes()))
 
 
+def await_open(pids, path):
+    """Wait until one of the processes has `path` open, that is waits for its writer."""
+    until = time.monotonic() + 60
+    while not any(os.path.realpath(fd) == str(path) for pid in pids for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()):
+        assert time.monotonic() < until, f"nobody opened {path}"
+        time.sleep(0.02)
+
+
+def stop_without_feeder(environment, fifos, data):
+    """SIGTERM while nobody feeds: the first epoch's wait is a failure that says so, that of a later one an ordinary stop behind the epoch before."""
+    for channel, epoch in (("training", 0), ("testing", 0), ("training", 1)):
+        os.mkfifo(fifos / f"{channel}_{epoch}")
+    alone = subprocess.Popen([MNIST], env=environment, stderr=subprocess.PIPE, text=True)
+    await_open([alone.pid], fifos / "training_0")
+    alone.terminate()
+    words = alone.communicate(timeout=60)[1]
+    assert alone.returncode == 1 and f"asked to stop while waiting for a writer of FIFO '{fifos}/training_0'" in words, (alone.returncode, words)
+    for channel in ("training", "testing"):
+        threading.Thread(target=feed, args=(fifos / f"{channel}_0", sorted((data / channel).iterdir())), daemon=True).start()
+    pair = subprocess.Popen(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", MNIST, "--epochs", "2", "--batch-size", "25"], env=environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until, ranks = time.monotonic() + 60, []
+    while len(ranks) < 2:
+        assert time.monotonic() < until, "no ranks"
+        time.sleep(0.02)
+        children = " ".join(path.read_text() for path in pathlib.Path(f"/proc/{pair.pid}/task").glob("*/children")).split()
+        ranks = [int(pid) for pid in children if os.path.realpath(f"/proc/{pid}/exe") == str(MNIST.resolve())]
+    await_open(ranks, fifos / "training_1")
+    for pid in ranks:
+        os.kill(pid, signal.SIGTERM)
+    out, words = pair.communicate(timeout=60)
+    assert pair.returncode == 0 and "stopped behind step 12, as asked" in words, (pair.returncode, out, words)
+
+
 def pipe(folder):
     data = synthetic_data(folder / "files", 600, 200)
     words = ["--epochs", "2", "--batch-size", "25"]
@@ -158,6 +194,10 @@ def pipe(folder):
     for writer in writers:
         writer.join(10)
         assert not writer.is_alive()
+    unfed = folder / "unfed"
+    unfed.mkdir()
+    stop_without_feeder(dict(ENVIRONMENT, SM_CHANNEL_TRAINING=str(unfed / "training"), SM_CHANNEL_TESTING=str(unfed / "testing"),
+                             SM_INPUT_DATA_CONFIG=json.dumps(config), SM_CHANNELS='["testing","training"]'), unfed, data)
     # One rank with all images sees what two ranks see together; only the order of additions differs.
     alone = lines(run(1, "--epochs", "2", "--batch-size", "50", "--learning-rate", "0.04", "--scale-learning-rate", "0", "--warmup-epochs", "0",
                       "--data", data))

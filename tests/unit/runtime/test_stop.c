@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "tests/unit/runtime/ranks.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -140,10 +141,13 @@ START_TEST(sigterm_is_noted)
 {
     ck_assert_int_eq(pl_stop_watch(NULL), PL_OK);
     ck_assert(!pl_stop_requested());
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = pl_stop_fd(), .events = POLLIN}, 1, 0), 0);
     ck_assert_int_eq(raise(SIGTERM), 0);
     ck_assert(pl_stop_requested());
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = pl_stop_fd(), .events = POLLIN}, 1, 0), 1);
     ck_assert_int_eq(pl_stop_watch(NULL), PL_OK);
     ck_assert(!pl_stop_requested());
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = pl_stop_fd(), .events = POLLIN}, 1, 0), 0);
 }
 END_TEST
 

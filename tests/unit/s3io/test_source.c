@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 
 static int64_t in_ms(int64_t milliseconds)
 {
@@ -234,6 +235,40 @@ START_TEST(cancel_wakes_a_reader_that_waits_for_the_path_or_for_data)
 }
 END_TEST
 
+START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_source *source;
+    char path[PATH_MAX], byte;
+    size_t got;
+    int stop_fd = eventfd(1, EFD_CLOEXEC), fd;
+
+    ck_assert_ok(pl_source_open_fifo(scratch_path(&scratch, "training_0", path), &source, &error), &error);
+    pl_source_stop_fifo(source, stop_fd);
+    ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "asked to stop while waiting for a writer of FIFO"));
+    pl_source_close(source);
+    /* What is there is read, and short waits, as for ranks that share the stream, do not begin the patience anew. */
+    ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
+    pl_source_stop_fifo(source, stop_fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(write(fd, "z", 1), 1);
+    ck_assert_ok(pl_source_read(source, &byte, 1, in_ms(5000), &got, &error), &error);
+    ck_assert_int_eq(byte, 'z');
+    while (pl_source_read(source, &byte, 1, in_ms(100), &got, &error) == PL_TIMEOUT) {
+    }
+    ck_assert_int_eq(error.status, PL_CANCELLED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "asked to stop while waiting for more from FIFO"));
+    close(fd);
+    close(stop_fd);
+    pl_source_close(source);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(pipe_is_raised_to_one_mebibyte)
 {
     struct scratch scratch = scratch_new();
@@ -258,4 +293,5 @@ END_TEST
 UNIT_MAIN("s3io/source", memory_and_file_give_all_bytes_then_the_end_for_ever, missing_file_and_directory_are_named_errors,
           fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which, something_else_than_a_fifo_is_refused,
           late_path_late_writer_and_late_data_are_waited_for, writer_that_brings_nothing_is_an_empty_epoch,
-          fifo_in_a_directory_that_appears_later_is_found, cancel_wakes_a_reader_that_waits_for_the_path_or_for_data, pipe_is_raised_to_one_mebibyte)
+          fifo_in_a_directory_that_appears_later_is_found, cancel_wakes_a_reader_that_waits_for_the_path_or_for_data,
+          a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon, pipe_is_raised_to_one_mebibyte)
