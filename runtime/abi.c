@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/abi.h"
 
-#include "runtime/named.h"
+#include "base/log.h"
+#include "base/memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 size_t pl_abi_struct_bytes(const char *name)
@@ -22,4 +24,40 @@ size_t pl_abi_struct_bytes(const char *name)
         }
     }
     return 0;
+}
+
+struct leaving {
+    struct pl_runtime *runtime;
+    struct pl_named *named;
+};
+
+static void leave(int status, void *context)
+{
+    struct leaving *leaving = context;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (status != 0) {
+        return;
+    }
+    if (pl_named_shutdown(leaving->named, &error) != PL_OK) {
+        pl_log_error(&error, "leaving");
+    }
+    pl_named_free(leaving->named);
+    pl_runtime_stop(leaving->runtime);
+    free(leaving);
+}
+
+enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_named *named, struct pl_error *reterr)
+{
+    struct leaving *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
+
+    if (!leaving) {
+        return PL_MEMORY;
+    }
+    *leaving = (struct leaving){.runtime = runtime, .named = named};
+    if (on_exit(leave, leaving) != 0) { /* atexit()'s functions are not told the status */
+        free(leaving);
+        return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
+    }
+    return PL_OK;
 }

@@ -118,16 +118,23 @@ _exit_status = None
 
 
 def _exit(status=None):
-    """sys.exit(), since the interpreter's end does not know with which status it comes."""
+    """sys.exit(), whose status the interpreter's end is not told; see _leave()."""
     global _exit_status
     _exit_status = status
     _sys_exit(status)
 
 
 def _leave(pid):
-    """At the interpreter's end; not in a child of fork(), and not in a rank that failed: it ends at once, and is the one that is blamed."""
-    if os.getpid() == pid and getattr(sys, "last_type", None) is None and not _exit_status:
-        shutdown()
+    """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
+    if os.getpid() != pid:
+        return
+    if "mpi4py.MPI" in sys.modules:  # it ends MPI with the interpreter: what is known by now has to do
+        if getattr(sys, "last_type", None) is None and not _exit_status:
+            shutdown()
+        return
+    # The process's end is told its status. Buffers have to last until then.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_under_way))
+    _call(_library.pl_abi_leave_at_exit, _runtime, _named)
 
 
 def is_initialized():

@@ -235,9 +235,11 @@ import paceline as hvd
 hvd.init()
 hvd.allreduce(numpy.ones(1), name="first")
 if hvd.rank() == hvd.size() - 1 and sys.argv[1] != "well":
-    if sys.argv[1] == "exit":
+    if sys.argv[1] == "sys.exit":
         sys.exit(3)
-    raise RuntimeError("no more data")
+    if sys.argv[1] == "exit":
+        exit("no more data")
+    raise {"SystemExit": SystemExit, "RuntimeError": RuntimeError}[sys.argv[1]]("no more data")
 hvd.allreduce(numpy.ones(1), name="second")
 print("to the end")
 '''
@@ -266,13 +268,13 @@ def main():
         assert output.count("operations fine") == ranks, output
     assert "operations fine on rank 0" in run([PYTHON, "-c", OPERATIONS], env=environment)
     print("operations: fine on 1, 2 and 3 ranks, and without mpirun")
-    for how in ("well", "exit", "raise"):
+    for how in ("well", "sys.exit", "exit", "SystemExit", "RuntimeError"):
         result = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", PYTHON, "-c", ENDINGS, how], env=environment, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, timeout=120)
         assert (result.returncode == 0) == (how == "well") and result.stdout.count("to the end") == (2 if how == "well" else 0), (how, result)
-        assert how != "raise" or "no more data" in result.stdout, result.stdout
+        assert how in ("well", "sys.exit") or "no more data" in result.stdout, result.stdout
         assert "shut the named tensors down" not in result.stdout, result.stdout
-    print("endings: well without shutdown(), badly with an exit status or an exception")
+    print("endings: well without shutdown(), badly with an exit status, a text or an exception")
     if not has("torch"):
         print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
         return
