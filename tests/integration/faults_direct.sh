@@ -159,24 +159,19 @@ expect_code algo-1 bad
 expect_failure algo-1 "'algo-unknown' does not resolve"
 case_end algo-1
 
-case_begin "the disk under /opt/ml/output is full"
-job_config algo-1 algo-1 0
-host_start algo-1 sh -c 'mount -t tmpfs -o size=64k tmpfs /opt/ml/output; "$@"; code=$?; mkdir /opt/ml/kept; cp /opt/ml/output/failure /opt/ml/kept; exit $code' sh \
-  "$paceline" -- sh -c 'mkdir -p /opt/ml/output/data; cat /dev/zero >/opt/ml/output/data/big'
-host_wait algo-1 10 || case_failed "no end"
-expect_code algo-1 1
-grep -q "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file does not name the full disk"
-case_end algo-1
-
-case_begin "the disk is full, and the program's own failure file is long"
-job_config algo-1 algo-1 0
-host_start algo-1 sh -c 'mount -t tmpfs -o size=256k tmpfs /opt/ml/output; "$@"; code=$?; mkdir /opt/ml/kept; cp /opt/ml/output/failure /opt/ml/kept; exit $code' sh \
-  "$paceline" -- sh -c 'mkdir -p /opt/ml/output/data; head -c 100000 /dev/zero | tr "\0" x >/opt/ml/output/failure; cat /dev/zero >/opt/ml/output/data/big'
-host_wait algo-1 10 || case_failed "no end"
-expect_code algo-1 1
-grep -aq "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file lacks the report"
+full_disk_case() { # full_disk_case NAME SIZE COMMAND: the program runs COMMAND, then fills the disk of SIZE
+  case_begin "$1"
+  job_config algo-1 algo-1 0
+  host_start algo-1 sh -c 'mount -t tmpfs -o size=$1 tmpfs /opt/ml/output; shift; "$@"; code=$?; mkdir /opt/ml/kept; cp /opt/ml/output/failure /opt/ml/kept; exit $code' sh \
+    "$2" "$paceline" -- sh -c "mkdir -p /opt/ml/output/data; $3; cat /dev/zero >/opt/ml/output/data/big"
+  host_wait algo-1 10 || case_failed "no end"
+  expect_code algo-1 1
+  grep -aq "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file does not name the full disk"
+  case_end algo-1
+}
+full_disk_case "the disk under /opt/ml/output is full" 64k true
+full_disk_case "the disk is full, and the program's own failure file is long" 256k 'head -c 100000 /dev/zero | tr "\0" x >/opt/ml/output/failure'
 [ "$(head -c 4096 "$cluster/algo-1/ml/kept/failure" | tr -d x)" = '' ] || case_failed "the program's words are not in front"
-case_end algo-1
 
 case_begin "/opt/ml/model is read-only"
 job_config algo-1 algo-1 0
