@@ -18,14 +18,17 @@ data="" epochs=3 processes=2 tree=$root/build/quickstart
 usage() { sed -n '3,13s/^# \{0,1\}//p' "$root/examples/quickstart.sh"; }
 while [ $# -gt 0 ]; do
   case $1 in
-    --data) data=$(realpath -e "${2:?--data needs a directory}") && shift ;;
-    --epochs) epochs=${2:?--epochs needs a number} && shift ;;
-    --processes) processes=${2:?--processes needs a number} && shift ;;
-    --tree) tree=$(realpath -m "${2:?--tree needs a directory}") && shift ;;
     --help) usage && exit 0 ;;
-    *) usage >&2 && exit 2 ;;
+    --data | --epochs | --processes | --tree) [ -n "${2-}" ] || { echo "quickstart: $1 needs a value; --help lists the options" >&2; exit 2; } ;;
+    *) echo "quickstart: there is no option $1; --help lists them" >&2; exit 2 ;;
   esac
-  shift
+  case $1 in
+    --data) data=$(realpath -e "$2") ;;
+    --epochs) epochs=$2 ;;
+    --processes) processes=$2 ;;
+    --tree) tree=$(realpath -m "$2") ;;
+  esac
+  shift 2
 done
 step() { echo "quickstart: $*"; }
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Wrong words behind `paceline` and its verbs: the first line names the word, what was found and what is expected, the exit status is 2, and nothing
-is asked of a network or for keys before that is said. And output that nobody takes."""
+is asked of a network or for keys before that is said. And output that nobody takes. The same of examples/quickstart.sh."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,20 @@ def outputs(scratch):
         server.wait()
 
 
+def quickstart(scratch):
+    """Words that are wrong end the script before it installs, builds or writes anything; here it finds no program to do that with."""
+    for name in ("dirname", "realpath"):
+        os.symlink(shutil.which(name), scratch / name)
+    script = SUPPORT.parents[1] / "examples/quickstart.sh"
+    for words, code, wanted in ((["--tree"], 2, "quickstart: --tree needs a value; --help lists the options"),
+                                (["--epochs", "1", "--data"], 2, "quickstart: --data needs a value; --help lists the options"),
+                                (["--data", f"{scratch}/none"], 1, f"realpath: {scratch}/none: No such file or directory"),
+                                (["--trees", "x"], 2, "quickstart: there is no option --trees; --help lists them")):
+        done = subprocess.run([shutil.which("bash"), script, *words], env={"PATH": str(scratch)}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if done.returncode != code or done.stderr.strip() != wanted:
+            yield f"quickstart.sh {' '.join(words)}: status {done.returncode}, {done.stderr.strip()}\n  wanted {code}, {wanted}"
+
+
 def main():
     found = []
     with tempfile.TemporaryDirectory(prefix="paceline-words-") as scratch:
@@ -126,6 +141,7 @@ def main():
         if done.returncode != 1 or done.stderr != f"paceline s3: error: cp: find '{scratch}/none': No such file or directory\n":
             found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
         found.extend(outputs(pathlib.Path(scratch)))
+        found.extend(quickstart(pathlib.Path(scratch)))
     for verb in ("s3", "feed", "sync", "bench", "info", "trace"):
         for words in ((verb, "--help"), ("help", verb)):
             done = run(*words)
