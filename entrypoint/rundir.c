@@ -5,9 +5,9 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,21 +138,21 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
     return status;
 }
 
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    (void)remove(path);
+    return 0; /* whatever stays, the rest goes */
+}
+
 void pl_rundir_close(struct pl_rundir *rundir)
 {
-    DIR *directory;
-
     pl_file_close_at(&rundir->listen_fd);
     if (rundir->path[0] == '\0') {
         return;
     }
-    directory = opendir(rundir->path);
-    if (directory != NULL) {
-        for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
-            unlinkat(dirfd(directory), entry->d_name, 0);
-        }
-        closedir(directory);
-    }
-    rmdir(rundir->path);
+    (void)nftw(rundir->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     rundir->path[0] = '\0';
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The run directory: a private directory of this host for the job's time, with the socket on which process 1 hears its
- * helpers and the host's own variables for its ranks.
+ * helpers, the host's own variables for its ranks, and what Open MPI 5 keeps while it runs.
  */
 #ifndef PL_ENTRYPOINT_RUNDIR_H
 #define PL_ENTRYPOINT_RUNDIR_H
@@ -42,7 +42,7 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 /** Connect to process 1 of this host. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Remove the directory with all files in it. */
+/** Remove the directory with all that is in it. */
 void pl_rundir_close(struct pl_rundir *rundir);
 
 #endif

@@ -21,6 +21,11 @@
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define SWEEP_NS (5 * PL_NS_PER_S)
+/*
+ * Where Open MPI 5 keeps its files. By itself it takes a directory in /tmp named by host and process number, and refuses to start where one is
+ * left of that name: by a container that was killed and is started again, whose processes have the same numbers.
+ */
+#define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
 static enum pl_status seconds_option(const struct pl_job *job, const char *name, const char *fallback, int64_t low, int64_t high, int64_t *ret_ns,
                                      struct pl_error *reterr)
@@ -75,6 +80,9 @@ enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const st
     }
     PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
     PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
+    if (plan->spawns_ranks && pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE) == NULL) {
+        PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));
+    }
     return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
 }
 

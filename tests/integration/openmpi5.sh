@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI 5: one host and two hosts, a rank that fails, under the same `paceline train` as with Open MPI 4.
+# Open MPI 5: one host and two hosts, a rank that fails, directories of an earlier life, under the same `paceline train` as with Open MPI 4.
 #
 # Needs a root directory of Debian 13, which has Open MPI 5, in PACELINE_OPENMPI5_ROOT:
 #   debootstrap --variant=minbase --include=openmpi-bin,openssh-server,openssh-client trixie DIR
@@ -11,8 +11,10 @@ root=${PACELINE_OPENMPI5_ROOT:-}
 [ -x "$root/usr/bin/prted" ] || cluster_skip "there is no Open MPI 5 in $root"
 [ -x "$PACELINE_BUILD/tests/integration/mpi_probe" ] || cluster_skip "the build has no MPI"
 
-trap cluster_down EXIT
+trap 'cluster_down; rm -rf /tmp/{prterun,prted}.algo-[12].*' EXIT
 cluster_up 2
+# What containers leave that were killed; started again, they give their processes the same numbers.
+mkdir -p /tmp/{prterun.algo-1,prted.algo-2}.{2..60}.0/0
 mkdir -p "$root/opt/paceline/bin" "$root/opt/paceline/libexec/paceline" "$root/opt/ml" "$root/run/sshd"
 install "$PACELINE_BUILD/entrypoint/paceline" "$PACELINE_BUILD/tests/integration/mpi_probe" "$root/opt/paceline/bin"
 install "$PACELINE_BUILD/entrypoint/libpaceline-hostname.so" "$root/opt/paceline/libexec/paceline"

@@ -3,7 +3,9 @@
 #include "entrypoint/supervise.h"
 #include "tests/unit/entrypoint/tree.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct rig {
@@ -104,6 +106,35 @@ START_TEST(a_parameter_server_that_dies_fails_the_job_by_its_name)
 }
 END_TEST
 
+START_TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+{
+    static const char name[] = "PRTE_MCA_prte_tmpdir_base";
+    char run_dir[PATH_MAX], path[PATH_MAX + 64];
+    struct rig rig;
+    int fd;
+
+    for (int own = 0; own < 2; own++) {
+        rig_setup(&rig, "\"localhost\"");
+        if (own) {
+            tree_env(&rig.tree, name, "/scratch");
+            rig.plan.environment = rig.tree.environment;
+        }
+        rig.plan.spawns_ranks = true;
+        take_plan(&rig);
+        snprintf(run_dir, sizeof(run_dir), "%s", rig.supervisor.rundir.path);
+        ck_assert_str_eq(pl_environment_get(rig.supervisor.environment, name), own ? "/scratch" : run_dir);
+        snprintf(path, sizeof(path), "%s/prterun.algo-1.12.0", run_dir);
+        ck_assert_int_eq(mkdir(path, 0700), 0);
+        snprintf(path, sizeof(path), "%s/prterun.algo-1.12.0/hwloc.sm", run_dir);
+        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        ck_assert_int_ge(fd, 0);
+        close(fd);
+        rig_done(&rig);
+        ck_assert_int_ne(access(run_dir, F_OK), 0);
+    }
+}
+END_TEST
+
 /* A name that is too long to be asked for does not resolve and costs no time. */
 #define LABEL "a.name.that.is.too.long."
 #define LONG_NAME LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL "x"
@@ -170,4 +201,5 @@ END_TEST
 
 UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
           a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
-          an_upload_that_dies_during_a_step_fails_nothing, whoever_connects_during_a_step_is_passed_over)
+          an_upload_that_dies_during_a_step_fails_nothing, whoever_connects_during_a_step_is_passed_over,
+          open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
