@@ -407,7 +407,7 @@ enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *r
     return world->failure.status;
 }
 
-_Noreturn void pl_world_abort(struct pl_world *world, int code)
+void pl_world_abort(struct pl_world *world, int code)
 {
     world->bootstrap->abort(world->bootstrap->context, code);
     abort();

@@ -167,7 +167,7 @@ int64_t pl_world_deadline_ns(const struct pl_world *world);
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
 /** End the whole job at once with exit status `code`; does not return. */
-_Noreturn void pl_world_abort(struct pl_world *world, int code);
+void pl_world_abort(struct pl_world *world, int code) __attribute__((noreturn));
 
 /** What became of one collective on this rank. Times are on CLOCK_MONOTONIC. */
 struct pl_event {

@@ -15,9 +15,22 @@
  *   trace.h                    what happened when
  *   plan_file.h, safetensors.h the model as a file
  *   metrics.h                  lines that say how it goes
+ *
+ * C++ programs include this one and none of the others: only it says that they are C. Test  tests/integration/installed.sh
  */
 #ifndef PACELINE_H
 #define PACELINE_H
+
+#ifdef __cplusplus
+/* What the headers include of the standard library has parts in C++ that must not be taken for C. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+extern "C" {
+#endif
 
 #include "base/clock.h"
 #include "base/dtype.h"
@@ -54,5 +67,9 @@
 #include "s3io/source.h"
 #include "s3io/store.h"
 #include "s3io/stream.h"
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

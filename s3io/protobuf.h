@@ -33,7 +33,9 @@ struct pl_protobuf {
 
 static inline struct pl_protobuf pl_protobuf_of(struct pl_view message)
 {
-    return (struct pl_protobuf){.next = message.data, .end = message.data ? message.data + message.bytes : NULL};
+    struct pl_protobuf whole = {message.data, message.data ? message.data + message.bytes : NULL};
+
+    return whole;
 }
 
 /** One varint; false when it is cut or longer than 64 bits. */

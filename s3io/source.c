@@ -9,7 +9,7 @@
 enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name, struct pl_error *reterr)
 {
     source->ops = ops;
-    atomic_init(&source->cancelled, false);
+    source->cancelled = false;
     source->name = pl_memory_string(name, reterr);
     return source->name ? PL_OK : PL_MEMORY;
 }
@@ -19,7 +19,7 @@ enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes
     size_t got = 0;
 
     PL_BUG_IF(bytes == 0);
-    if (atomic_load_explicit(&source->cancelled, memory_order_acquire)) {
+    if (__atomic_load_n(&source->cancelled, __ATOMIC_ACQUIRE)) {
         return pl_error_set(reterr, PL_CANCELLED, "reading '%s' was cancelled", source->name);
     }
     if (!source->ended) {
@@ -51,7 +51,7 @@ enum pl_status pl_source_read_full(struct pl_source *source, void *data, size_t 
 
 void pl_source_cancel(struct pl_source *source)
 {
-    atomic_store_explicit(&source->cancelled, true, memory_order_release);
+    __atomic_store_n(&source->cancelled, true, __ATOMIC_RELEASE);
     if (source->ops->cancel) {
         source->ops->cancel(source);
     }

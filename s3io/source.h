@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,7 +36,7 @@ struct pl_source {
     char *name;            /* for messages: a path, a URL */
     uint64_t offset_bytes; /* bytes handed out so far */
     bool ended;
-    atomic_bool cancelled;
+    bool cancelled; /* from any thread, with __atomic calls: C++ has no atomic_bool here */
 };
 
 /** Fill the head of a source that a kind has zeroed; copies `name`. */

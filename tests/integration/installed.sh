@@ -36,6 +36,23 @@ found=$(timeout 60 mpirun --oversubscribe --bind-to none -n 2 "$scratch/program"
 [ "$found" = "$(printf 'sum 2\nsum 2')" ] || { echo "the installed library gave: $found"; exit 1; }
 echo "a program built against the installed library runs on two ranks"
 
+# The same lines are C++ too; a library that were not declared as C would not link.
+if command -v c++ >/dev/null; then
+  for standard in c++11 c++20; do
+    c++ -x c++ -std=$standard -Wall -Werror "$scratch/program.c" -o "$scratch/program_$standard" $(pkg-config --cflags --libs paceline)
+    [ "$("$scratch/program_$standard")" = "sum 1" ] || { echo "the program as $standard gave something else"; exit 1; }
+  done
+  echo "and so it does as C++"
+else
+  echo "there is no c++: C++ programs were not tried"
+fi
+
+library=$(realpath "$LD_LIBRARY_PATH/libpaceline.so")
+foreign=$(nm -D --defined-only "$library" | awk '$3 !~ /^pl_/ { print $3 }')
+[ -z "$foreign" ] || { echo "the library shows names that are not ours: $foreign"; exit 1; }
+readelf -d "$library" | grep -q 'SONAME.*\[libpaceline\.so\.0\]' || { echo "the library's soname is not libpaceline.so.0"; exit 1; }
+echo "the library shows its own names alone"
+
 paceline=$(find "$scratch/root" -path '*/bin/paceline')
 "$paceline" help >"$scratch/help"
 for tool in "${paceline%/bin/paceline}"/libexec/paceline/paceline-*; do
