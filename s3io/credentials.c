@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 enum {
@@ -84,13 +85,28 @@ static enum pl_status use_texts(struct pl_credentials *credentials, const char *
     return PL_OK;
 }
 
-static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_found, const char **ret_unsupported, struct pl_error *reterr)
+/* A profile that takes its keys from elsewhere is not passed over: the next ones are another identity's. */
+static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_found, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    const char *name = pl_environment_get_or(credentials->environment, "AWS_PROFILE", "default");
+    const char *unsupported;
 
     PL_TRY(pl_profile_read(credentials->environment, &profile, reterr));
-    *ret_found = profile.access_key && profile.secret_key;
-    *ret_unsupported = profile.unsupported;
+    if (!profile.found && strcmp(name, "default") != 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "AWS_PROFILE names '%s', which is in none of AWS's profile files", name);
+    }
+    unsupported = profile.unsupported ? profile.unsupported : profile.process && !profile.access_key ? "credential_process" : NULL;
+    if (unsupported) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "the AWS credentials of profile '%s' would come by '%s', which is not supported: export keys (aws configure "
+                            "export-credentials), or choose another profile",
+                            name, unsupported);
+    }
+    if (profile.access_key && !profile.secret_key) {
+        return pl_error_set(reterr, PL_INVALID, "profile '%s' has an aws_access_key_id without its aws_secret_access_key", name);
+    }
+    *ret_found = profile.access_key;
     return *ret_found ? use_texts(credentials, profile.access_key, profile.secret_key, profile.session_token, reterr) : PL_OK;
 }
 
@@ -116,7 +132,7 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
     const char *everywhere = pl_environment_get_or(environment, "AWS_ENDPOINT_URL", NULL);
     struct pl_s3_place place = {.endpoint_url = pl_environment_get_or(environment, "AWS_ENDPOINT_URL_STS", everywhere),
                                 .region = region,
-                                .fips = strcmp(pl_environment_get_or(environment, "AWS_USE_FIPS_ENDPOINT", ""), "true") == 0};
+                                .fips = strcasecmp(pl_environment_get_or(environment, "AWS_USE_FIPS_ENDPOINT", ""), "true") == 0};
 
     if (!pl_environment_get_or(environment, "AWS_ROLE_ARN", NULL)) {
         return pl_error_set(reterr, PL_INVALID, "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN does not say for which role");
@@ -132,7 +148,6 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     const char *secret_key = pl_environment_get_or(environment, "AWS_SECRET_ACCESS_KEY", NULL);
     const char *relative = pl_environment_get_or(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", NULL);
     const char *full = pl_environment_get_or(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", NULL);
-    const char *unsupported = NULL;
     bool found = false;
 
     credentials->kind = GIVEN;
@@ -143,7 +158,10 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     if (options->access_key && options->secret_key) {
         return use_texts(credentials, options->access_key, options->secret_key, options->session_token, reterr);
     }
-    if (access_key && secret_key) {
+    if (access_key && !secret_key) {
+        return pl_error_set(reterr, PL_INVALID, "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not");
+    }
+    if (access_key) {
         return use_texts(credentials, access_key, secret_key, pl_environment_get(environment, "AWS_SESSION_TOKEN"), reterr);
     }
     if (pl_environment_get_or(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", NULL)) {
@@ -151,7 +169,7 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         return set_sts_url(credentials, options->region, reterr);
     }
     credentials->kind = PROFILE;
-    PL_TRY(use_profile(credentials, &found, &unsupported, reterr));
+    PL_TRY(use_profile(credentials, &found, reterr));
     if (found) {
         return PL_OK;
     }
@@ -159,15 +177,7 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         credentials->kind = CONTAINER;
         return set_container_url(credentials, relative, full, reterr);
     }
-    /* Before the machine's own role: that one may be somebody else's. */
-    if (unsupported) {
-        return pl_error_set(
-            reterr, PL_UNSUPPORTED,
-            "the AWS credentials would come by '%s', which is not supported: export keys (aws configure export-credentials), or use a "
-            "container's credentials",
-            unsupported);
-    }
-    if (options->allow_metadata && strcmp(pl_environment_get_or(environment, "AWS_EC2_METADATA_DISABLED", "false"), "true") != 0) {
+    if (options->allow_metadata && strcasecmp(pl_environment_get_or(environment, "AWS_EC2_METADATA_DISABLED", "false"), "true") != 0) {
         credentials->kind = METADATA;
         credentials->url =
             pl_memory_string(pl_environment_get_or(environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254"), reterr);
@@ -479,7 +489,6 @@ uint64_t pl_credentials_generation(const struct pl_credentials *credentials)
 bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generation)
 {
     struct pl_error error = PL_ERROR_NONE;
-    const char *unsupported;
     bool found = false;
 
     if (generation != credentials->generation) {
@@ -494,8 +503,7 @@ bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generat
         {
             PL_AUTO_FREE char *old = pl_memory_string(credentials->current.access_key, NULL);
 
-            return use_profile(credentials, &found, &unsupported, &error) == PL_OK && found && old &&
-                   strcmp(old, credentials->current.access_key) != 0;
+            return use_profile(credentials, &found, &error) == PL_OK && found && old && strcmp(old, credentials->current.access_key) != 0;
         }
     case WEB_IDENTITY:
     case CONTAINER:

@@ -34,8 +34,9 @@ struct pl_credentials;
  * Settle on a source of keys. Nothing is asked over the network yet. `environment` must stay until pl_credentials_free(),
  * `options` only during the call.
  *
- * Errors  PL_NOT_FOUND, naming the places looked at, when there is none; PL_INVALID for a container address that must not
- *         be given a token, a web identity without its role, or an STS endpoint that is no URL.
+ * Errors  PL_NOT_FOUND, naming the places looked at, when there is none, or the profile that is not there; PL_UNSUPPORTED for a profile
+ *         that takes its keys from where we cannot; PL_INVALID for a key without its secret, a container address that must not be
+ *         given a token, a web identity without its role, or an STS endpoint that is no URL.
  */
 enum pl_status pl_credentials_new(const struct pl_environment *environment, const struct pl_credentials_options *options, struct pl_http *http,
                                   struct pl_credentials **ret_credentials, struct pl_error *reterr) PL_MUST_CHECK;

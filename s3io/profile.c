@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_FILE_BYTES = 1 << 20 };
 
@@ -41,6 +42,12 @@ static void trim(const char **at, size_t *bytes)
     }
 }
 
+/* Settings are written in either case: what is meant for the environment gets pasted here. */
+static bool is_setting(const char *at, size_t bytes, const char *name)
+{
+    return strlen(name) == bytes && strncasecmp(at, name, bytes) == 0;
+}
+
 static bool equals(const char *at, size_t bytes, const char *text)
 {
     return strlen(text) == bytes && memcmp(at, text, bytes) == 0;
@@ -66,19 +73,26 @@ static bool is_section(const char *at, size_t bytes, const char *name, bool is_c
     return equals(at, bytes, name) && (!is_config || strcmp(name, "default") == 0);
 }
 
-static enum pl_status take_setting(const char *line, size_t bytes, struct pl_profile *profile, struct pl_error *reterr)
+/* `has_keys`: another text's, beside which this one's do not count. */
+static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys, struct pl_profile *profile, struct pl_error *reterr)
 {
     const struct {
         const char *key;
         char **value;
-    } settings[] = {{"aws_access_key_id", &profile->access_key},    {"aws_secret_access_key", &profile->secret_key},
-                    {"aws_session_token", &profile->session_token}, {"region", &profile->region},
-                    {"endpoint_url", &profile->endpoint_url},       {"ca_bundle", &profile->ca_bundle}};
-    static const char *const unsupported[] = {"sso_session", "sso_start_url", "role_arn", "credential_process"};
+        bool counts;
+    } settings[] = {{"aws_access_key_id", &profile->access_key, !has_keys},
+                    {"aws_secret_access_key", &profile->secret_key, !has_keys},
+                    {"aws_session_token", &profile->session_token, !has_keys},
+                    {"region", &profile->region, true},
+                    {"endpoint_url", &profile->endpoint_url, true},
+                    {"ca_bundle", &profile->ca_bundle, true}};
+    static const char *const unsupported[] = {"sso_session", "sso_start_url", "role_arn"};
     const char *equal = memchr(line, '=', bytes);
+    const char *colon = memchr(line, ':', equal ? (size_t)(equal - line) : bytes); /* as good as "=" to Python's readers */
     const char *value;
     size_t key_bytes, value_bytes;
 
+    equal = colon ? colon : equal;
     if (!equal) {
         return PL_OK;
     }
@@ -88,13 +102,14 @@ static enum pl_status take_setting(const char *line, size_t bytes, struct pl_pro
     trim(&line, &key_bytes);
     trim(&value, &value_bytes);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(unsupported); i++) {
-        if (equals(line, key_bytes, unsupported[i])) {
+        if (is_setting(line, key_bytes, unsupported[i])) {
             profile->unsupported = unsupported[i];
             return PL_OK;
         }
     }
+    profile->process = profile->process || is_setting(line, key_bytes, "credential_process");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
-        if (!equals(line, key_bytes, settings[i].key) || *settings[i].value) {
+        if (!is_setting(line, key_bytes, settings[i].key) || !settings[i].counts || *settings[i].value) {
             continue;
         }
         if (memchr(value, '\0', value_bytes)) {
@@ -110,7 +125,7 @@ enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name
 {
     const char *end = text + bytes;
     size_t setting_indent = SIZE_MAX; /* none in this section yet */
-    bool inside = false;
+    bool has_keys = profile->access_key != NULL, inside = false;
 
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
@@ -126,12 +141,13 @@ enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name
         }
         if (*line == '[') {
             inside = is_section(line, length, name, is_config);
+            profile->found = profile->found || inside;
             setting_indent = SIZE_MAX;
             continue;
         }
         setting_indent = indent;
         if (inside) {
-            PL_TRY(take_setting(line, length, profile, reterr));
+            PL_TRY(take_setting(line, length, has_keys, profile, reterr));
         }
     }
     return PL_OK;

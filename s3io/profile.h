@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/** NULL where the files say nothing. Zero-initialise, release with pl_profile_done(). */
+/** NULL where the files say nothing; keys and their token are of one file. Zero-initialise, release with pl_profile_done(). */
 struct pl_profile {
     char *access_key;
     char *secret_key;
@@ -20,7 +20,9 @@ struct pl_profile {
     char *region;
     char *endpoint_url;
     char *ca_bundle;
-    const char *unsupported; /* a setting that is there and takes keys from where we fetch none: "sso_session"; static */
+    const char *unsupported; /* a setting that takes keys from where we fetch none, whatever keys are beside it: "role_arn"; static */
+    bool process;            /* there is a "credential_process", which keys beside it make needless */
+    bool found;              /* there is a section of that name */
 };
 
 #define PL_AUTO_PROFILE __attribute__((cleanup(pl_profile_done)))
@@ -29,8 +31,9 @@ struct pl_profile {
 void pl_profile_done(struct pl_profile *profile);
 
 /**
- * Add what section `name` of an INI text says; a value that is already there stays. In a config file the section is called
- * "profile NAME" but for "default". Nested blocks (lines that are indented deeper than the setting before them) are skipped.
+ * Add what section `name` of an INI text says; a value that is already there stays, and keys stay without another text's token. In a config
+ * file the section is called "profile NAME" but for "default". Nested blocks (lines that are indented deeper than the setting before them) are
+ * skipped.
  */
 enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config, struct pl_profile *profile,
                                 struct pl_error *reterr) PL_MUST_CHECK;

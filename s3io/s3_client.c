@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { DEFAULT_CONNECTIONS = 16, MAX_CONNECTIONS = 1024, DEFAULT_ATTEMPTS = 8, MAX_ATTEMPTS = 100 };
 
@@ -32,7 +33,7 @@ static const char *first_set(const struct pl_environment *environment, const cha
 
 static bool is_true(const struct pl_environment *environment, const char *name)
 {
-    return strcmp(pl_environment_get_or(environment, name, ""), "true") == 0;
+    return strcasecmp(pl_environment_get_or(environment, name, ""), "true") == 0;
 }
 
 /* Endpoint, region and certificates, from the most to the least particular. */

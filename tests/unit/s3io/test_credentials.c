@@ -88,23 +88,66 @@ START_TEST(no_keys_names_the_places)
 }
 END_TEST
 
-START_TEST(what_is_not_supported_is_named_and_no_other_role_is_taken)
-{
-    struct scratch scratch = scratch_new();
-    struct pl_credentials *credentials = NULL;
-    struct pl_credentials_options options = {.allow_metadata = true};
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_error error = PL_ERROR_NONE;
-    const char config[] = "[default]\nregion = eu-west-1\nsso_session = mine\n";
-    char path[PATH_MAX];
+#define KEYS(access) "aws_access_key_id = " access "\naws_secret_access_key = S\n"
 
-    scratch_write(&scratch, "config", config, sizeof(config) - 1);
-    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", "/nonexistent", &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error), &error);
-    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "'sso_session'"));
-    scratch_done(&scratch);
+/* botocore takes the same keys in each of these cases, or refuses, or goes where we cannot: a container's role never stands in for it. */
+START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
+{
+    static const struct {
+        const char *keys, *config, *profile; /* NULL: not there, not set */
+        enum pl_status status;
+        const char *word;  /* in the message; or the access key, NULL: the container's are asked for */
+        const char *token; /* with the key */
+    } cases[] = {
+        {NULL, "[default]\nregion = eu-west-1\nsso_session = mine\n", NULL, PL_UNSUPPORTED, "'sso_session'", NULL},
+        {NULL, "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = q\n[profile q]\n" KEYS("Q"), "p", PL_UNSUPPORTED, "'role_arn'", NULL},
+        {"[p]\n" KEYS("A"), "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = p\n", "p", PL_UNSUPPORTED, "'role_arn'", NULL},
+        {NULL, "[default]\ncredential_process = /bin/keys\n", NULL, PL_UNSUPPORTED, "'credential_process'", NULL},
+        {"[default]\n" KEYS("A"), "[default]\ncredential_process = /bin/keys\n", NULL, PL_OK, "A", NULL},
+        {"[default]\n" KEYS("A"), "[default]\n" KEYS("B") "aws_session_token = of B\n", NULL, PL_OK, "A", NULL},
+        {"[default]\n" KEYS("A"), "[profile p]\n" KEYS("B") "aws_session_token = T\n", "p", PL_OK, "B", "T"},
+        {NULL, "[default]\nAWS_ACCESS_KEY_ID = C\naws_secret_access_key: S=\n", NULL, PL_OK, "C", NULL},
+        {"[default]\naws_access_key_id = A\n", NULL, NULL, PL_INVALID, "aws_secret_access_key", NULL},
+        {"[default]\n" KEYS("A"), NULL, "typo", PL_NOT_FOUND, "'typo'", NULL},
+        {"[other]\n" KEYS("A"), "[default]\nregion = eu-west-1\n", NULL, PL_OK, NULL, NULL},
+        {NULL, NULL, "default", PL_OK, NULL, NULL},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct scratch scratch = scratch_new();
+        struct pl_credentials *credentials = NULL;
+        struct pl_credentials_options options = {.allow_metadata = true};
+        PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+        struct pl_error error = PL_ERROR_NONE;
+        enum pl_status status;
+        char path[PATH_MAX];
+
+        ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/keys", &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error), &error);
+        if (cases[i].keys) {
+            scratch_write(&scratch, "keys", cases[i].keys, strlen(cases[i].keys));
+        }
+        if (cases[i].config) {
+            scratch_write(&scratch, "config", cases[i].config, strlen(cases[i].config));
+        }
+        if (cases[i].profile) {
+            ck_assert_ok(pl_environment_set(environment, "AWS_PROFILE", cases[i].profile, &error), &error);
+        }
+        status = pl_credentials_new(environment, &options, NULL, &credentials, &error);
+        ck_assert_msg(status == cases[i].status, "case %zu: status %d: %s", i, (int)status, error.cause);
+        if (status != PL_OK) {
+            ck_assert_msg(strstr(error.cause, cases[i].word) != NULL, "case %zu: %s", i, error.cause);
+        } else {
+            const struct pl_sigv4_key *key = pl_credentials_key(credentials);
+
+            ck_assert_pstr_eq(key->access_key, cases[i].word);
+            ck_assert_pstr_eq(key->session_token, cases[i].token);
+        }
+        pl_credentials_free(credentials);
+        scratch_done(&scratch);
+    }
 }
 END_TEST
 
@@ -171,6 +214,7 @@ START_TEST(keys_of_the_environment_are_used)
 
     ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
     ck_assert_ok(pl_environment_set(environment, "AWS_ACCESS_KEY_ID", "A", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
     ck_assert_ok(pl_environment_set(environment, "AWS_SECRET_ACCESS_KEY", "S", &error), &error);
     ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T", &error), &error);
     ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
@@ -182,5 +226,5 @@ START_TEST(keys_of_the_environment_are_used)
 END_TEST
 
 UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted, keys_that_could_break_a_header_are_refused,
-          no_keys_names_the_places, what_is_not_supported_is_named_and_no_other_role_is_taken, an_answer_of_sts_is_read,
+          no_keys_names_the_places, profiles_are_settled_as_botocore_does_and_no_other_role_is_taken, an_answer_of_sts_is_read,
           a_web_identity_needs_its_role_and_comes_before_profiles, keys_of_the_environment_are_used)
