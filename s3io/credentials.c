@@ -178,9 +178,11 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         return set_container_url(credentials, relative, full, reterr);
     }
     if (options->allow_metadata && strcasecmp(pl_environment_get_or(environment, "AWS_EC2_METADATA_DISABLED", "false"), "true") != 0) {
+        const char *base = pl_environment_get_or(environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254");
+        size_t length = strlen(base);
+
         credentials->kind = METADATA;
-        credentials->url =
-            pl_memory_string(pl_environment_get_or(environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254"), reterr);
+        credentials->url = pl_memory_string_n(base, base[length - 1] == '/' ? length - 1 : length, reterr);
         return credentials->url ? PL_OK : PL_MEMORY;
     }
     return pl_error_set(reterr, PL_NOT_FOUND,

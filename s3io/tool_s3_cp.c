@@ -101,12 +101,14 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
         char *name = NULL;
 
-        if (entry->key[strlen(entry->key) - 1] == '/') {
-            continue; /* a folder's marker */
+        if (entry->size_bytes == 0 && entry->key[strlen(entry->key) - 1] == '/') {
+            continue; /* a folder's marker; one with bytes can be no file, and is not left out in silence */
         }
         status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
         if (status == PL_OK) {
             status = pl_text_take(&path, &name, reterr);
+        } else {
+            pl_error_context(reterr, "s3://%s/%s", bucket, entry->key);
         }
         if (status == PL_OK) {
             fetches[count++] =

@@ -111,7 +111,7 @@ class Run:
             if name in os.environ:
                 environment[name] = os.environ[name]
         extra = self.scenario.get("environment", {})
-        if not {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE"} & extra.keys():
+        if not {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT"} & extra.keys():
             environment.update(AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret")
         environment.update((name, value.format(port=self.port, token_file=self.token_file)) for name, value in extra.items())
         process = await asyncio.create_subprocess_exec(

@@ -87,7 +87,7 @@ def check_objects(folder):
     assert tool("cp", "s3://bkt/again", "-") == (folder / "source33333333").read_bytes()
 
 
-def check_keys():
+def check_keys(folder):
     """Keys with every kind of byte that may go wrong in a path, a query or a signature."""
     keys = ["plain", "a b", "a+b", "a%20b", "a&b=c", "\u1234\u00e9", "dir//double", "x/./y", "semi;colon", "q?mark", "hash#mark", "~tilde_-.", "'\"<>",
             "colon:at@", "star*", "[brackets]", "$dollar,comma", "bell\a"]
@@ -99,6 +99,11 @@ def check_keys():
     for key in keys[:5]:
         tool("rm", f"s3://bkt/keys/{key}")
     assert len(tool("-r", "ls", "s3://bkt/keys/").splitlines()) == len(keys) - 5
+    for data in (b"", b"bytes"):
+        status, _, answer = s3_request.request("PUT", "/bkt/keys/folder/", data)
+        assert status == 200, answer
+        message = tool("-r", "cp", "s3://bkt/keys/folder/", folder / "slash", code=2 if data else 0)
+    assert "keys/folder/" in message, message
     tool("-r", "rm", "s3://bkt/keys")
     assert "nothing under" in tool("-r", "ls", "s3://bkt/keys/", code=1)
 
@@ -329,7 +334,7 @@ def run(tls):
         try:
             status, _, data = s3_request.request("PUT", "/bkt")
             assert status == 200, data
-            steps = [("objects", lambda: check_objects(folder)), ("keys", check_keys), ("refusals", check_refusals),
+            steps = [("objects", lambda: check_objects(folder)), ("keys", lambda: check_keys(folder)), ("refusals", check_refusals),
                      ("virtual host", check_virtual_host), ("manifests", check_manifests)]
             if tls:
                 steps.append(("proxy", lambda: check_proxy(folder)))

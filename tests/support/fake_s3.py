@@ -124,6 +124,8 @@ class FakeS3:
             return self.credentials(fields)
         if (method, path) == ("POST", "/sts/"):
             return self.assume_role(fields, body)
+        if path.startswith("/latest/"):
+            return self.metadata(method, path, fields)
         try:
             self.admit(fields)
             return self.operate(method, urllib.parse.unquote(path), items, fields, body)
@@ -136,6 +138,21 @@ class FakeS3:
             return 401, {}, b'{"code":"Unauthorized","message":"wrong token"}'
         token, end = self.hand_out()
         reply = {"AccessKeyId": "AKIDFAKE", "SecretAccessKey": "secret", "Token": token, "Expiration": end}
+        return 200, {}, json.dumps(reply).encode()
+
+    def metadata(self, method, path, fields):
+        """A machine's metadata service in its second version: nothing without the token that it gives to a PUT."""
+        role_path = "/latest/meta-data/iam/security-credentials/"
+        if (method, path) == ("PUT", "/latest/api/token") and "x-aws-ec2-metadata-token-ttl-seconds" in fields:
+            return 200, {}, self.identity.encode()
+        if method != "GET" or fields.get("x-aws-ec2-metadata-token") != self.identity:
+            return 401, {}, b""
+        if path == role_path:
+            return 200, {}, b"a-role"
+        if path != role_path + "a-role":
+            return 404, {}, b""
+        token, end = self.hand_out()
+        reply = {"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": "AKIDFAKE", "SecretAccessKey": "secret", "Token": token, "Expiration": end}
         return 200, {}, json.dumps(reply).encode()
 
     def assume_role(self, fields, body):
