@@ -285,7 +285,10 @@ class Proxy(socketserver.BaseRequestHandler):
     def handle(self):
         head = b""
         while b"\r\n\r\n" not in head:
-            head += self.request.recv(1)
+            data = self.request.recv(1)
+            if not data:
+                return
+            head += data
         word, place, _ = head.split(None, 2)
         assert word == b"CONNECT", head
         Proxy.connects += 1
@@ -320,9 +323,9 @@ def check_proxy(folder):
         tool("cp", "-", "s3://bkt/proxied", data=b"proxied", environment=through)
         assert tool("cat", "s3://bkt/proxied", environment=through) == b"proxied"
         assert Proxy.connects >= 3
-        Proxy.connects, Proxy.refuses = 0, True
-        assert "407" in tool("cat", "s3://bkt/proxied", environment=through, code=1)
-        assert Proxy.connects == 1
+        Proxy.refuses = True
+        message = tool("cat", "s3://bkt/proxied", environment=through, code=1)
+        assert "407" in message and "gave up" not in message, message
         assert tool("cat", "s3://bkt/proxied", environment={**through, "NO_PROXY": "127.0.0.1"}) == b"proxied"
         proxy.shutdown()
 
