@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "s3io/checksum.h"
+#include "s3io/example.h"
+#include "s3io/proto_tensor.h"
 #include "s3io/record.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/build.h"
@@ -445,6 +447,102 @@ START_TEST(whole_source_is_one_record_even_when_empty)
 }
 END_TEST
 
+/*
+ * Written by other software: MXNet 1.9.1's MXRecordIOWriterWriteRecord(); write_spmatrix_to_sparse_tensor([[0, 1.5, 0, -2]], [3]) of SageMaker's
+ * SDK 2.257; TensorFlow 2.21's TFRecordWriter with GZIP, an Example and a record without bytes.
+ */
+static const unsigned char mxnet[] = {0x0a, 0x23, 0xd7, 0xce, 0x02, 0x00, 0x00, 0x00, 0x61, 0x62, 0x00, 0x00, 0x0a, 0x23, 0xd7, 0xce,
+                                      0x00, 0x00, 0x00, 0x20, 0x0a, 0x23, 0xd7, 0xce, 0x04, 0x00, 0x00, 0x40, 0x63, 0x64, 0x65, 0x66,
+                                      0x0a, 0x23, 0xd7, 0xce, 0x00, 0x00, 0x00, 0x40, 0x0a, 0x23, 0xd7, 0xce, 0x00, 0x00, 0x00, 0x60,
+                                      0x0a, 0x23, 0xd7, 0xce, 0x06, 0x00, 0x00, 0x00, 0x67, 0x68, 0x0a, 0x23, 0xd7, 0xce, 0x00, 0x00};
+static const unsigned char sagemaker[] = {0x0a, 0x23, 0xd7, 0xce, 0x30, 0x00, 0x00, 0x00, 0x0a, 0x1d, 0x0a, 0x06, 0x76, 0x61,
+                                          0x6c, 0x75, 0x65, 0x73, 0x12, 0x13, 0x12, 0x11, 0x0a, 0x08, 0x00, 0x00, 0xc0, 0x3f,
+                                          0x00, 0x00, 0x00, 0xc0, 0x12, 0x02, 0x01, 0x03, 0x1a, 0x01, 0x04, 0x12, 0x0f, 0x0a,
+                                          0x06, 0x76, 0x61, 0x6c, 0x75, 0x65, 0x73, 0x12, 0x05, 0x3a, 0x03, 0x0a, 0x01, 0x03};
+static const unsigned char tensorflow[] = {
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x33, 0x67, 0x80, 0x80, 0xe7, 0x2f, 0x4e, 0x45, 0x72, 0x99, 0x72, 0xf1, 0x72,
+    0x31, 0x26, 0x09, 0x71, 0x70, 0xb1, 0x71, 0x31, 0x55, 0x54, 0x72, 0x31, 0x80, 0xb8, 0x69, 0x42, 0x1c, 0x42, 0x6c, 0x5c, 0x2c, 0x0c, 0x0c,
+    0x07, 0xec, 0xb9, 0x44, 0xb9, 0x18, 0x33, 0x85, 0x04, 0xa4, 0xf8, 0xb8, 0x78, 0xfe, 0xc3, 0x00, 0xe3, 0x1a, 0x26, 0x69, 0xb6, 0x9a, 0x19,
+    0x50, 0x53, 0x18, 0x34, 0x99, 0x67, 0xb0, 0xdf, 0x78, 0xd5, 0xb4, 0x08, 0x00, 0xa9, 0x6a, 0x87, 0x6f, 0x57, 0x00, 0x00, 0x00};
+
+START_TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
+{
+    static const struct {
+        const char *data;
+        size_t bytes;
+    } expected[] = {{"ab", 2},
+                    {"\x0a\x23\xd7\xce"
+                     "cdef\x0a\x23\xd7\xce\x0a\x23\xd7\xce",
+                     16},
+                    {"gh\x0a\x23\xd7\xce", 6}};
+    struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
+    struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
+        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_assert_uint_eq(record.bytes, expected[i].bytes);
+        ck_assert_mem_eq(record.data, expected[i].data, record.bytes);
+    }
+    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(sparse_row_that_sagemakers_sdk_wrote_is_read)
+{
+    static const float row[4] = {0.0F, 1.5F, 0.0F, -2.0F};
+    struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
+    struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_proto_tensor tensor;
+    struct pl_record record;
+    float values[4];
+
+    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "values", &tensor, &error), &error);
+    ck_assert_ok(pl_proto_tensor_float32(&tensor, values, 4, &error), &error);
+    ck_assert_mem_eq(values, row, sizeof(row));
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_LABEL, "values", &tensor, &error), &error);
+    ck_assert_ok(pl_proto_tensor_float32(&tensor, values, 1, &error), &error);
+    ck_assert(values[0] == 3.0F);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(packed_examples_that_tensorflow_wrote_are_read)
+{
+    struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_example_feature feature;
+    struct pl_record_reader *reader;
+    struct pl_source *source;
+    struct pl_record record;
+    struct pl_view words[2];
+    int64_t integers[2];
+    float floats[1];
+    size_t count;
+
+    ck_assert_ok(pl_source_open_inflate(drip_new(tensorflow, sizeof(tensorflow), 11), PL_COMPRESSION_AUTO, &source, &error), &error);
+    reader = open_reader(source, &options);
+    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_assert_ok(pl_example_find(record.data, record.bytes, "i", &feature, &error), &error);
+    ck_assert_ok(pl_example_int64(&feature, integers, 2, &count, &error), &error);
+    ck_assert(count == 2 && integers[0] == -1 && integers[1] == 300);
+    ck_assert_ok(pl_example_find(record.data, record.bytes, "f", &feature, &error), &error);
+    ck_assert_ok(pl_example_float32(&feature, floats, 1, &count, &error), &error);
+    ck_assert(count == 1 && floats[0] == 1.5F);
+    ck_assert_ok(pl_example_find(record.data, record.bytes, "b", &feature, &error), &error);
+    ck_assert_ok(pl_example_bytes_list(&feature, words, 2, &count, &error), &error);
+    ck_assert(count == 2 && words[0].bytes == 2 && memcmp(words[0].data, "xy", 2) == 0 && words[1].bytes == 0);
+    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_assert_uint_eq(record.bytes, 0);
+    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
 START_TEST(cancelled_reader_says_so)
 {
     struct pl_record_options options = {.format = PL_RECORD_LINES};
@@ -462,4 +560,6 @@ UNIT_MAIN("s3io/record", crc32c_is_the_published_one, binary_records_come_back_w
           skipping_leaves_out_what_is_damaged_counts_it_and_goes_on, cut_end_is_counted_when_skipping,
           length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
           lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
-          csv_quotes_open_only_where_a_field_begins, whole_source_is_one_record_even_when_empty, cancelled_reader_says_so)
+          csv_quotes_open_only_where_a_field_begins, whole_source_is_one_record_even_when_empty,
+          magic_words_inside_records_that_mxnet_wrote_come_back, sparse_row_that_sagemakers_sdk_wrote_is_read,
+          packed_examples_that_tensorflow_wrote_are_read, cancelled_reader_says_so)
