@@ -15,6 +15,7 @@ size_t pl_abi_struct_bytes(const char *name)
     } structs[] = {
         {"pl_error", sizeof(struct pl_error)},
         {"pl_named_op", sizeof(struct pl_named_op)},
+        {"pl_named_options", sizeof(struct pl_named_options)},
         {"pl_named_result", sizeof(struct pl_named_result)},
     };
 

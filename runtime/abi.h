@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/** Bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_result"), 0 when no binding needs it. */
+/** Bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result"), 0 when no binding needs it. */
 size_t pl_abi_struct_bytes(const char *name);
 
 /**

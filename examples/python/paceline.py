@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paceline from Python: one file over ctypes, nothing to build. Names and keywords are Horovod's.
+"""Paceline from Python: one file over ctypes, nothing to build. Names and parameters are those of horovod.torch.
 
     import paceline as hvd
     hvd.init()
@@ -9,12 +9,13 @@
 
 Arrays must be contiguous and in host memory. Operations are matched by name, in any order on any rank (runtime/named.h).
 The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
-One thread uses this module.
+One thread uses this module. It stays one file, longer than others, because it is copied beside programs.
 """
 
 import atexit
 import contextlib
 import ctypes
+import operator
 import os
 import pickle
 import sys
@@ -37,6 +38,16 @@ class PacelineError(RuntimeError):
         self.status = status
 
 
+class InvalidError(PacelineError, ValueError):
+    """What one rank can see to be wrong; nothing was started."""
+
+    def __init__(self, text):
+        super().__init__("INVALID", text)
+
+
+HorovodInternalError = PacelineError
+
+
 class _Error(ctypes.Structure):
     _fields_ = [("status", ctypes.c_int), ("domain", ctypes.c_int), ("code", ctypes.c_int64), ("retryable", ctypes.c_bool),
                 ("cause", ctypes.c_char * 600), ("context", ctypes.c_char * 400)]
@@ -54,13 +65,20 @@ class _Result(ctypes.Structure):
                 ("rows_of_rank", ctypes.POINTER(ctypes.c_uint64))]
 
 
+class _Options(ctypes.Structure):
+    _fields_ = [("start_bytes", ctypes.c_uint64), ("join_divisor", ctypes.c_int), ("stream", ctypes.c_void_p)]
+
+
+_DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by all ranks, those that have joined too
+
+
 def _load():
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")
     path = os.environ.get("PACELINE_LIBRARY") or (beside if os.path.exists(beside) else "libpaceline.so.0")
     # Open MPI's plug-ins look for its symbols among the global ones.
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     library.pl_abi_struct_bytes.restype = ctypes.c_size_t
-    for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result)):
+    for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options)):
         bytes_there = library.pl_abi_struct_bytes(name.encode())
         if bytes_there != ctypes.sizeof(struct):
             raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this file expects {ctypes.sizeof(struct)}: "
@@ -74,8 +92,7 @@ def _load():
 _library = None
 _runtime = ctypes.c_void_p()
 _world = ctypes.c_void_p()
-_named = ctypes.c_void_p()
-_under_way = {}  # by number of the operation: its buffers, which the library uses although the program may have let go of them
+_sets = ctypes.c_void_p()
 
 
 def _call(function, *arguments):
@@ -84,33 +101,105 @@ def _call(function, *arguments):
     if status != 0:
         text = ctypes.create_string_buffer(1100)
         _library.pl_error_text(ctypes.byref(error), text, len(text))
-        raise PacelineError(_library.pl_status_name(status).decode(), text.value.decode(errors="replace"))
+        name, text = _library.pl_status_name(status).decode(), text.value.decode(errors="replace")
+        raise InvalidError(text) if name == "INVALID" else PacelineError(name, text)
 
 
-def init():
+class ProcessSet:
+    """Ranks that work among themselves, once it was given to add_process_set() or init(). Roots are numbered as in the whole job."""
+
+    def __init__(self, ranks):
+        self.ranks = sorted(ranks)
+        self._close()
+
+    def __str__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    def _open(self, number):
+        self.process_set_id = number
+        if self.included():
+            _call(_library.pl_process_set_named, _sets, number, ctypes.byref(self._named))
+
+    def _close(self):
+        self.process_set_id = None
+        self._named = ctypes.c_void_p()
+        self._under_way = {}  # by number of the operation: its arrays, which the library uses although the program may have let go of them
+
+    def _engine(self):
+        _running()
+        if not self._named:
+            raise InvalidError(f"{self} was not added" if self.process_set_id is None else f"rank {rank()} is not in {self}")
+        return self._named
+
+    def included(self):
+        return rank() in self.ranks
+
+    def size(self):
+        return len(self.ranks)
+
+    def rank(self):
+        """This rank's number in the set, None outside."""
+        return self.ranks.index(rank()) if self.included() else None
+
+
+global_process_set = ProcessSet([])
+_open_sets = []
+
+
+def init(comm=None, process_sets=None):
     """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself."""
     global _library
-    if _named:
+    if _sets:
         return
+    if comm:
+        raise ValueError("init() takes all of mpirun's ranks, not comm; make a ProcessSet of some")
     atexit.unregister(_leave)
     atexit.register(_leave, os.getpid())
     sys.exit = _exit
     _library = _library or _load()
     _call(_library.pl_runtime_start, ctypes.byref(_runtime))
     _world.value = _library.pl_runtime_world(_runtime)
-    _call(_library.pl_named_new, _world, None, ctypes.byref(_named))
+    _call(_library.pl_process_sets_new, _world, ctypes.byref(_Options(join_divisor=_DIVIDE_BY_SIZE)), ctypes.byref(_sets))
+    global_process_set.ranks = list(range(size()))
+    global_process_set._open(0)
+    _open_sets.append(global_process_set)
+    for process_set in process_sets or []:
+        add_process_set(process_set)
 
 
 def shutdown():
     """Leave; all ranks' operations under way end. Collective. The interpreter's end does it for a program that ran through."""
-    if not _named:
+    if not _sets:
         return
     atexit.unregister(_leave)
-    _call(_library.pl_named_shutdown, _named)
-    _library.pl_named_free(_named)
+    _call(_library.pl_named_shutdown, global_process_set._engine())
+    while _open_sets:
+        _open_sets.pop()._close()
+    _library.pl_process_sets_free(_sets)
     _library.pl_runtime_stop(_runtime)
-    _named.value = _world.value = _runtime.value = None
-    _under_way.clear()
+    _sets.value = _world.value = _runtime.value = None
+
+
+def add_process_set(process_set):
+    """Make a set of the ranks in a list (or in a ProcessSet). All ranks call, in the set or not."""
+    process_set = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    number = ctypes.c_int()
+    barrier()  # adding is not among the operations that come in any order
+    _call(_library.pl_process_sets_add, _sets, (ctypes.c_int * process_set.size())(*process_set.ranks), process_set.size(), ctypes.byref(number))
+    process_set._open(number.value)
+    _open_sets.append(process_set)
+    return process_set
+
+
+def remove_process_set(process_set):
+    """Forget a set, of which no operation is under way. All ranks call. False when there is nothing to forget."""
+    if process_set not in _open_sets[1:]:
+        return False
+    barrier()
+    _call(_library.pl_process_sets_remove, _sets, process_set.process_set_id)
+    _open_sets.remove(process_set)
+    process_set._close()
+    return True
 
 
 _sys_exit = sys.exit
@@ -138,42 +227,41 @@ def _leave(pid):
 
 
 def is_initialized():
-    return bool(_named)
+    return bool(_sets)
 
 
-def _engine():
-    if not _named:
-        raise PacelineError("INVALID", "call paceline.init() first")
-    return _named
+def _running():
+    if not _sets:
+        raise InvalidError("call paceline.init() first")
 
 
-def _ask(function):
-    _engine()
-    return function(_world)
+def _asking(question):
+    def answer():
+        _running()
+        return getattr(_library, question)(_world)
+    return answer
 
 
-def rank():
-    return _ask(lambda world: _library.pl_world_rank(world))
+rank, size = _asking("pl_world_rank"), _asking("pl_world_size")
+local_rank, local_size = _asking("pl_world_local_rank"), _asking("pl_world_local_size")  # among the ranks of a host
+cross_rank, cross_size = _asking("pl_world_cross_rank"), _asking("pl_world_cross_size")  # among the hosts
+
+# What Horovod was built with, for programs that ask. Arrays in host memory need nothing besides MPI.
+mpi_built = mpi_enabled = lambda: True
+nccl_built = gloo_built = gloo_enabled = cuda_built = rocm_built = ccl_built = ddl_built = lambda: 0
+
+_ABSENT = {  # names that Horovod has besides
+    "Adasum": "op is Average, Sum, Min, Max or Product",
+    "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
+    "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
+    "start_timeline": "PACELINE_TRACE=PATH in the environment writes a trace of the whole run",
+    "stop_timeline": "PACELINE_TRACE=PATH in the environment writes a trace of the whole run",
+    "mpi_threads_supported": "mpi4py knows, MPI.Query_thread()",
+}
 
 
-def size():
-    return _ask(lambda world: _library.pl_world_size(world))
-
-
-def local_rank():
-    return _ask(lambda world: _library.pl_world_local_rank(world))
-
-
-def local_size():
-    return _ask(lambda world: _library.pl_world_local_size(world))
-
-
-def cross_rank():
-    return _ask(lambda world: _library.pl_world_cross_rank(world))
-
-
-def cross_size():
-    return _ask(lambda world: _library.pl_world_cross_size(world))
+def __getattr__(name):
+    raise AttributeError(f"paceline has no '{name}'" + (f": {_ABSENT[name]}" if name in _ABSENT else ""))
 
 
 def _is_torch(array):
@@ -184,9 +272,13 @@ def _is_torch(array):
 def _view(array, written=False):
     """Address, shape and type name of a contiguous array in host memory."""
     if _is_torch(array):
+        if array.layout is not sys.modules["torch"].strided:
+            raise ValueError("a sparse torch tensor: sparse_allreduce_async() takes it")
         if array.device.type != "cpu" or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous and on the CPU: .cpu().contiguous()")
         return array.data_ptr(), tuple(array.shape), str(array.dtype).replace("torch.", "")
+    if not isinstance(array, numpy.ndarray):
+        raise TypeError(f"{type(array).__name__} is neither a numpy array nor a torch tensor")
     if not array.flags["C_CONTIGUOUS"]:
         raise ValueError("a numpy array must be contiguous: numpy.ascontiguousarray()")
     if not array.dtype.isnative:
@@ -199,25 +291,31 @@ def _view(array, written=False):
 class Handle:
     """An operation under way. wait() ends it and gives its result; poll() tells whether wait() would block."""
 
-    def __init__(self, number, finish):
-        self._number, self._finish = number, finish
+    def __init__(self, process_set, number, count, finish):
+        self._set, self._number, self._count, self._finish = process_set, number, count, finish
 
     def poll(self):
         done = ctypes.c_bool()
-        _call(_library.pl_named_poll, _engine(), self._number, ctypes.byref(done))
+        _call(_library.pl_named_poll, self._set._engine(), self._number, ctypes.byref(done))
         return done.value
 
     def wait(self):
-        result = _Result()
+        results = (_Result * self._count)()
         number, self._number = self._number, ctypes.c_uint64(0)
-        _call(_library.pl_named_wait, _engine(), number, ctypes.byref(result))
-        del _under_way[number.value]
-        return self._finish(result)
+        _call(_library.pl_named_wait, self._set._engine(), number, results)
+        del self._set._under_way[number.value]
+        return self._finish(results)
+
+    __call__ = wait  # as programs do with what Horovod's sparse_allreduce_async() gives
 
 
-def _submit(kind, send, recv, name, finish, op=Sum, root=0, splits=None, scales=(1.0, 1.0)):
-    engine = _engine()
-    request = _Op(name=name.encode() if name else None, kind=_KINDS.index(kind), op=_OPS.index(op), root=root)
+poll, synchronize = Handle.poll, Handle.wait
+
+
+def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.0, 1.0)):
+    if op not in _OPS:
+        raise ValueError(f"op is Average, Sum, Min, Max or Product, not {op!r}")
+    request.kind, request.op, request.root = _KINDS.index(kind), _OPS.index(op), root
     if send is not None:
         address, shape, dtype = _view(send)
         if dtype not in _DTYPES:
@@ -232,17 +330,33 @@ def _submit(kind, send, recv, name, finish, op=Sum, root=0, splits=None, scales=
         request.splits = (ctypes.c_uint64 * len(splits))(*splits)
     if scales != (1.0, 1.0):
         request.scaled, (request.prescale, request.postscale) = True, scales
+
+
+def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, result: recv, grouped=False, combine=None, **settings):
+    """Start an operation, or with `grouped` as many as there are arrays; `combine` makes the handle's result of all that `finish` gives."""
+    engine = process_set._engine()
+    send = list(send)
+    recv = [None] * len(send) if recv is None else list(recv)
+    requests = (_Op * len(send))()
+    for request, *arrays in zip(requests, send, recv):
+        _describe(request, kind, *arrays, **settings)
+    name = name.encode() if name else None
     number = ctypes.c_uint64()
-    _call(_library.pl_named_submit, engine, ctypes.byref(request), ctypes.byref(number))
-    _under_way[number.value] = send, recv
-    return Handle(number, finish)
+    if grouped:
+        _call(_library.pl_named_submit_group, engine, name, requests, ctypes.c_size_t(len(send)), ctypes.byref(number))
+    else:
+        requests[0].name = name
+        _call(_library.pl_named_submit, engine, requests, ctypes.byref(number))
+    process_set._under_way[number.value] = send, recv
+    combine = combine or (list if grouped else next)
+    return Handle(process_set, number, len(send), lambda results: combine(map(finish, send, recv, results)))
 
 
 def _like(array):
     return sys.modules["torch"].empty_like(array) if _is_torch(array) else numpy.empty_like(array)
 
 
-def _rows_like(array, result):
+def _rows_like(array, _, result):
     """Copy the library's memory into an array of `array`'s kind, type and inner shape."""
     shape = (int(result.rows),) + tuple(array.shape[1:])
     out = sys.modules["torch"].empty(shape, dtype=array.dtype) if _is_torch(array) else numpy.empty(shape, array.dtype)
@@ -252,126 +366,299 @@ def _rows_like(array, result):
     return out
 
 
-def _like_splits(splits, rows):
-    return sys.modules["torch"].tensor(rows, dtype=splits.dtype) if _is_torch(splits) else numpy.array(rows, numpy.int32)
+def _op(average, op):
+    """The reduction, by Horovod's older parameter or by the newer."""
+    if isinstance(average, str):
+        raise TypeError(f"the second parameter is average, as Horovod has it; give the name by keyword, name={average!r}")
+    if average is not None and op is not None:
+        raise ValueError("average and op say the same; give one of them")
+    return (Average if average is None or average else Sum) if op is None else op
 
 
-def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
-    """Replace `array` by the reduction over all ranks; returns a Handle."""
-    return _submit("allreduce", array, array, name, lambda result: array, op, scales=(prescale_factor, postscale_factor))
+def _differentiable(forward, backward, *tensors):
+    """forward(*tensors), a list; where torch follows them for gradients, backward(*gradients of the results) makes those of the tensors."""
+    torch = sys.modules.get("torch")
+    if not torch or not torch.is_grad_enabled() or not any(_is_torch(tensor) and tensor.requires_grad for tensor in tensors):
+        return list(forward(*tensors))
+
+    class Operation(torch.autograd.Function):
+        @staticmethod
+        def forward(_, *tensors):
+            return tuple(forward(*tensors))
+
+        @staticmethod
+        def backward(_, *gradients):
+            return tuple(backward(*(gradient.contiguous() for gradient in gradients)))
+    return list(Operation.apply(*tensors))
 
 
-def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
-    out = _like(array)
-    return _submit("allreduce", array, out, name, lambda result: out, op, scales=(prescale_factor, postscale_factor))
+class Compression:
+    """What is exchanged in the place of an array; a program's own class with these two methods does as well."""
+
+    class none:
+        @staticmethod
+        def compress(tensor):
+            return tensor, None
+
+        @staticmethod
+        def decompress(tensor, context):
+            return tensor
+
+    class fp16:
+        @staticmethod
+        def compress(tensor):
+            if _is_torch(tensor):
+                return tensor.half() if tensor.dtype.is_floating_point else tensor, tensor.dtype
+            return tensor.astype(numpy.float16) if tensor.dtype.kind == "f" else tensor, tensor.dtype
+
+        @staticmethod
+        def decompress(tensor, dtype):
+            return tensor.to(dtype) if _is_torch(tensor) else tensor.astype(dtype)
 
 
-def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
-    """The reduction of `array` over all ranks, as a new array of the same kind."""
-    return allreduce_async(array, name, op, prescale_factor, postscale_factor).wait()
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """Replace `tensor` by the reduction over all ranks, the average unless `op` says otherwise; returns a Handle."""
+    return _submit("allreduce", name, process_set, [tensor], [tensor], op=_op(average, op), scales=(prescale_factor, postscale_factor))
 
 
-def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
-    return allreduce_async_(array, name, op, prescale_factor, postscale_factor).wait()
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    return _submit("allreduce", name, process_set, [tensor], [_like(tensor)], op=_op(average, op), scales=(prescale_factor, postscale_factor))
 
 
-def allgather_async(array, name=None):
-    return _submit("allgather", array, None, name, lambda result: _rows_like(array, result))
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set).wait()
 
 
-def allgather(array, name=None):
+def _reduce(kind, tensors, compression, name, process_set, grouped, op, scales):
+    """New arrays of what an allreduce or a reduce_scatter leaves on this rank."""
+    def forward(*tensors):
+        pairs = [compression.compress(tensor) for tensor in tensors]
+        small, more = [tensor for tensor, _ in pairs], {"finish": _rows_like}
+        if kind == "allreduce":
+            more = {"recv": map(_like, small)}
+        reduced = _submit(kind, name, process_set, small, grouped=grouped, combine=list, op=op, scales=scales, **more).wait()
+        return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, pairs)]
+
+    def backward(*gradients):
+        if op not in (Sum, Average):
+            raise ValueError(f"gradients pass through a sum or an average, not through {op}")
+        if kind == "allreduce":
+            return _reduce(kind, gradients, compression, name and f"{name}.backward", process_set, grouped, op, scales)
+        factor = scales[0] * scales[1] * (process_set.size() if op == Sum else 1)
+        return _allgather([gradient * factor for gradient in gradients], name and f"{name}.backward", process_set, grouped)
+    return _differentiable(forward, backward, *tensors)
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,
+              process_set=global_process_set):
+    """The reduction of `tensor` over all ranks, as a new one of the same kind."""
+    return _reduce("allreduce", [tensor], compression, name, process_set, False, _op(average, op), (prescale_factor, postscale_factor))[0]
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """As allreduce_async_() with a list, of which all or none are reduced."""
+    return _submit("allreduce", name, process_set, tensors, tensors, grouped=True, op=_op(average, op), scales=(prescale_factor, postscale_factor))
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    return _submit("allreduce", name, process_set, tensors, map(_like, tensors), grouped=True, op=_op(average, op),
+                   scales=(prescale_factor, postscale_factor))
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                      process_set=global_process_set):
+    return _reduce("allreduce", tensors, compression, name, process_set, True, _op(average, op), (prescale_factor, postscale_factor))
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    return _submit("allgather", name, process_set, [tensor], finish=_rows_like)
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    return _submit("allgather", name, process_set, tensors, finish=_rows_like, grouped=True)
+
+
+def _allgather(tensors, name, process_set, grouped):
+    begins = []  # where this rank's rows begin in each result
+
+    def finish(send, recv, result):
+        begins.append(sum(result.rows_of_rank[:process_set.rank()]))
+        return _rows_like(send, recv, result)
+
+    def forward(*tensors):
+        return _submit("allgather", name, process_set, tensors, finish=finish, grouped=grouped, combine=list).wait()
+
+    def backward(*gradients):
+        means = _reduce("allreduce", gradients, Compression.none, name and f"{name}.backward", process_set, grouped, Average, (1.0, 1.0))
+        return [mean[begin:begin + len(tensor)] for mean, begin, tensor in zip(means, begins, tensors)]
+    return _differentiable(forward, backward, *tensors)
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
     """All ranks' rows one behind the other; the number of rows may differ between ranks."""
-    return allgather_async(array, name).wait()
+    return _allgather([tensor], name, process_set, False)[0]
 
 
-def broadcast_async_(array, root_rank=0, name=None):
-    return _submit("broadcast", array, array, name, lambda result: array, root=root_rank)
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    return _allgather(tensors, name, process_set, True)
 
 
-def broadcast_(array, root_rank=0, name=None):
-    """Replace `array` on every rank by that of `root_rank`."""
-    return broadcast_async_(array, root_rank, name).wait()
+def sparse_allreduce_async(tensor, name, op=Average, process_set=global_process_set):
+    """The reduction of torch's sparse tensors: a handle, whose result has the rows of all ranks, those of one index added up."""
+    if op not in (Sum, Average):
+        raise ValueError(f"'{name}': sparse tensors have a sum and an average, not {op}")
+    tensor = tensor.coalesce()
+
+    def combine(results):
+        indices, values = results
+        total = sys.modules["torch"].sparse_coo_tensor(indices.t(), values, tensor.shape).coalesce()
+        return total / process_set.size() if op == Average else total
+    return _submit("allgather", name, process_set, [tensor.indices().t().contiguous(), tensor.values().contiguous()], finish=_rows_like, grouped=True,
+                   combine=combine)
 
 
-def broadcast_async(array, root_rank=0, name=None):
-    return broadcast_async_(array.clone() if _is_torch(array) else array.copy(), root_rank, name)
+def _broadcast_async(tensor, out, root_rank, name, process_set):
+    _running()
+    if root_rank not in process_set.ranks:
+        raise InvalidError(f"root {root_rank} is not among the ranks {process_set.ranks}")
+    return _submit("broadcast", name, process_set, [tensor], [out], root=process_set.ranks.index(root_rank))
 
 
-def broadcast(array, root_rank=0, name=None):
-    """The array of `root_rank`, as a new one."""
-    return broadcast_async(array, root_rank, name).wait()
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Replace `tensor` on every rank by that of `root_rank`; returns a Handle."""
+    return _broadcast_async(tensor, tensor, root_rank, name, process_set)
 
 
-def alltoall_async(array, splits=None, name=None):
-    def finish(result):
-        rows = [int(result.rows_of_rank[r]) for r in range(size())] if splits is not None else None
-        out = _rows_like(array, result)
-        return out if rows is None else (out, _like_splits(splits, rows))
-    return _submit("alltoall", array, None, name, finish, splits=None if splits is None else [int(rows) for rows in splits])
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
-def alltoall(array, splits=None, name=None):
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    return _broadcast_async(tensor, _like(tensor), root_rank, name, process_set)
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """The tensor of `root_rank`, as a new one."""
+    def backward(gradient):
+        mean = allreduce(gradient, name=name and f"{name}.backward", process_set=process_set)
+        return [mean if rank() == root_rank else mean * 0]
+    return _differentiable(lambda tensor: [broadcast_async(tensor, root_rank, name, process_set).wait()], backward, tensor)[0]
+
+
+def _alltoall_async(tensor, splits, name, process_set, combine):
+    """combine(rows, how many of them came from each rank) is the result."""
+    if splits is not None:
+        try:
+            splits = [operator.index(rows) for rows in splits]
+        except TypeError as error:
+            raise InvalidError("splits are whole numbers") from error
+        if len(splits) != process_set.size():
+            raise InvalidError(f"{len(splits)} splits for {process_set.size()} ranks")
+
+    def finish(send, recv, result):
+        came = result.rows_of_rank[:process_set.size()]
+        return combine(_rows_like(send, recv, result), came)
+    return _submit("alltoall", name, process_set, [tensor], finish=finish, splits=splits)
+
+
+def _alltoall_result(tensor, splits, rows, came):
+    if splits is None:
+        return rows
+    if not _is_torch(tensor):
+        return rows, numpy.array(came, numpy.int32)
+    torch = sys.modules["torch"]
+    return rows, torch.tensor(came, dtype=splits.dtype if _is_torch(splits) else torch.int32)
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    return _alltoall_async(tensor, splits, name, process_set, lambda rows, came: _alltoall_result(tensor, splits, rows, came))
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """Equal parts of the rows to every rank; with `splits`, splits[r] rows to rank r, and the result is (rows, rows from each rank)."""
-    return alltoall_async(array, splits, name).wait()
+    came = []
+
+    def forward(tensor):
+        rows, came[:] = _alltoall_async(tensor, splits, name, process_set, lambda *result: result).wait()
+        return [rows]
+
+    def backward(gradient):
+        return [alltoall(gradient, came, name and f"{name}.backward", process_set)[0]]
+    return _alltoall_result(tensor, splits, *_differentiable(forward, backward, tensor), came)
 
 
-def reducescatter_async(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
-    return _submit("reduce_scatter", array, None, name, lambda result: _rows_like(array, result), op, scales=(prescale_factor, postscale_factor))
+def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+    return _submit("reduce_scatter", name, process_set, [tensor], finish=_rows_like, op=op, scales=(prescale_factor, postscale_factor))
 
 
-def reducescatter(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0):
+def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
+    return _submit("reduce_scatter", name, process_set, tensors, finish=_rows_like, grouped=True, op=op, scales=(prescale_factor, postscale_factor))
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                  postscale_factor=1.0):
     """This rank's rows of the reduction over all ranks."""
-    return reducescatter_async(array, name, op, prescale_factor, postscale_factor).wait()
+    return _reduce("reduce_scatter", [tensor], compression, name, process_set, False, op, (prescale_factor, postscale_factor))[0]
 
 
-def barrier(name=None):
-    _submit("barrier", None, None, name, lambda result: None).wait()
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                          postscale_factor=1.0):
+    return _reduce("reduce_scatter", tensors, compression, name, process_set, True, op, (prescale_factor, postscale_factor))
 
 
-def poll(handle):
-    return handle.poll()
+def barrier(process_set=global_process_set):
+    _submit("barrier", None, process_set, [None]).wait()
 
 
-def synchronize(handle):
-    return handle.wait()
-
-
-def join():
-    """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join."""
+def join(device=-1):
+    """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join. `device` is Horovod's, without effect."""
     last = ctypes.c_int()
-    _call(_library.pl_named_join, _engine(), ctypes.byref(last))
+    _call(_library.pl_named_join, global_process_set._engine(), ctypes.byref(last))
     return last.value
 
 
 def broadcast_parameters(params, root_rank=0):
-    """Give every rank `root_rank`'s values: a dict (a state_dict(), say) or (name, array) pairs."""
-    pairs = sorted(params.items()) if hasattr(params, "items") else list(params)
+    """Give every rank `root_rank`'s values: a dict (a state_dict(), say), (name, array) pairs, or arrays in an order that all ranks share."""
+    pairs = sorted(params.items()) if hasattr(params, "items") else [
+        item if isinstance(item, tuple) else (i, item) for i, item in enumerate(params)]
     broadcasts = []
     for name, value in pairs:
         here = value
         if _is_torch(value):
             value = value.data
             here = value.contiguous()  # itself, but for layouts such as channels_last
-        if _is_torch(value) or isinstance(value, numpy.ndarray):
-            broadcasts.append((value, here, broadcast_async_(here, root_rank, f"parameter.{name}")))
+        broadcasts.append((value, here, broadcast_async_(here, root_rank, f"parameter.{name}")))
     for value, here, handle in broadcasts:
         handle.wait()
         if here is not value:
             value.copy_(here)
 
 
-def broadcast_object(obj, root_rank=0, name=None):
+def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
     """The object of `root_rank` on every rank, by pickle."""
     name = name or "object"
     here = pickle.dumps(obj) if rank() == root_rank else b""
-    length = broadcast(numpy.array([len(here)], numpy.int64), root_rank, f"{name} length")
+    length = broadcast(numpy.array([len(here)], numpy.int64), root_rank, f"{name} length", process_set)
     data = numpy.frombuffer(here, numpy.uint8).copy() if rank() == root_rank else numpy.empty(int(length[0]), numpy.uint8)
-    broadcast_(data, root_rank, name)
+    broadcast_(data, root_rank, name, process_set)
     return obj if rank() == root_rank else pickle.loads(data.tobytes())
 
 
-def broadcast_optimizer_state(optimizer, root_rank=0):
-    """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options."""
+def allgather_object(obj, name=None, process_set=global_process_set):
+    """Every rank's object, in a list by rank, by pickle."""
+    name = name or "objects"
+    here = numpy.frombuffer(pickle.dumps(obj), numpy.uint8)
+    lengths = allgather(numpy.array([len(here)], numpy.int64), f"{name} lengths", process_set)
+    rows = allgather(here, name, process_set)
+    return [pickle.loads(part.tobytes()) for part in numpy.split(rows, numpy.cumsum(lengths)[:-1])]
+
+
+def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
+    """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options. `model` is Horovod's, without effect."""
     state = broadcast_object(optimizer.state_dict(), root_rank, "optimizer state")
     if rank() != root_rank:
         optimizer.load_state_dict(state)
@@ -380,16 +667,20 @@ def broadcast_optimizer_state(optimizer, root_rank=0):
 class _Distributed:
     """What DistributedOptimizer() puts before an optimizer's own class."""
 
-    def _distribute(self, named_parameters, backward_passes_per_step, op):
-        self._op, self._passes = op, backward_passes_per_step
+    def _distribute(self, named_parameters, compression, backward_passes_per_step, op, predivide, sparse_as_dense, process_set):
+        self._compression, self._op, self._process_set, self._sparse_as_dense = compression, op, process_set, sparse_as_dense
+        self._scales = 1.0 / predivide, predivide
+        self._passes = backward_passes_per_step
         self._waits, self._seen, self._hooks, self._synchronized = {}, {}, [], False
-        self._given = {id(parameter): name for name, parameter in named_parameters or ()}
+        self._given = {id(parameter): name for name, parameter in named_parameters}
         self._names = {}  # parameters by name
         self._sparse = set()  # names of those with sparse gradients
         self._watch()
 
     def _watch(self):
         """Hook every parameter that needs a gradient and has no hook yet: one of a group that was added, or no longer frozen."""
+        if not self._process_set.included():
+            return
         known = {id(parameter) for parameter in self._names.values()}
         owned = [parameter for group in self.param_groups for parameter in group["params"]]
         for i, parameter in enumerate(owned):
@@ -419,33 +710,32 @@ class _Distributed:
         return hook
 
     def _start(self, name, parameter):
+        """Hand the gradient over; self._waits[name]() puts what comes of it in its place."""
         import torch
-        if parameter.grad is None and name not in self._sparse:
-            parameter.grad = torch.zeros_like(parameter)
-        if parameter.grad is None or parameter.grad.is_sparse:
+        grad = parameter.grad
+        if grad is not None and grad.is_sparse:
             self._sparse.add(name)
-            self._waits[name] = self._gather(name, parameter)
-            return
-        if not parameter.grad.is_contiguous():
-            parameter.grad = parameter.grad.contiguous()
-        self._waits[name] = allreduce_async_(parameter.grad, f"gradient.{name}", self._op).wait
-
-    def _gather(self, name, parameter):
-        """A sparse gradient, which becomes the rows of all ranks; those of one index are added up."""
-        import torch
-        if self._op not in (Sum, Average):
-            raise ValueError(f"'{name}': sparse gradients have a sum and an average, not {self._op}")
-        rows, numbers = parameter.new_empty((0, *parameter.shape[1:])), torch.empty((0, 1), dtype=torch.int64)
-        if parameter.grad is not None and parameter.grad._nnz():
-            grad = parameter.grad.coalesce()
-            rows, numbers = grad.values().contiguous(), grad.indices().t().contiguous()
-        numbers = allgather_async(numbers, f"gradient.{name}.indices")
-        rows = allgather_async(rows, f"gradient.{name}.values")
+        if name in self._sparse and (grad is None or not grad._nnz()):  # of another form after zero_grad()
+            grad = torch.sparse_coo_tensor(torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
+        elif grad is None:
+            grad = parameter.grad = torch.zeros_like(parameter)
+        if grad.is_sparse and not self._sparse_as_dense:
+            handle = sparse_allreduce_async(grad, f"gradient.{name}", self._op, self._process_set)
+        else:
+            small, context = self._compression.compress((grad.to_dense() if grad.is_sparse else grad).contiguous())
+            handle = allreduce_async_(small, None, f"gradient.{name}", self._op, *self._scales, self._process_set)
 
         def wait():
-            grad = torch.sparse_coo_tensor(numbers.wait().t(), rows.wait(), parameter.shape).coalesce()
-            parameter.grad = grad / size() if self._op == Average else grad
-        return wait
+            reduced = handle.wait()
+            if not grad.is_sparse:
+                reduced = self._compression.decompress(reduced, context)
+                if reduced is not grad:
+                    grad.copy_(reduced)
+            elif reduced.is_sparse:
+                parameter.grad = reduced
+            else:
+                parameter.grad = self._compression.decompress(reduced, context).to_sparse(grad.sparse_dim())
+        self._waits[name] = wait
 
     def synchronize(self):
         """Wait until parameter.grad is reduced everywhere; the next step() does not do it again."""
@@ -487,7 +777,8 @@ class _Distributed:
         return super().zero_grad(*arguments, **keywords)
 
 
-def DistributedOptimizer(optimizer, named_parameters=None, backward_passes_per_step=1, op=Average):
+def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1, op=Average,
+                         gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False, process_set=global_process_set):
     """Make the step() of a torch optimizer use gradients averaged over all ranks; returns the same object.
 
     It stays an instance of its own class, so that schedulers and scalers take it. Gradients are handed over as the backward pass finishes
@@ -495,8 +786,17 @@ def DistributedOptimizer(optimizer, named_parameters=None, backward_passes_per_s
     is handed over in its n-th backward pass. A parameter without a gradient counts as zeros, so that ranks that used different parameters still match;
     one that is frozen on all ranks is left alone, and one that is thawed or added later takes part from then on.
     """
+    if num_groups or groups:
+        raise ValueError("groups of gradients are not here: those that are ready travel together without")
+    if backward_passes_per_step < 1:
+        raise ValueError(f"backward_passes_per_step is 1 at least, not {backward_passes_per_step}")
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError(f"gradient_predivide_factor parts an average, not {op}")
+    named_parameters = list(named_parameters or ())
+    if not all(isinstance(pair, tuple) for pair in named_parameters):
+        raise ValueError("named_parameters are pairs of name and parameter, as model.named_parameters() gives them")
     # A scheduler that was made before has put its own step() over the class's.
     vars(optimizer).pop("step", None)
     optimizer.__class__ = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
-    optimizer._distribute(named_parameters, backward_passes_per_step, op)
+    optimizer._distribute(named_parameters, compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set)
     return optimizer

@@ -35,7 +35,7 @@ assert pl.allreduce(numpy.float32([r]), name="most", op=pl.Max)[0] == n - 1
 assert abs(pl.allreduce(numpy.float64([r]), name="mean")[0] - (n - 1) / 2) < 1e-12
 
 first, second = numpy.ones(3), numpy.ones((2, 2)) * r
-handles = [pl.allreduce_async(first, "first", pl.Sum), pl.allreduce_async(second, "second", pl.Sum)]
+handles = [pl.allreduce_async(first, name="first", op=pl.Sum), pl.allreduce_async(second, False, "second")]
 if r:
     handles.reverse()
 for handle in handles:
@@ -50,9 +50,60 @@ assert (pl.alltoall(numpy.full(n, r), name="exchange") == numpy.arange(n)).all()
 rows, came = pl.alltoall(numpy.full(n + 1, r), splits=[1] * (n - 1) + [2], name="uneven exchange")
 assert list(came) == [2 if r == n - 1 else 1] * n and (rows == numpy.repeat(numpy.arange(n), came)).all()
 assert pl.broadcast(numpy.array([r]), root_rank=0, name="fresh")[0] == 0
-assert pl.synchronize(pl.allreduce_async(numpy.ones(2), "scaled", op=pl.Sum, prescale_factor=0.5))[0] == n / 2
+assert pl.synchronize(pl.allreduce_async(numpy.ones(2), name="scaled", op=pl.Sum, prescale_factor=0.5))[0] == n / 2
 assert pl.broadcast_object({"epoch": r}, root_rank=n - 1) == {"epoch": n - 1}
 assert (pl.reducescatter(numpy.ones(n), name="scatter", op=pl.Sum) == n).all()
+assert pl.allgather_object({"rank": r, "text": "x" * r}) == [{"rank": i, "text": "x" * i} for i in range(n)]
+
+# Groups: members of different types and shapes, the same list in place, and nothing at all.
+group = [numpy.full((2, 2), r, numpy.float32), numpy.array([r, 1])]
+most, count = pl.grouped_allreduce(group, op=pl.Max)
+assert most.dtype == numpy.float32 and (most == n - 1).all() and list(count) == [n - 1, 1] and (group[0] == r).all()
+pl.grouped_allreduce_(group, name="group", op=pl.Sum)
+assert (group[0] == n * (n - 1) / 2).all() and group[1][1] == n
+rows, more = pl.grouped_allgather([numpy.full(r + 1, r), numpy.full((1, 2), r)])
+assert (rows == numpy.repeat(numpy.arange(n), numpy.arange(n) + 1)).all() and more.shape == (n, 2)
+assert [len(part) for part in pl.grouped_reducescatter([numpy.ones(n), numpy.ones(2 * n)], op=pl.Sum)] == [1, 2]
+assert pl.synchronize(pl.grouped_allreduce_async([numpy.ones(1), numpy.ones(2)]))[1][1] == 1 and pl.grouped_allreduce([]) == []
+
+# What travels as float16 is float16's precision and range; integers stay as they are.
+small = pl.allreduce(numpy.float32([1 + 2**-12, 2.0]), name="half", compression=pl.Compression.fp16)
+assert small.dtype == numpy.float32 and list(small) == [1.0, 2.0]
+assert pl.allreduce(numpy.array([2**40]), average=False, compression=pl.Compression.fp16)[0] == n * 2**40
+
+# A set of ranks has its own names and places, and the job's numbers for roots.
+assert pl.global_process_set.size() == n and pl.global_process_set.rank() == r
+if n > 2:  # of two ranks, the ends are all
+    ends = pl.add_process_set([n - 1, 0])
+    assert ends.size() == 2 and ends.included() == (r in (0, n - 1)) and ends.rank() == {0: 0, n - 1: 1}.get(r)
+    if ends.included():
+        assert pl.allreduce(numpy.array([r]), name="wide", op=pl.Sum, process_set=ends)[0] == n - 1
+        assert list(pl.allgather(numpy.array([r]), process_set=ends)) == [0, n - 1]
+        assert pl.broadcast(numpy.array([r]), n - 1, process_set=ends)[0] == n - 1
+        assert pl.broadcast_object(r, root_rank=n - 1, process_set=ends) == n - 1
+        assert list(pl.alltoall(numpy.array([r, r]), [1, 1], process_set=ends)[0]) == [0, n - 1]
+        pl.barrier(ends)
+    else:
+        try:
+            pl.allreduce(numpy.ones(1), process_set=ends)
+            raise AssertionError("an operation of a set that this rank is not in")
+        except pl.PacelineError as error:
+            assert f"rank {r} is not in ProcessSet(process_set_id=1, ranks=[0, {n - 1}])" in str(error), error
+    try:
+        pl.add_process_set([0, n - 1])
+        raise AssertionError("a set was made twice")
+    except ValueError as error:
+        assert "process set 1 already" in str(error), error
+    late = pl.allreduce_async(numpy.ones(1), name="late", process_set=ends) if ends.included() else None
+    if late:
+        late.wait()
+    assert pl.remove_process_set(ends) and not pl.remove_process_set(ends) and not pl.remove_process_set(pl.global_process_set)
+    if late:
+        try:
+            late.poll()
+            raise AssertionError("the set is gone")
+        except pl.PacelineError as error:
+            assert "was not added" in str(error), error
 
 try:
     pl.allreduce(numpy.ones(3 + r), name="different")
@@ -68,6 +119,26 @@ def refuses(call, what):
     raise AssertionError(f"{what} was taken")
 
 refuses(lambda: pl.allreduce(numpy.ones((4, 4))[:, ::2], name="strided"), "a strided array")
+refuses(lambda: pl.alltoall(numpy.ones(n + 1), [1] * (n + 1)), "more splits than ranks")
+refuses(lambda: pl.alltoall(numpy.ones(n), [1] * (n - 1)), "fewer splits than ranks")
+refuses(lambda: pl.alltoall(numpy.ones(n), [0.5] * n), "splits that are no whole numbers")
+refuses(lambda: pl.broadcast(numpy.ones(1), n), "a root beyond the ranks")
+refuses(lambda: pl.allreduce(numpy.ones(1), average=True, op=pl.Sum), "two reductions for one")
+refuses(lambda: pl.allreduce(numpy.ones(1), op="most"), "an unknown reduction")
+twice = pl.allreduce_async(numpy.ones(1), name="twice")
+refuses(lambda: pl.allreduce_async(numpy.ones(1), name="twice"), "a name that is under way")
+twice.wait()
+try:
+    pl.allreduce(numpy.ones(1), "a name")
+    raise AssertionError("a name in average's place")
+except TypeError as error:
+    assert "name='a name'" in str(error), error
+for absent, instead in (("Adasum", "op is"), ("SyncBatchNorm", "allreduce()"), ("start_timeline", "PACELINE_TRACE")):
+    try:
+        getattr(pl, absent)
+        raise AssertionError(f"{absent} is there")
+    except AttributeError as error:
+        assert absent in str(error) and instead in str(error), error
 refuses(lambda: pl.allreduce(numpy.ones(3, ">f4"), name="swapped"), "an array in the other byte order")
 frozen = numpy.ones(3)
 frozen.flags.writeable = False
@@ -81,9 +152,8 @@ del given
 gc.collect()
 assert held() is not None, "the library still uses the array of a handle that was dropped"
 pl.allreduce(numpy.ones(1), name="behind it")
-if r == 0:
-    pl.allreduce(numpy.ones(1), name="uneven") if n == 1 else None
-pl.barrier()
+if r or n == 1:  # rank 0 has no more data; an average divides by all ranks nevertheless, as Horovod's does
+    assert abs(pl.allreduce(numpy.ones(1), name="uneven")[0] - max(n - 1, 1) / n) < 1e-12
 assert pl.join() in range(n)
 late = pl.allreduce_async(numpy.ones(1), name="late")
 pl.barrier()
@@ -224,6 +294,70 @@ for users in (n, 1):
     before[0] -= users / n
     before[1:users + 1] -= 2 / n
     assert table.weight.grad.is_sparse and torch.allclose(table.weight, before), (table.weight, before)
+
+# A table that is sparse and travels whole is sparse again; an optimizer that takes nothing else is content.
+for sparse_as_dense in (True, False):
+    table = torch.nn.Embedding(n + 1, 2, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(list(table.parameters())), table.named_parameters(), sparse_as_dense=sparse_as_dense)
+    table(torch.tensor([0, r + 1])).sum().backward()
+    optimizer.step()
+    expected = torch.full((n + 1, 2), 1 / n)
+    expected[0] = 1
+    assert table.weight.grad.is_sparse and torch.allclose(table.weight.grad.to_dense(), expected), table.weight.grad
+handle = hvd.sparse_allreduce_async(torch.eye(2)[:1].to_sparse() * r, "sparse", op=hvd.Sum)
+assert torch.equal(handle().to_dense(), torch.tensor([[n * mean, 0.0]]))
+
+# What an optimizer may be given besides.
+for scale, expected in ((1 + 2**-12, 1.0), (2.0, 2.0)):  # the first has more digits than float16
+    model, optimizer = fresh(compression=hvd.Compression.fp16, gradient_predivide_factor=4.0)
+    (scale * loss_of(model)).backward()
+    optimizer.step()
+    assert model.weight.grad.dtype == torch.float32 and (model.weight.grad == expected * mean).all() and (model.bias.grad == expected).all()
+if n > 1:
+    alone = hvd.add_process_set([n - 1])
+    model, optimizer = fresh(process_set=alone)
+    loss_of(model).backward()
+    optimizer.step()
+    assert (model.weight.grad == r).all()
+    hvd.remove_process_set(alone)
+parameters = [torch.full((2,), float(r)), torch.full((3,), float(r))]
+hvd.broadcast_parameters(parameters, root_rank=n - 1)
+assert all((parameter == n - 1).all() for parameter in parameters)
+for wrong in (dict(groups=2), dict(backward_passes_per_step=0), dict(op=hvd.Sum, gradient_predivide_factor=2.0)):
+    try:
+        fresh(**wrong)
+        raise AssertionError(f"{wrong} was taken")
+    except ValueError:
+        pass
+try:
+    hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=model.parameters())
+    raise AssertionError("parameters without names were taken for named ones")
+except ValueError as error:
+    assert "model.named_parameters()" in str(error), error
+
+# Gradients pass through operations that wait.
+def gradient(operation, rows=n):
+    x = torch.arange(float(rows)).requires_grad_()
+    y = operation(x)
+    (y * (r + 1)).sum().backward()
+    return x.grad
+places = n * (n + 1) / 2  # the sum of r + 1
+assert (gradient(lambda x: hvd.allreduce(x)) == places / n).all()
+assert (gradient(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=3.0)) == 3 * places).all()
+assert (gradient(lambda x: hvd.grouped_allreduce([x, x * 2], op=hvd.Sum)[1]) == 2 * places).all()
+assert (gradient(lambda x: hvd.allgather(x, "gathered"), r + 1) == places / n).all()
+assert (gradient(lambda x: hvd.broadcast(x, n - 1)) == (places / n if r == n - 1 else 0)).all()
+assert (gradient(lambda x: hvd.alltoall(x)) == torch.arange(1.0, n + 1)).all()
+assert (gradient(lambda x: hvd.alltoall(x, torch.tensor([1] * (n - 1) + [2]))[0], n + 1)[:n] == torch.arange(1.0, n + 1)).all()
+assert (gradient(lambda x: hvd.reducescatter(x)) == torch.arange(1.0, n + 1)).all()
+assert (gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum)) == n * torch.arange(1.0, n + 1)).all()
+with torch.no_grad():
+    assert not hvd.allreduce(torch.ones(1, requires_grad=True)).requires_grad
+try:
+    gradient(lambda x: hvd.allreduce(x, op=hvd.Max))
+    raise AssertionError("a gradient of a maximum")
+except ValueError as error:
+    assert "not through max" in str(error), error
 print("horovod's lines fine on rank", r)  # and no shutdown(): the interpreter's end is one
 '''
 
