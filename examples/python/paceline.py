@@ -173,11 +173,11 @@ def shutdown():
         return
     atexit.unregister(_leave)
     _call(_library.pl_named_shutdown, global_process_set._engine())
-    while _open_sets:
-        _open_sets.pop()._close()
     _library.pl_process_sets_free(_sets)
     _library.pl_runtime_stop(_runtime)
     _sets.value = _world.value = _runtime.value = None
+    while _open_sets:
+        _open_sets.pop()._close()
 
 
 def add_process_set(process_set):
@@ -736,6 +736,9 @@ class _Distributed:
             else:
                 parameter.grad = self._compression.decompress(reduced, context).to_sparse(grad.sparse_dim())
         self._waits[name] = wait
+
+    def set_backward_passes_per_step(self, passes):
+        self._passes = passes
 
     def synchronize(self):
         """Wait until parameter.grad is reduced everywhere; the next step() does not do it again."""

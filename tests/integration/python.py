@@ -230,6 +230,11 @@ for _ in range(2):
     loss_of(model).backward()
 optimizer.step()
 assert (model.weight.grad == 2 * n * mean).all() and (model.bias.grad == 2 * n).all()
+optimizer.set_backward_passes_per_step(1)
+optimizer.zero_grad()
+loss_of(model).backward()
+optimizer.step()
+assert (model.bias.grad == n).all()
 
 # A scheduler that was made first has a hold on step().
 model = torch.nn.Linear(3, 2)
