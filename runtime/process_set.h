@@ -25,7 +25,8 @@ void pl_process_sets_free(struct pl_process_sets *sets);
 /**
  * Add a set of the `count` ranks listed; rank i of the set is ranks[i]. The number is the lowest that is free, 1 at least.
  *
- * Collective  over the whole world, members or not, while nothing is under way in set 0. All ranks give the same list.
+ * Collective  over the whole world, members or not, while nothing is under way in set 0. All ranks give the same list. Other sets are
+ *             not looked after in here: what one rank of a set waits for before it comes, all of that set wait for before they come.
  * Errors      on all ranks: PL_INVALID (empty list, unknown or repeated rank, a set of these ranks in this order exists and its number
  *             is named), PL_MISMATCH (different lists, naming two ranks). Nothing was added then.
  */
