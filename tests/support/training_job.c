@@ -260,7 +260,7 @@ bool training_finish_job(struct training *t, struct job *job)
         sched_yield();
     }
     if (job->type == JOB_SPARSE) {
-        if (pl_sparse_wait(job->place->named, job->handle, job->sparse.row_elems, job->average, &sum, &error) != PL_OK) {
+        if (pl_sparse_wait(job->place->named, job->handle, job->average, &sum, &error) != PL_OK) {
             return training_fail(t, job->name, &error);
         }
         good = check_sparse(t, job, &sum);
