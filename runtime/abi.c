@@ -29,33 +29,34 @@ size_t pl_abi_struct_bytes(const char *name)
 
 struct leaving {
     struct pl_runtime *runtime;
-    struct pl_named *named;
+    struct pl_process_sets *sets;
 };
 
 static void leave(int status, void *context)
 {
     struct leaving *leaving = context;
+    struct pl_named *named;
     struct pl_error error = PL_ERROR_NONE;
 
     if (status != 0) {
         return;
     }
-    if (pl_named_shutdown(leaving->named, &error) != PL_OK) {
+    if (pl_process_set_named(leaving->sets, 0, &named, &error) != PL_OK || pl_named_shutdown(named, &error) != PL_OK) {
         pl_log_error(&error, "leaving");
     }
-    pl_named_free(leaving->named);
+    pl_process_sets_free(leaving->sets);
     pl_runtime_stop(leaving->runtime);
     free(leaving);
 }
 
-enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_named *named, struct pl_error *reterr)
+enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets, struct pl_error *reterr)
 {
     struct leaving *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
 
     if (!leaving) {
         return PL_MEMORY;
     }
-    *leaving = (struct leaving){.runtime = runtime, .named = named};
+    *leaving = (struct leaving){.runtime = runtime, .sets = sets};
     if (on_exit(leave, leaving) != 0) { /* atexit()'s functions are not told the status */
         free(leaving);
         return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");

@@ -7,7 +7,7 @@
 #ifndef PL_RUNTIME_ABI_H
 #define PL_RUNTIME_ABI_H
 
-#include "runtime/named.h"
+#include "runtime/process_set.h"
 #include "runtime/start.h"
 
 #include <stddef.h>
@@ -16,10 +16,10 @@
 size_t pl_abi_struct_bytes(const char *name);
 
 /**
- * When this process ends by exit(0) leave the job: shut `named` down and stop `runtime`, both of which are the library's from here on. With any
- * other status it just ends, so that the others find this rank gone and it is the one that is blamed. For interpreters whose own hooks at the
- * end are not told the status; the buffers of operations under way must outlive the interpreter.
+ * When this process ends by exit(0) leave the job: shut the named tensors of set 0 down, free `sets` and stop `runtime`, all of which are the
+ * library's from here on. With any other status it just ends, so that the others find this rank gone and it is the one that is blamed. For
+ * interpreters whose own hooks at the end are not told the status; the buffers of operations under way must outlive the interpreter.
  */
-enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

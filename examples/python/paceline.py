@@ -25,6 +25,7 @@ import numpy
 Sum, Average, Min, Max, Product = "sum", "average", "min", "max", "product"
 
 _MAX_DIMS = 8
+_DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by all ranks, those that have joined too
 _OPS = [Sum, Average, Min, Max, Product]  # enum pl_op
 _KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}
@@ -61,15 +62,11 @@ class _Op(ctypes.Structure):
 
 
 class _Result(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("rows", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
-                ("rows_of_rank", ctypes.POINTER(ctypes.c_uint64))]
+    _fields_ = [("data", ctypes.c_void_p), ("rows", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("rows_of_rank", ctypes.POINTER(ctypes.c_uint64))]
 
 
 class _Options(ctypes.Structure):
     _fields_ = [("start_bytes", ctypes.c_uint64), ("join_divisor", ctypes.c_int), ("stream", ctypes.c_void_p)]
-
-
-_DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by all ranks, those that have joined too
 
 
 def _load():
@@ -217,13 +214,11 @@ def _leave(pid):
     """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
     if os.getpid() != pid:
         return
-    if "mpi4py.MPI" in sys.modules:  # it ends MPI with the interpreter: what is known by now has to do
-        if getattr(sys, "last_type", None) is None and not _exit_status:
-            shutdown()
-        return
-    # The process's end is told its status. Buffers have to last until then.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_under_way))
-    _call(_library.pl_abi_leave_at_exit, _runtime, _named)
+    if "mpi4py.MPI" not in sys.modules:  # the process's end is told its status; buffers have to last until then
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open_sets))
+        _call(_library.pl_abi_leave_at_exit, _runtime, _sets)
+    elif getattr(sys, "last_type", None) is None and not _exit_status:  # that ends MPI with the interpreter: what is known by now has to do
+        shutdown()
 
 
 def is_initialized():
@@ -254,8 +249,7 @@ _ABSENT = {  # names that Horovod has besides
     "Adasum": "op is Average, Sum, Min, Max or Product",
     "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
     "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
-    "start_timeline": "PACELINE_TRACE=PATH in the environment writes a trace of the whole run",
-    "stop_timeline": "PACELINE_TRACE=PATH in the environment writes a trace of the whole run",
+    **dict.fromkeys(("start_timeline", "stop_timeline"), "PACELINE_TRACE=PATH in the environment writes a trace of the whole run"),
     "mpi_threads_supported": "mpi4py knows, MPI.Query_thread()",
 }
 
