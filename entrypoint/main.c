@@ -33,7 +33,7 @@ static const char usage[] = "paceline: run a SageMaker training job in this cont
                             "  paceline s3            copy to and from S3\n"
                             "  paceline sync          upload a directory's files as they are closed\n"
                             "\n"
-                            "`paceline VERB --help` tells more of these. Without a word it is `train` where\n"
+                            "`paceline VERB --help` tells more of these, `paceline --version` which this is. Without a word it is `train` where\n"
                             "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
 
 static const struct {
@@ -165,6 +165,10 @@ int main(int argc, char **argv)
     fill_standard_fds();
     if (asks_for_help(argc, argv)) {
         (void)fputs(usage, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        (void)puts("paceline " PACELINE_VERSION);
         return EXIT_SUCCESS;
     }
     if (argc == 3 && strcmp(argv[1], "help") == 0) { /* `help VERB` is `VERB --help` */

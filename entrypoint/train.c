@@ -138,15 +138,16 @@ int pl_train_main(const struct pl_call *call)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_failure failure = PL_FAILURE_NONE;
-    struct pl_error error = PL_ERROR_NONE;
+    struct pl_error error = PL_ERROR_NONE, unwritable = PL_ERROR_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
+    /* Before anything else: what comes from now on is an event, not an end. Process 1 would lose it. */
+    bool listening = pl_signals_open(&signals, &error) == PL_OK;
     int exit_code;
 
-    if (open_outputs(call, &failure, &error) != PL_OK) {
-        pl_log_error(&error, "the output directory"); /* the job itself may still be worth running */
+    if (open_outputs(call, &failure, &unwritable) != PL_OK) {
+        pl_log_error(&unwritable, "the output directory"); /* the job itself may still be worth running */
     }
-    /* Before the first child: what comes from now on is an event, not an end. */
-    if (pl_signals_open(&signals, &error) != PL_OK || pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
+    if (!listening || pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
         exit_code = refuse(&error, &failure);
     } else {
         exit_code = run_job(job, &signals, &failure);

@@ -9,24 +9,36 @@
 #include "runtime/agree.h"
 #include "runtime/plan_private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN_ELEMS = 16 }; /* tensors begin at multiples of 64 bytes */
 
+static enum pl_status check_options(const struct pl_plan_options *options, struct pl_error *reterr)
+{
+    if (options->local && (options->sum || options->predivide != 0.0 || options->average_passes || options->wire_flags)) {
+        return pl_error_set(reterr, PL_INVALID, "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
+    }
+    if (!isfinite(options->predivide) || options->predivide < 0.0) {
+        return pl_error_set(reterr, PL_INVALID, "predivide is %g, expected a number above 0, or 0 for none", options->predivide);
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan, struct pl_error *reterr)
 {
-    struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+    struct pl_plan *plan;
 
+    if (options) {
+        PL_TRY(check_options(options, reterr));
+    }
+    plan = pl_memory_new(1, sizeof(*plan), reterr);
     if (!plan) {
         return PL_MEMORY;
     }
     plan->world = world;
     plan->options = options ? *options : (struct pl_plan_options){0};
-    if (plan->options.local && (plan->options.sum || plan->options.predivide > 0.0 || plan->options.average_passes || plan->options.wire_flags)) {
-        free(plan);
-        return pl_error_set(reterr, PL_INVALID, "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
-    }
     plan->name = pl_memory_string(plan->options.name ? plan->options.name : "gradients", reterr);
     if (!plan->name) {
         free(plan);

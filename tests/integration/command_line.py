@@ -151,6 +151,9 @@ def main():
         done = run(verb)
         if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {verb}") or done.stdout:
             found.append(f"paceline {verb}: status {done.returncode}, {done.stdout}{done.stderr}")
+    done = run("--version")
+    if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout):
+        found.append(f"paceline --version: status {done.returncode}, {done.stdout}{done.stderr}")
     print("\n".join(found) or f"{len(WRONG)} mistakes are told as they should")
     sys.exit(1 if found else 0)
 

@@ -485,6 +485,20 @@ START_TEST(a_local_plan_exchanges_nothing)
 }
 END_TEST
 
+START_TEST(a_factor_that_no_sum_can_be_divided_by_is_refused)
+{
+    const double factors[] = {-2.0, (double)NAN, (double)INFINITY};
+
+    for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++) {
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_plan *plan = NULL;
+
+        ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.predivide = factors[i]}, &plan, &error), PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(error.cause, "predivide is "));
+    }
+}
+END_TEST
+
 /* What a narrow wire lost of one bucket comes back in that bucket, not in another of the same length. */
 static void keeps_apart(struct pl_world *world, void *context)
 {
@@ -529,4 +543,5 @@ UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_a
           the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide, several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
           broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
-          names_twice_empty_tensors_and_late_ones_are_refused, a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing)
+          names_twice_empty_tensors_and_late_ones_are_refused, a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing,
+          a_factor_that_no_sum_can_be_divided_by_is_refused)
