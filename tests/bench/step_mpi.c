@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The communication of one training step for a real model's gradients, three ways in one run:
+ * The communication of one training step for a real model's gradients, four ways in one run:
  *
- *   plan    gradients in the plan's shared buckets
- *   named   named tensors in the program's own memory
- *   packed  what Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
+ *   plan         gradients in the plan's shared buckets
+ *   named        named tensors in the program's own memory
+ *   named_arena  named tensors in the world's arena (here where the plan's gradients lie)
+ *   packed       what Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
  *
  * Every step writes all gradients in backward order (each is handed over as soon as it is written) and reads all sums.
  * The same loop without communication, over the same memory, is timed beside it and subtracted. The ways alternate; a time
@@ -37,7 +38,7 @@ struct model {
     uint64_t step;
 };
 
-enum way { NONE_PRIVATE, NONE_ARENA, PLAN, NAMED, PACKED, WAYS };
+enum way { NONE_PRIVATE, NONE_ARENA, PLAN, NAMED, NAMED_ARENA, PACKED, WAYS };
 
 static enum pl_status open_model(struct model *model, struct pl_world *world, struct pl_error *reterr)
 {
@@ -76,9 +77,14 @@ static void close_model(struct model *model)
     free(model->pack);
 }
 
+static bool is_in_arena(enum way way)
+{
+    return way == NONE_ARENA || way == PLAN || way == NAMED_ARENA;
+}
+
 static float *gradient_of(const struct model *model, enum way way, size_t i)
 {
-    return way == PLAN || way == NONE_ARENA ? pl_plan_tensor(model->plan, i)->gradient : model->private_gradients[i];
+    return is_in_arena(way) ? pl_plan_tensor(model->plan, i)->gradient : model->private_gradients[i];
 }
 
 /* What rank r writes into tensor i: small whole numbers, so that the average is exact enough to compare. */
@@ -151,7 +157,7 @@ static enum pl_status step(struct model *model, enum way way, float *ret_sum, st
         produce(model, gradient, i);
         if (way == PLAN) {
             PL_TRY(pl_plan_ready(model->plan, i, reterr));
-        } else if (way == NAMED) {
+        } else if (way == NAMED || way == NAMED_ARENA) {
             struct pl_named_op op = {.name = model->list.names[i],
                                      .kind = PL_ALLREDUCE,
                                      .dtype = PL_FLOAT32,
@@ -166,7 +172,7 @@ static enum pl_status step(struct model *model, enum way way, float *ret_sum, st
     }
     if (way == PLAN) {
         PL_TRY(pl_plan_wait(model->plan, reterr));
-    } else if (way == NAMED) {
+    } else if (way == NAMED || way == NAMED_ARENA) {
         for (size_t i = model->list.count; i-- > 0;) {
             PL_TRY(pl_named_wait(model->named, model->handles[i], NULL, reterr));
         }
@@ -235,7 +241,7 @@ static double median(double *values, int count)
 
 static enum pl_status bench_model(struct model *model, int rounds, double milliseconds, struct pl_error *reterr)
 {
-    static const char *const way_names[] = {"none", "none", "plan", "named", "packed"};
+    static const char *const way_names[] = {"none", "none", "plan", "named", "named_arena", "packed"};
     double us[WAYS][MAX_ROUNDS], ratios[MAX_ROUNDS], costs[MAX_ROUNDS], packed_costs[MAX_ROUNDS], warm_us;
     int steps;
 
@@ -253,7 +259,7 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
     }
     for (enum way way = PLAN; way < WAYS; way++) {
         for (int round = 0; round < rounds; round++) {
-            costs[round] = us[way][round] - us[way == PLAN ? NONE_ARENA : NONE_PRIVATE][round];
+            costs[round] = us[way][round] - us[is_in_arena(way) ? NONE_ARENA : NONE_PRIVATE][round];
             packed_costs[round] = us[PACKED][round] - us[NONE_PRIVATE][round];
             ratios[round] = packed_costs[round] / (costs[round] > 0.01 ? costs[round] : 0.01);
         }
