@@ -4,6 +4,7 @@
 is asked of a network or for keys before that is said. And output that nobody takes. The same of examples/quickstart.sh."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
