@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install what is missing, build with -Werror, and run every test that needs no GPU.
 #
-#   tests/run.sh                 all stages, at most 25 minutes on two cores
+#   tests/run.sh                 all stages, about half an hour on two cores
 #   tests/run.sh --quick         the unit tests of the plain build only
 #   tests/run.sh --stage NAME    one stage: unit, asan, tsan or integration (may be given more than once)
 #   tests/run.sh --list          name the stages
@@ -51,10 +51,10 @@ set -m # a background job of a shell without job control would ignore SIGINT and
 # -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen.
 for name in "${stages[@]}"; do
   case $name in
-    unit) arguments=(420 "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
-    asan) arguments=(540 "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
-    tsan) arguments=(600 "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
-    integration) arguments=(1500 "$root" "$work/plain" "-Dwerror=true" "--suite integration --num-processes 1") ;;
+    unit) arguments=(600 "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
+    asan) arguments=(900 "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
+    tsan) arguments=(1200 "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
+    integration) arguments=(1800 "$root" "$work/plain" "-Dwerror=true" "--suite integration --num-processes 1") ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" "${arguments[@]}" &
