@@ -12,6 +12,8 @@
 
 #include <getopt.h>
 
+enum { PL_EXIT_USAGE = 2 }; /* a program's exit code where its words are wrong; having said which and what was expected */
+
 /**
  * The next option's code; its value is in `optarg`. PL_END (without a report) behind the last: the other words begin at `optind`.
  *

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "collectives/arena.h"
 #include "collectives/collective.h"
 #include "collectives/kernel.h"
@@ -494,16 +495,16 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline bench");
     if (argc == 1 || strcmp(argv[argc - 1], "--help") == 0) {
         fputs(bench_usage, argc == 1 ? stderr : stdout);
-        return argc == 1 ? 2 : EXIT_SUCCESS;
+        return argc == 1 ? PL_EXIT_USAGE : EXIT_SUCCESS;
     }
     if (bench_options_parse(argc, argv, &options, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return 2;
+        return PL_EXIT_USAGE;
     }
     if (options.threads) {
         if (options.peer != PEER_NONE) {
             pl_log(PL_LOG_ERROR, "--peer needs mpirun, not --threads");
-            return 2;
+            return PL_EXIT_USAGE;
         }
         wrong = run_threads(&options);
     } else if (pl_bootstrap_under_mpi()) {
@@ -514,7 +515,7 @@ int main(int argc, char **argv)
         }
         if (options.peer != PEER_NONE && !bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
             pl_log(PL_LOG_ERROR, "--peer: MPI has no %s", pl_dtype_text(options.dtype));
-            return 2;
+            return PL_EXIT_USAGE;
         }
         wrong = run_bench(bootstrap, &options);
         pl_bootstrap_free(bootstrap);
@@ -522,7 +523,7 @@ int main(int argc, char **argv)
     } else {
         if (options.peer != PEER_NONE) {
             pl_log(PL_LOG_ERROR, "--peer needs mpirun");
-            return 2;
+            return PL_EXIT_USAGE;
         }
         if (pl_bootstrap_new_self(&bootstrap, &error) != PL_OK) {
             fail(&error, "one rank");

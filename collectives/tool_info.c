@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
 #include "base/log.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "collectives/choose_device.h"
 #include "collectives/kernel.h"
@@ -100,7 +101,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1) {
         pl_log(PL_LOG_ERROR, "expected nothing, found '%s'; --help tells more", argv[1]);
-        return 2;
+        return PL_EXIT_USAGE;
     }
     status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error) : pl_bootstrap_new_self(&bootstrap, &error);
     if (status == PL_OK) {

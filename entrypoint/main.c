@@ -6,6 +6,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/job.h"
 #include "entrypoint/verb.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2, SELF_PATH_BYTES = 4096 };
+enum { SELF_PATH_BYTES = 4096 };
 
 static const char usage[] = "paceline: run a SageMaker training job in this container\n"
                             "\n"
@@ -72,7 +73,7 @@ static int exec_companion(const struct pl_call *call, const char *verb, char **a
     pl_text_printf(&name, "paceline-%s", verb);
     if (strchr(verb, '/') != NULL || pl_verb_find_companion(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
         pl_log(PL_LOG_ERROR, "there is no verb '%s'; `paceline help` lists them", verb);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     (void)execv(path, argv);
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
     }
     if (word == NULL && !has_config(environment)) {
         (void)fputs(usage, stderr);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     call = (struct pl_call){.words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     verb = choose_verb(&call, word);

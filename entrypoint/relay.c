@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/link.h"
 #include "entrypoint/rundir.h"
@@ -126,7 +127,7 @@ int pl_relay_main(const struct pl_call *call)
     }
     if (call->words.count < 3 || strcmp(call->words.items[0], "--agent") != 0) {
         fprintf(stderr, "usage: paceline relay DIRECTORY | paceline relay --agent HOST COMMAND...\n");
-        return 2;
+        return PL_EXIT_USAGE;
     }
     if (ask(call, &error) != PL_OK) {
         pl_log_error(&error, "start Open MPI's daemon on host %s", call->words.items[1]);

@@ -8,13 +8,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "entrypoint/keys.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { EXIT_USAGE = 2, PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096 };
 
 static enum pl_status write_file(const char *directory, const char *name, const char *suffix, const struct pl_text *text, struct pl_error *reterr)
 {
@@ -73,7 +74,7 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline-keys");
     if (argc != 4) {
         pl_log(PL_LOG_ERROR, "usage: paceline-keys SECRET_FILE JOB_NAME DIRECTORY");
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     if (make_all(argv[1], argv[2], argv[3], &error) != PL_OK) {
         pl_log_error(&error, "making ssh keys");

@@ -7,6 +7,7 @@
  */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "entrypoint/unpack.h"
 
 #include <errno.h>
@@ -15,8 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { EXIT_USAGE = 2 };
 
 static enum pl_status bring(const char *source, const char *dest, const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
@@ -56,7 +55,7 @@ int main(int argc, char **argv)
             limits.max_bytes = strtoll(argv[++at], &end, 10);
             if (errno != 0 || *end != '\0' || end == argv[at] || limits.max_bytes < 0) {
                 pl_log(PL_LOG_ERROR, "--max-bytes: expected a number of bytes, found '%s'", argv[at]);
-                return EXIT_USAGE;
+                return PL_EXIT_USAGE;
             }
         } else {
             break;
@@ -64,7 +63,7 @@ int main(int argc, char **argv)
     }
     if (argc - at != 2) {
         pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--remove] SOURCE DEST");
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     status = bring(argv[at], argv[at + 1], &limits, &error);
     if (status != PL_OK) {

@@ -2,6 +2,7 @@
 /* `paceline plan` and `paceline env`: what train would do, and nothing else. */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "entrypoint/job.h"
 #include "entrypoint/plan.h"
 #include "entrypoint/secrets.h"
@@ -11,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { EXIT_USAGE = 2 };
 
 static enum pl_status print_plan(const struct pl_call *call, struct pl_error *reterr)
 {
@@ -39,7 +38,7 @@ int pl_plan_main(const struct pl_call *call)
 
     if (call->words.count > 0 && strcmp(call->words.items[0], "--") != 0) {
         pl_log(PL_LOG_ERROR, "plan: expected nothing or -- CMD..., found '%s'", call->words.items[0]);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     if (print_plan(call, &error) != PL_OK) {
         pl_log_error(&error, "no plan");
@@ -71,7 +70,7 @@ int pl_env_main(const struct pl_call *call)
 
     if (call->words.count > 0) {
         pl_log(PL_LOG_ERROR, "env: expected nothing, found '%s'", call->words.items[0]);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     if (print_env(call, &error) != PL_OK) {
         pl_log_error(&error, "no environment");

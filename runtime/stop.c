@@ -31,7 +31,6 @@ static void note_signal(int number)
 enum pl_status pl_stop_watch(struct pl_error *reterr)
 {
     struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-
     uint64_t noted;
 
     if (atomic_load(&requested_fd) < 0) {

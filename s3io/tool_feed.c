@@ -16,8 +16,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
-enum { EXIT_USAGE = 2 };
-
 #define LIST_NS (300 * PL_NS_PER_S) /* for listing, and for a manifest */
 
 static const char usage[] = "usage: paceline feed [options] FROM PATH\n"
@@ -299,11 +297,11 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline feed");
     if (!help && take_options(&tool, argc, argv, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     if (help) {
         fputs(usage, argc > 1 ? stdout : stderr);
-        return argc > 1 ? EXIT_SUCCESS : EXIT_USAGE;
+        return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     /* A reader that leaves early is an ordinary end of an epoch; a wish to stop has to remove the FIFOs first. */
     (void)signal(SIGPIPE, SIG_IGN);

@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2 };
-
 static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
                             "       paceline s3 cat s3://BUCKET/KEY...\n"
                             "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
@@ -297,15 +295,15 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline s3");
     if (take_options(&tool, argc, argv, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     if (help || optind == argc) {
         fputs(usage, help ? stdout : stderr);
-        return help ? EXIT_SUCCESS : EXIT_USAGE;
+        return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a name, not a silent death */
     status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
     pl_environment_free(tool.environment);
-    return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID ? EXIT_USAGE : EXIT_FAILURE;
+    return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID ? PL_EXIT_USAGE : EXIT_FAILURE;
 }

@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { EXIT_USAGE = 2, EVENT_BYTES = 64 << 10, LOOK_S = 10 };
+enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 
 /* A file that was closed is left alone for so long: what writes it may open it again at once. */
 #define SETTLE_NS (300 * PL_NS_PER_MS)
@@ -559,11 +559,11 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline sync");
     if (!help && take_options(&sync, &options, argc, argv, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return EXIT_USAGE;
+        return PL_EXIT_USAGE;
     }
     if (help) {
         fputs(usage, argc > 1 ? stdout : stderr);
-        return argc > 1 ? EXIT_SUCCESS : EXIT_USAGE;
+        return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     status = open_sync(&sync, &options, argv[optind], argv[optind + 1], &error);
     begun = status == PL_OK;
@@ -574,5 +574,5 @@ int main(int argc, char **argv)
         pl_log_error(&error, "'%s' to '%s'", argv[optind], argv[optind + 1]);
     }
     release(&sync);
-    return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID && !begun ? EXIT_USAGE : EXIT_FAILURE;
+    return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID && !begun ? PL_EXIT_USAGE : EXIT_FAILURE;
 }
