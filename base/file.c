@@ -76,16 +76,6 @@ enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data,
     return read_fd(fd, path, max_bytes, ret_data, ret_bytes, reterr);
 }
 
-enum pl_status pl_file_read_at(int dir_fd, const char *name, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-
-    if (fd < 0) {
-        return open_error(name, reterr);
-    }
-    return read_fd(fd, name, max_bytes, ret_data, ret_bytes, reterr);
-}
-
 enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr)
 {
     const char *next = data;

@@ -21,10 +21,6 @@ void pl_file_close_at(int *fd);
  */
 enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_file_read() relative to the directory descriptor `dir_fd`; a symbolic link as last part is refused. */
-enum pl_status pl_file_read_at(int dir_fd, const char *name, size_t max_bytes, char **ret_data, size_t *ret_bytes,
-                               struct pl_error *reterr) PL_MUST_CHECK;
-
 /**
  * Replace or create `path` with `bytes` of `data` so that a reader sees the old content or the new, never a part:
  * an exclusive temporary file beside it, fsync, rename, fsync of the directory.

@@ -23,16 +23,6 @@ const struct pl_knob_info *pl_knob_info(enum pl_knob knob)
     return &infos[knob];
 }
 
-enum pl_knob pl_knob_find(const char *name)
-{
-    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
-        if (strcmp(infos[i].name, name) == 0) {
-            return (enum pl_knob)i;
-        }
-    }
-    return PL_KNOB_COUNT;
-}
-
 static bool parse_bool(const char *text, int64_t *ret_value)
 {
     static const char *const yes[] = {"1", "true", "yes", "on"};

@@ -82,9 +82,6 @@ struct pl_knob_info {
 
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
 
-/** The knob called `name` ("timeout_s"), PL_KNOB_COUNT when there is none. */
-enum pl_knob pl_knob_find(const char *name);
-
 /**
  * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set.
  * Booleans are 1/0, true/false, yes/no, on/off in any case.

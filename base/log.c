@@ -24,11 +24,6 @@ void pl_log_set_prefix(const char *prefix)
     snprintf(log_prefix, sizeof(log_prefix), "%s", prefix);
 }
 
-bool pl_log_enabled(enum pl_log_level level)
-{
-    return (int)level >= atomic_load_explicit(&log_level, memory_order_relaxed);
-}
-
 static const char *level_word(enum pl_log_level level)
 {
     switch (level) {
@@ -81,7 +76,7 @@ void pl_log(enum pl_log_level level, const char *format, ...)
     int saved_errno = errno;
     va_list args;
 
-    if (!pl_log_enabled(level)) {
+    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed)) {
         return;
     }
     va_start(args, format);

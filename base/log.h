@@ -18,8 +18,6 @@ void pl_log_set_level(enum pl_log_level level);
 /** What stands before each line, "paceline" by default; cut at 63 bytes. Call before other threads start. */
 void pl_log_set_prefix(const char *prefix);
 
-bool pl_log_enabled(enum pl_log_level level);
-
 void pl_log(enum pl_log_level level, const char *format, ...) PL_PRINTF(2, 3);
 
 /** Log `error` as "<what>: <cause> (<context>)". */

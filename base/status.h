@@ -43,9 +43,6 @@ enum pl_status {
 enum pl_domain {
     PL_DOMAIN_NONE,
     PL_DOMAIN_ERRNO,
-    PL_DOMAIN_EXIT, /* an exit code */
-    PL_DOMAIN_SIGNAL,
-    PL_DOMAIN_RESOLVER, /* getaddrinfo */
     PL_DOMAIN_CURL,
     PL_DOMAIN_HTTP, /* a status */
     PL_DOMAIN_MPI,

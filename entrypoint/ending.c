@@ -36,7 +36,7 @@ static const char *ending_text(enum pl_ending_of of)
     return "";
 }
 
-enum pl_status pl_ending_from_word(const char *word, enum pl_ending_of *ret_of, struct pl_error *reterr)
+static enum pl_status ending_from_word(const char *word, enum pl_ending_of *ret_of, struct pl_error *reterr)
 {
 #define PL_ENDING_MATCH(name, own_word, text)                                                                                                        \
     if (strcmp(word, own_word) == 0) {                                                                                                               \
@@ -66,7 +66,7 @@ enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending 
     if (frame->count < 10) {
         return pl_error_set(reterr, PL_CORRUPT, "control link: an ending with %zu fields, not 10", frame->count);
     }
-    PL_TRY(pl_ending_from_word(frame->fields[0], &ending.of, reterr));
+    PL_TRY(ending_from_word(frame->fields[0], &ending.of, reterr));
     PL_TRY(pl_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
     PL_TRY(pl_frame_number(frame, 3, 0, 1, &signalled, reterr));
     PL_TRY(pl_frame_number(frame, 4, 0, 255, &code, reterr));

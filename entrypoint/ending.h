@@ -50,7 +50,6 @@ bool pl_ending_ok(const struct pl_ending *ending);
 
 /** "rank", "program": the word on the link. */
 const char *pl_ending_word(enum pl_ending_of of);
-enum pl_status pl_ending_from_word(const char *word, enum pl_ending_of *ret_of, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 

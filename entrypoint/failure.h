@@ -3,7 +3,7 @@
  * The two files that tell SageMaker how a job ended: output/failure, whose first 1,024 characters people see, and
  * output/success. The directory is held open from the start, and room on its disk is kept for the report.
  *
- * Source  design of the training contract, sections 7.1 and 7.2
+ * Source  docs/supervision.md, "How a job ends"
  * Test    tests/unit/entrypoint/test_failure.c
  */
 #ifndef PL_ENTRYPOINT_FAILURE_H

@@ -54,8 +54,6 @@ static enum pl_status make_paths(struct pl_job *job, struct pl_error *reterr)
         {"output", &paths->output},
         {"output/data", &paths->output_data},
         {"output/intermediate", &paths->output_intermediate},
-        {"output/failure", &paths->failure},
-        {"output/success", &paths->success},
     };
 
     if (base[0] != '/') {
@@ -172,10 +170,6 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
             return pl_config_wrong(path, member, "a channel under a name that is not empty", reterr);
         }
         PL_TRY(join(job->paths.input_data, channel->name, &channel->path, reterr));
-        channel->mode = "File";
-        if (pl_json_kind(member) == PL_JSON_OBJECT) {
-            PL_TRY(pl_config_string(path, member, "TrainingInputMode", "File", &channel->mode, reterr));
-        }
     }
     return PL_OK;
 }
@@ -395,8 +389,6 @@ void pl_job_free(struct pl_job *job)
     free(job->paths.output);
     free(job->paths.output_data);
     free(job->paths.output_intermediate);
-    free(job->paths.failure);
-    free(job->paths.success);
     for (size_t i = 0; i < job->channels_count; i++) {
         free(job->channels[i].path);
     }

@@ -3,7 +3,7 @@
  * The job description: everything under /opt/ml/input/config and in the container's environment that decides what this
  * host runs, read once and then not changed. Launchers and the supervisor look only at this.
  *
- * Source  the SageMaker training contract: docs/contract.md
+ * Source  docs/contract.md
  * Test    tests/unit/entrypoint/test_job.c, tests/integration/golden.py
  */
 #ifndef PL_ENTRYPOINT_JOB_H
@@ -31,14 +31,11 @@ struct pl_job_paths {
     char *output;
     char *output_data;
     char *output_intermediate;
-    char *failure;
-    char *success;
 };
 
 struct pl_job_channel {
     const char *name;
-    char *path;       /* input/data/NAME */
-    const char *mode; /* "File", "Pipe", "FastFile"; "File" when the file does not say */
+    char *path; /* input/data/NAME */
 };
 
 /** What kind of launch the hyperparameters ask for; the first that is switched on, in the order of the launcher table. */

@@ -249,7 +249,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
     plan->program_words = 1;
-    PL_TRY(pl_mpi_options_add_fixed(plan->mpi_major, interface, &plan->argv, reterr));
+    PL_TRY(pl_mpi_options_add_fixed(pl_mpi_options_major(job), interface, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
     PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
     PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
@@ -277,7 +277,6 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
 
     PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    plan->mpi_major = pl_mpi_options_major(job);
     plan->spawns_ranks = true;
     PL_TRY(set_host_name(job, plan, reterr));
     if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {

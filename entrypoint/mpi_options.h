@@ -12,7 +12,7 @@
  */
 int pl_mpi_options_major(const struct pl_job *job);
 
-/** Add the fixed options of the contract (4.3, groups 1 and 2 behind the host list), by their names in version `major`. */
+/** Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. */
 enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_mpi_custom {

@@ -16,7 +16,7 @@ enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 30000 };
 /* A line an interval, not one an attempt. */
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 
-int pl_peers_backoff_ms(int attempt)
+static int backoff_ms(int attempt)
 {
     return attempt >= 9 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^9 is past the cap */
 }
@@ -55,7 +55,7 @@ _Noreturn static void resolve_all(const struct pl_words *hosts, int64_t deadline
                 pl_log(PL_LOG_INFO, "waiting for the name of host %s (%s)", hosts->items[i], gai_strerror(reason));
                 say_ns = pl_deadline_after_ns(PROGRESS_NS);
             }
-            pl_clock_nap(pl_peers_backoff_ms(attempt) * PL_NS_PER_MS, deadline_ns);
+            pl_clock_nap(backoff_ms(attempt) * PL_NS_PER_MS, deadline_ns);
         }
     }
     if (PL_LINK_SEND(&link, PL_FRAME_RESULT, NULL, text[0] != '\0' ? "1" : "0", text) == PL_OK) {

@@ -5,9 +5,6 @@
 
 #include "entrypoint/supervise.h"
 
-/** Milliseconds to wait after attempt `attempt` (from 0): 100 x 2^attempt, at most 30,000. */
-int pl_peers_backoff_ms(int attempt);
-
 /**
  * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's peer wait is over.
  *

@@ -70,16 +70,14 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
         if (is_mount(job->paths.output_intermediate)) {
             return PL_OK;
         }
-        pl_text_printf(&text, "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an earlier run left it",
-                       job->paths.output_intermediate);
-        PL_TRY(pl_text_check(&text, reterr));
-        return pl_words_add(&plan->warnings, pl_text_string(&text), reterr);
+        return pl_words_printf(&plan->warnings, reterr,
+                               "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an earlier run left it",
+                               job->paths.output_intermediate);
     }
     if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
-        pl_text_printf(&text, "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
-                       job->paths.output_intermediate);
-        PL_TRY(pl_text_check(&text, reterr));
-        return pl_words_add(&plan->warnings, pl_text_string(&text), reterr);
+        return pl_words_printf(&plan->warnings, reterr,
+                               "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
+                               job->paths.output_intermediate);
     }
     pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name, *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));

@@ -55,7 +55,6 @@ struct pl_plan {
     char *cwd;
     struct pl_words argv; /* empty for an MPI worker. With `spawns_ranks` it holds the words SELF rank PROGRAM... -- ARGUMENTS... itself */
     size_t program_words; /* how many of argv's first words name what runs; those behind them may hold secrets */
-    int mpi_major;        /* 4 or 5 when argv is mpirun, else 0: the names of Open MPI's own settings differ */
     bool spawns_ranks;    /* argv is mpirun: ranks are its children and the remote daemons', each through `paceline rank` */
 
     struct pl_environment *additions;   /* what train adds to the container's environment; `paceline plan` prints this */

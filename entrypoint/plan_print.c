@@ -6,20 +6,6 @@
 
 #include <string.h>
 
-/* A list of strings; NULL when memory is out. */
-static struct pl_json *list_of(const struct pl_words *words)
-{
-    struct pl_json *list = pl_json_new_array();
-
-    for (size_t i = 0; i < words->count && list != NULL; i++) {
-        if (pl_json_append(list, pl_json_new_string(words->items[i]), NULL) != PL_OK) {
-            pl_json_free(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 static struct pl_json *object_of(const struct pl_environment *environment)
 {
     struct pl_json *object = pl_json_new_object();
@@ -43,7 +29,7 @@ static struct pl_json *steps_of(const struct pl_plan_steps *steps)
         const struct pl_environment *additions = steps->items[i].additions;
         struct pl_json *step = pl_json_new_object();
         enum pl_status what = pl_json_set(step, "what", pl_json_new_string(steps->items[i].what), NULL);
-        enum pl_status argv = pl_json_set(step, "argv", list_of(&steps->items[i].argv), NULL);
+        enum pl_status argv = pl_json_set(step, "argv", pl_words_json(&steps->items[i].argv), NULL);
         enum pl_status env = additions != NULL ? pl_json_set(step, "env", object_of(additions), NULL) : PL_OK;
         enum pl_status added = pl_json_append(list, step, NULL);
 
@@ -69,7 +55,7 @@ static struct pl_json *side_of(const struct pl_plan_side *side)
     object = pl_json_new_object();
     config = pl_environment_get(side->environment, "TF_CONFIG");
     name = pl_json_set(object, "name", pl_json_new_string(side->name), NULL);
-    argv = pl_json_set(object, "argv", list_of(&side->argv), NULL);
+    argv = pl_json_set(object, "argv", pl_words_json(&side->argv), NULL);
     env = pl_json_set(object, "TF_CONFIG", config != NULL ? pl_json_new_string(config) : pl_json_new_null(), NULL);
     if (name != PL_OK || argv != PL_OK || env != PL_OK) {
         pl_json_free(object);
@@ -105,18 +91,18 @@ enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *pla
     } members[] = {
         {"role", pl_json_new_string(pl_plan_role_text(plan->role))},
         {"launcher", pl_json_new_string(plan->launcher)},
-        {"hosts", list_of(&plan->hosts)},
+        {"hosts", pl_words_json(&plan->hosts)},
         {"host", pl_json_new_string(job->current_host)},
         {"cwd", pl_json_new_string(plan->cwd)},
-        {"argv", plan->argv.count > 0 ? list_of(&plan->argv) : pl_json_new_null()},
+        {"argv", plan->argv.count > 0 ? pl_words_json(&plan->argv) : pl_json_new_null()},
         {"env", object_of(plan->additions)},
         {"processes", pl_json_new_int64(plan->processes)},
         {"source", steps_of(source)},
         {"steps", steps_of(&plan->steps)},
         {"side", side_of(plan->side)},
-        {"sync", plan->sync.count > 0 ? list_of(&plan->sync) : pl_json_new_null()},
+        {"sync", plan->sync.count > 0 ? pl_words_json(&plan->sync) : pl_json_new_null()},
         {"sshd", pl_json_new_bool(plan->needs_link)},
-        {"warnings", list_of(&plan->warnings)},
+        {"warnings", pl_words_json(&plan->warnings)},
     };
     enum pl_status status = PL_OK;
 

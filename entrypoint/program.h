@@ -2,8 +2,8 @@
 /**
  * What the job runs: the words that start the user's program, and what has to happen before.
  *
- * Source  the SageMaker training contract, sections 3.2 to 3.5; docs/contract.md
- * Test    tests/unit/entrypoint/test_program.c
+ * Source  docs/contract.md, "Which program runs"
+ * Test    tests/unit/entrypoint/test_plan.c, tests/integration/contract.py
  */
 #ifndef PL_ENTRYPOINT_PROGRAM_H
 #define PL_ENTRYPOINT_PROGRAM_H

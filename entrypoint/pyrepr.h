@@ -2,8 +2,8 @@
 /**
  * Values as the Python toolkit turns them into arguments and variables: str(), repr() and compact JSON.
  *
- * Source  the SageMaker training contract, section 2.3
- * Test    tests/unit/entrypoint/test_pyrepr.c
+ * Source  docs/contract.md, "What a program sees"
+ * Test    tests/unit/entrypoint/test_pyrepr.c, tests/integration/golden.py
  */
 #ifndef PL_ENTRYPOINT_PYREPR_H
 #define PL_ENTRYPOINT_PYREPR_H

@@ -67,7 +67,8 @@ static size_t escape_length(const char *text, size_t room)
     return room;
 }
 
-size_t pl_tail_clean_line(char *line, size_t length)
+/* Make `line` of `length` bytes safe to show, in place. Returns the new length. */
+static size_t clean_line(char *line, size_t length)
 {
     size_t from = 0, to = 0;
 
@@ -138,7 +139,7 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
         while (begin > 0 && flat[begin - 1] != '\n') {
             begin--;
         }
-        length = pl_tail_clean_line(flat + begin, end - begin);
+        length = clean_line(flat + begin, end - begin);
         if (length > 0) {
             if (length + 1 > free_from) {
                 break;

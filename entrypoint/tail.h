@@ -27,7 +27,4 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count);
  */
 size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes);
 
-/** Make `line` of `length` bytes safe to show, in place: see pl_tail_lines(). Returns the new length. */
-size_t pl_tail_clean_line(char *line, size_t length);
-
 #endif

@@ -116,20 +116,6 @@ static enum pl_status set_int(struct builder *builder, const char *name, int val
     return set(builder, name, text);
 }
 
-/* A list of strings as JSON; NULL when memory is out. */
-static struct pl_json *json_list(const struct pl_words *words)
-{
-    struct pl_json *list = pl_json_new_array();
-
-    for (size_t i = 0; i < words->count && list != NULL; i++) {
-        if (pl_json_append(list, pl_json_new_string(words->items[i]), NULL) != PL_OK) {
-            pl_json_free(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 static struct pl_json *json_group_names(const struct pl_job *job)
 {
     struct pl_json *list = pl_json_new_array();
@@ -251,10 +237,10 @@ static struct pl_json *training_env(const struct pl_job *job)
         {"current_instance_group", json_text(job->group_name)},
         {"current_instance_group_hosts", json_group_hosts(job)},
         {"current_instance_type", json_text(job->instance_type)},
-        {"distribution_hosts", json_list(&job->distribution_hosts)},
-        {"distribution_instance_groups", json_list(&job->distribution_groups)},
+        {"distribution_hosts", pl_words_json(&job->distribution_hosts)},
+        {"distribution_instance_groups", pl_words_json(&job->distribution_groups)},
         {"framework_module", json_text(job->framework_module)},
-        {"hosts", json_list(&job->hosts)},
+        {"hosts", pl_words_json(&job->hosts)},
         {"hyperparameters", pl_json_copy(job->hyperparameters)},
         {"input_config_dir", json_text(job->paths.input_config)},
         {"input_data_config", pl_json_copy(job->input_data)},
@@ -311,7 +297,7 @@ static enum pl_status add_fixed(struct builder *builder)
     const struct pl_job *job = builder->job;
     PL_AUTO_FREE char *module = module_name(job);
 
-    PL_TRY(set_made(builder, "SM_HOSTS", json_list(&job->hosts)));
+    PL_TRY(set_made(builder, "SM_HOSTS", pl_words_json(&job->hosts)));
     PL_TRY(set(builder, "SM_NETWORK_INTERFACE_NAME", job->network_interface));
     PL_TRY(set_json(builder, "SM_HPS", job->hyperparameters));
     PL_TRY(set(builder, "SM_USER_ENTRY_POINT", job->program != NULL ? job->program : ""));
@@ -326,7 +312,7 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set_made(builder, "SM_CURRENT_INSTANCE_GROUP_HOSTS", json_group_hosts(job)));
     PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS", json_group_names(job)));
     PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS_DICT", json_group_dict(job)));
-    PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", json_list(&job->distribution_groups)));
+    PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", pl_words_json(&job->distribution_groups)));
     PL_TRY(set(builder, "SM_IS_HETERO", is_hetero(job) ? "true" : "false"));
     PL_TRY(set(builder, "SM_MODULE_NAME", module != NULL ? module : ""));
     PL_TRY(set_json(builder, "SM_LOG_LEVEL", job->log_level));
@@ -340,7 +326,7 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set(builder, "SM_MODEL_DIR", job->paths.model));
     PL_TRY(set(builder, "SM_MODULE_DIR", job->module_dir));
     PL_TRY(set_made(builder, "SM_TRAINING_ENV", training_env(job)));
-    PL_TRY(set_made(builder, "SM_USER_ARGS", json_list(&job->user_args)));
+    PL_TRY(set_made(builder, "SM_USER_ARGS", pl_words_json(&job->user_args)));
     PL_TRY(set(builder, "SM_OUTPUT_INTERMEDIATE_DIR", job->paths.output_intermediate));
     return job->topology != NULL ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
 }

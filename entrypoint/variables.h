@@ -2,7 +2,7 @@
 /**
  * The variables that a program sees: SM_*, SAGEMAKER_*, CURRENT_HOST, byte for byte as the Python toolkit makes them.
  *
- * Source  the SageMaker training contract, sections 2.4 and 2.5; differences: docs/differences.md
+ * Source  docs/contract.md, "What a program sees"; differences: docs/differences.md
  * Test    tests/unit/entrypoint/test_variables.c, tests/integration/golden.py
  */
 #ifndef PL_ENTRYPOINT_VARIABLES_H

@@ -55,6 +55,19 @@ enum pl_status pl_words_add_list(struct pl_words *words, const char *const *list
     return PL_OK;
 }
 
+struct pl_json *pl_words_json(const struct pl_words *words)
+{
+    struct pl_json *list = pl_json_new_array();
+
+    for (size_t i = 0; i < words->count && list != NULL; i++) {
+        if (pl_json_append(list, pl_json_new_string(words->items[i]), NULL) != PL_OK) {
+            pl_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 int pl_words_find(const struct pl_words *words, const char *word)
 {
     for (size_t i = 0; i < words->count; i++) {

@@ -3,8 +3,7 @@
 #ifndef PL_ENTRYPOINT_WORDS_H
 #define PL_ENTRYPOINT_WORDS_H
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/json.h"
 
 #include <stddef.h>
 
@@ -27,6 +26,9 @@ enum pl_status pl_words_add_all(struct pl_words *words, const struct pl_words *m
 
 /** Add the NULL-terminated words of `list`. */
 enum pl_status pl_words_add_list(struct pl_words *words, const char *const *list, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The words as a JSON list of strings; NULL when memory is out. */
+struct pl_json *pl_words_json(const struct pl_words *words);
 
 /** The place of `word`, or -1. */
 int pl_words_find(const struct pl_words *words, const char *word);

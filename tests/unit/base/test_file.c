@@ -150,30 +150,6 @@ START_TEST(absence_is_told_apart_from_trouble)
 }
 END_TEST
 
-START_TEST(reading_below_a_directory_refuses_links_and_does_not_hang)
-{
-    PL_AUTO_CLOSE int dir_fd = -1;
-    PL_AUTO_FREE char *data = NULL;
-    PL_AUTO_FREE char *nothing = NULL;
-    struct pl_error error = PL_ERROR_NONE;
-    char *untouched = NULL;
-
-    enter_scratch();
-    put("real", "content");
-    ck_assert_int_eq(symlink("real", "link"), 0);
-    ck_assert_int_eq(mkfifo("fifo", 0600), 0);
-    dir_fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ck_assert_ok(pl_file_read_at(dir_fd, "real", 100, &data, NULL, &error), &error);
-    ck_assert_str_eq(data, "content");
-    ck_assert_int_eq(pl_file_read_at(dir_fd, "link", 100, &untouched, NULL, &error), PL_SYSTEM);
-    ck_assert_int_eq((int)error.code, ELOOP);
-    ck_assert_int_eq(pl_file_read_at(dir_fd, "absent", 100, &untouched, NULL, &error), PL_NOT_FOUND);
-    ck_assert_ok(pl_file_read_at(dir_fd, "fifo", 100, &nothing, NULL, &error), &error); /* nobody writes: empty, at once */
-    ck_assert_str_eq(nothing, "");
-    leave_scratch();
-}
-END_TEST
-
 START_TEST(atomic_writing_replaces_and_leaves_no_temporary)
 {
     struct stat info;
@@ -500,8 +476,7 @@ START_TEST(a_program_is_the_first_executable_file_along_the_path)
 END_TEST
 
 UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly, files_without_a_size_are_read_whole,
-          absence_is_told_apart_from_trouble, reading_below_a_directory_refuses_links_and_does_not_hang,
-          atomic_writing_replaces_and_leaves_no_temporary, a_link_at_the_target_is_replaced_not_followed,
+          absence_is_told_apart_from_trouble, atomic_writing_replaces_and_leaves_no_temporary, a_link_at_the_target_is_replaced_not_followed,
           names_that_are_not_one_component_are_refused, the_longest_name_is_written_and_a_longer_one_is_an_error,
           a_write_that_fails_keeps_the_old_content, readers_see_one_version_whole_while_two_writers_race,
           a_read_waits_until_its_deadline_and_can_go_on, a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named,

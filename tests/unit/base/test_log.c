@@ -48,9 +48,7 @@ START_TEST(levels_below_are_dropped)
     int fd = capture();
 
     pl_log(PL_LOG_DEBUG, "hidden by default");
-    ck_assert(!pl_log_enabled(PL_LOG_DEBUG));
     pl_log_set_level(PL_LOG_DEBUG);
-    ck_assert(pl_log_enabled(PL_LOG_DEBUG));
     pl_log(PL_LOG_DEBUG, "shown");
     pl_log_set_level(PL_LOG_ERROR);
     pl_log(PL_LOG_WARNING, "hidden");
