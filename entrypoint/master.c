@@ -34,9 +34,8 @@
 struct worker {
     const char *host;
     struct pl_party *link; /* NULL while there is no session */
-    pid_t ssh_pid;
-    int words_fd;        /* a memory file with what ssh had to say */
-    int64_t next_try_ns; /* PL_DEADLINE_NEVER while a session is up or being made */
+    int words_fd;          /* a memory file with what ssh had to say */
+    int64_t next_try_ns;   /* PL_DEADLINE_NEVER while a session is up or being made */
     bool ready, done;
     char reason[200]; /* why the last session failed */
 };
@@ -260,6 +259,7 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct work
     PL_AUTO_CLOSE int far_fd = -1;
     enum pl_status status;
     int pair[2];
+    pid_t pid;
 
     PL_TRY(pl_sshd_client(&master->sshd, &supervisor->rundir, worker->host, &argv, reterr));
     pl_file_close_at(&worker->words_fd);
@@ -274,13 +274,13 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct work
     setup.stdin_fd = setup.stdout_fd = far_fd;
     setup.stderr_fd = worker->words_fd;
     setup.own_group = true; /* what a terminal sends to the foreground is not for it */
-    status = pl_process_spawn(&setup, &worker->ssh_pid, reterr);
+    status = pl_process_spawn(&setup, &pid, reterr);
     if (status != PL_OK) {
         close(pair[0]);
         return status;
     }
     PL_TRY(pl_supervise_add(supervisor, PL_PARTY_WORKER, pair[0], &worker->link, reterr));
-    worker->link->pid = worker->ssh_pid;
+    worker->link->pid = pid;
     worker->next_try_ns = PL_DEADLINE_NEVER;
     return PL_LINK_SEND(&worker->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host);
 }
@@ -490,21 +490,13 @@ static bool workers_done(const struct master *master)
 static void finish(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
-    PL_AUTO_FREE pid_t *keep = pl_memory_new(master->workers_count + 1, sizeof(*keep), NULL);
     int64_t deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
-    struct pl_error error = PL_ERROR_NONE;
-    size_t keep_count = 0;
 
     tell_result(supervisor);
-    for (size_t i = 0; i < master->workers_count && keep != NULL; i++) {
-        if (master->workers[i].link != NULL && master->workers[i].ready) {
-            keep[keep_count++] = master->workers[i].ssh_pid;
-        }
-    }
     pl_supervise_end_side(supervisor);
-    pl_supervise_sweep(supervisor, keep, keep_count);
+    pl_supervise_sweep(supervisor, true);
     while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_turn(supervisor, deadline_ns, &error) != PL_OK) {
+        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }
@@ -533,7 +525,6 @@ int pl_master_run(struct pl_supervisor *supervisor)
     static const struct pl_role role = {.ended = master_ended, .frame = master_frame, .gone = master_gone, .stop = master_stop};
     struct master master = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
-    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     const bool only_tells = supervisor->failed;
     int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
     enum pl_status status;
@@ -544,16 +535,11 @@ int pl_master_run(struct pl_supervisor *supervisor)
     if (status == PL_OK) {
         status = run_job(supervisor, &error);
     }
-    if (status == PL_CANCELLED) {
-        pl_supervise_fail(supervisor, 128 + supervisor->stop_number, "the job was stopped by %s before its program started",
-                          pl_signal_name(supervisor->stop_number, name));
-    } else if (status != PL_OK) {
-        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
-    }
+    pl_supervise_fail_status(supervisor, status, &error);
     finish(supervisor);
     exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
     pl_supervise_end_sync(supervisor);
-    pl_supervise_sweep(supervisor, NULL, 0); /* ends the sessions, and so the workers */
+    pl_supervise_sweep(supervisor, false); /* ends the sessions, and so the workers */
     for (size_t i = 0; i < master.workers_count; i++) {
         pl_file_close_at(&master.workers[i].words_fd);
     }

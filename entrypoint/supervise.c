@@ -91,6 +91,7 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
 {
     PL_AUTO_CLOSE int owned_fd = fd;
     struct pl_party *party;
+    enum pl_status status;
 
     PL_TRY(pl_memory_grow(&supervisor->parties, &supervisor->parties_capacity, supervisor->parties_count + 1, sizeof(*supervisor->parties), reterr));
     party = pl_memory_new(1, sizeof(*party), reterr);
@@ -98,9 +99,10 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
         return PL_MEMORY;
     }
     *party = (struct pl_party){.link = PL_LINK_NONE, .kind = kind, .rank = -1, .index = -1};
-    if (pl_link_open(&party->link, fd, reterr) != PL_OK) {
+    status = pl_link_open(&party->link, fd, reterr);
+    if (status != PL_OK) {
         free(party);
-        return PL_SYSTEM;
+        return status;
     }
     owned_fd = -1;
     supervisor->parties[supervisor->parties_count++] = party;
@@ -152,6 +154,18 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const ch
     va_start(args, format);
     vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
     va_end(args);
+}
+
+void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error)
+{
+    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (status == PL_CANCELLED) {
+        pl_supervise_fail(supervisor, 128 + supervisor->stop_number, "the job was stopped by %s before its program started",
+                          pl_signal_name(supervisor->stop_number, name));
+    } else if (status != PL_OK) {
+        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(error, text, sizeof(text)));
+    }
 }
 
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
@@ -501,20 +515,24 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
     forget_dropped(supervisor);
 }
 
-void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, size_t keep_count)
+/* True for who goes on when the others are killed: the upload of intermediate output, and with `links` what links to other hosts run through. */
+static bool survives_sweep(const struct pl_party *party, bool links)
+{
+    if (party->kind == PL_PARTY_WORKER) {
+        return links && party->begun && !party->dropped;
+    }
+    return is_live_watch(party) && (party->of == PL_ENDING_SYNC || (links && party->of == PL_ENDING_SSHD));
+}
+
+void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links)
 {
     int64_t deadline_ns = pl_deadline_after_ns(SWEEP_NS);
-    PL_AUTO_FREE pid_t *all_kept = pl_memory_new(keep_count + 1, sizeof(*all_kept), NULL);
+    PL_AUTO_FREE pid_t *keep = pl_memory_new(supervisor->parties_count, sizeof(*keep), NULL);
+    size_t keep_count = 0;
 
-    for (size_t i = 0; all_kept != NULL && i < supervisor->parties_count; i++) {
-        if (is_live_watch(supervisor->parties[i]) && supervisor->parties[i]->of == PL_ENDING_SYNC) {
-            for (size_t k = 0; k < keep_count; k++) {
-                all_kept[k] = keep[k];
-            }
-            all_kept[keep_count] = supervisor->parties[i]->pid;
-            keep = all_kept;
-            keep_count++;
-            break;
+    for (size_t i = 0; i < supervisor->parties_count && keep != NULL; i++) {
+        if (survives_sweep(supervisor->parties[i], keep_links)) {
+            keep[keep_count++] = supervisor->parties[i]->pid;
         }
     }
     /* The children of a killed process become ours, so that every round reaches one generation further. */
@@ -528,12 +546,8 @@ void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, siz
     }
     for (size_t i = 0; i < supervisor->parties_count; i++) {
         struct pl_party *party = supervisor->parties[i];
-        bool kept = false;
 
-        for (size_t k = 0; k < keep_count; k++) {
-            kept = kept || keep[k] == party->pid;
-        }
-        party->dropped = party->dropped || (party->kind == PL_PARTY_WATCH && !kept);
+        party->dropped = party->dropped || (party->kind == PL_PARTY_WATCH && !survives_sweep(party, keep_links));
     }
     forget_dropped(supervisor);
 }

@@ -143,6 +143,9 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
 /** Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). */
 void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const char *format, ...) PL_PRINTF(3, 4);
 
+/** The same by what a call returned: nothing for PL_OK, the stop for PL_CANCELLED, else what `error` says. */
+void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
+
 /**
  * The job failed because a program ended so. Shortly after a first ending a better one may still replace it: mpirun and
  * its daemons end because a rank did, and ranks are sent SIGTERM because another one failed.
@@ -158,8 +161,11 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
 /** Send STOP with `number` to every live watch of `of`. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
 
-/** End every process below this one except `keep` and the upload of intermediate output; afterwards none of the others is left. */
-void pl_supervise_sweep(struct pl_supervisor *supervisor, const pid_t *keep, size_t keep_count);
+/**
+ * End every process below this one but the upload of intermediate output and, with `keep_links`, the sessions and the server that links to
+ * other hosts run through; afterwards none of the others is left.
+ */
+void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links);
 
 /** Drop every party of `kind`. */
 void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind);

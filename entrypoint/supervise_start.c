@@ -49,13 +49,15 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_endi
                              .setup = *setup,
                              .disks = disks};
     struct pl_party *party;
+    enum pl_status status;
     pid_t pid;
     int fd;
 
     PL_TRY(pl_watch_fork(&watch, supervisor->signals, &pid, &fd, reterr));
-    if (pl_supervise_add(supervisor, PL_PARTY_WATCH, fd, &party, reterr) != PL_OK) {
+    status = pl_supervise_add(supervisor, PL_PARTY_WATCH, fd, &party, reterr);
+    if (status != PL_OK) {
         kill(pid, SIGKILL);
-        return PL_MEMORY;
+        return status;
     }
     party->of = of;
     party->pid = pid;
@@ -194,7 +196,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
             break;
         }
     }
-    pl_supervise_sweep(supervisor, NULL, 0);
+    pl_supervise_sweep(supervisor, false);
     supervisor->role = outer_role;
     supervisor->state = outer_state;
     PL_TRY(status);

@@ -58,18 +58,20 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return ask(supervisor, plan, reterr);
 }
 
-static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, int *ret_exit_code, struct pl_error *reterr)
+/* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor looks at it to the end. */
+static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan **ret_plan, int *ret_exit_code,
+                                struct pl_error *reterr)
 {
-    PL_AUTO_PLAN struct pl_plan *plan = NULL;
     enum pl_status status = bring_code(supervisor, job, reterr);
-    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct pl_plan *plan;
 
     if (status == PL_OK) {
-        PL_TRY(pl_plan_new(job, &plan, reterr));
-        status = prepare(supervisor, job, plan, reterr);
-    } else if (pl_plan_new(job, &plan, NULL) != PL_OK) {
+        PL_TRY(pl_plan_new(job, ret_plan, reterr));
+        status = prepare(supervisor, job, *ret_plan, reterr);
+    } else if (pl_plan_new(job, ret_plan, NULL) != PL_OK) {
         return status;
     }
+    plan = *ret_plan;
     if (status == PL_OK) {
         PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
         pl_supervise_start_sync(supervisor);
@@ -77,33 +79,28 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
         return status;
     } else {
         /* The other hosts would wait for this one: it still meets them, to tell. */
-        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(reterr, text, sizeof(text)));
+        pl_supervise_fail_status(supervisor, status, reterr);
         PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
     }
     /* A worker without a link runs its own program, as torchrun's do. */
     *ret_exit_code = plan->role == PL_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
-    supervisor->plan = NULL; /* it ends with this function */
     return PL_OK;
 }
 
 /* The job is known: from here on signals and children are ours. */
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
+    PL_AUTO_PLAN struct pl_plan *plan = NULL;
     struct pl_supervisor supervisor;
     struct pl_error error = PL_ERROR_NONE;
-    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     int exit_code = 1;
     enum pl_status status = pl_supervise_open(&supervisor, job, signals, failure, &error);
 
     if (status == PL_OK) {
-        status = carry_out(&supervisor, job, &exit_code, &error);
+        status = carry_out(&supervisor, job, &plan, &exit_code, &error);
     }
     if (status != PL_OK) {
-        if (status == PL_CANCELLED && supervisor.stop_number != 0) {
-            pl_supervise_fail(&supervisor, 128 + supervisor.stop_number, "the job was stopped by %s before its program started",
-                              pl_signal_name(supervisor.stop_number, name));
-        }
-        pl_supervise_fail(&supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
+        pl_supervise_fail_status(&supervisor, status, &error);
         exit_code = pl_supervise_conclude(&supervisor);
     }
     pl_supervise_close(&supervisor);

@@ -28,7 +28,6 @@
 struct worker_state {
     struct pl_sshd sshd;
     struct pl_party *master;
-    pid_t sshd_pid;
     bool met, result_known;
 };
 
@@ -72,7 +71,6 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
         send_ending(supervisor, ending);
         break;
     case PL_ENDING_SSHD:
-        state->sshd_pid = 0;
         if (!state->result_known) {
             pl_supervise_fail_by(supervisor, ending);
         }
@@ -262,16 +260,13 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     struct worker_state *state = supervisor->state;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
-    struct pl_party *party;
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
     PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = "/";
-    PL_TRY(pl_supervise_start(supervisor, PL_ENDING_SSHD, &setup, &party, reterr));
-    state->sshd_pid = party->pid;
-    return PL_OK;
+    return pl_supervise_start(supervisor, PL_ENDING_SSHD, &setup, NULL, reterr);
 }
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -330,7 +325,7 @@ static void leave(struct pl_supervisor *supervisor)
         }
     }
     pl_supervise_end_side(supervisor);
-    pl_supervise_sweep(supervisor, &state->sshd_pid, state->sshd_pid > 0 ? 1 : 0);
+    pl_supervise_sweep(supervisor, true);
     if (state->master != NULL) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");
     }
@@ -351,7 +346,7 @@ static void outlive_master(struct pl_supervisor *supervisor)
     if (waited) {
         pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
     }
-    pl_supervise_sweep(supervisor, NULL, 0);
+    pl_supervise_sweep(supervisor, false);
 }
 
 int pl_worker_run(struct pl_supervisor *supervisor)
@@ -359,7 +354,6 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     static const struct pl_role role = {.ended = worker_ended, .frame = worker_frame, .gone = worker_gone, .stop = worker_stop};
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
-    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     const bool only_tells = supervisor->failed;
     int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
     enum pl_status status;
@@ -376,12 +370,7 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     if (status == PL_OK) {
         status = wait_for_result(supervisor, &error);
     }
-    if (status == PL_CANCELLED) {
-        pl_supervise_fail(supervisor, 128 + supervisor->stop_number, "the job was stopped by %s before its program started",
-                          pl_signal_name(supervisor->stop_number, name));
-    } else if (status != PL_OK) {
-        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(&error, text, sizeof(text)));
-    }
+    pl_supervise_fail_status(supervisor, status, &error);
     leave(supervisor);
     exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
     pl_supervise_end_sync(supervisor);

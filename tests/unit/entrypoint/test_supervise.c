@@ -61,7 +61,7 @@ static int run_with_server(struct rig *rig, const char *server, const char *prog
 
 static void rig_done(struct rig *rig)
 {
-    pl_supervise_sweep(&rig->supervisor, NULL, 0);
+    pl_supervise_sweep(&rig->supervisor, false);
     pl_supervise_close(&rig->supervisor);
     pl_failure_close(&rig->failure);
     pl_signals_close(&rig->signals);
