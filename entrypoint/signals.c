@@ -51,15 +51,6 @@ void pl_signals_restore(const struct pl_signals *signals)
     sigprocmask(SIG_SETMASK, &signals->former_mask, NULL);
 }
 
-void pl_signals_close(struct pl_signals *signals)
-{
-    if (signals->fd >= 0) {
-        close(signals->fd);
-        signals->fd = -1;
-        pl_signals_restore(signals);
-    }
-}
-
 const char *pl_signal_name(int number, char text[static 16])
 {
     const char *name = sigabbrev_np(number);

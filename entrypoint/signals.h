@@ -17,7 +17,7 @@ struct pl_signals {
 
 /**
  * Block all signals but the ones that report our own faults, ignore SIGPIPE (a broken pipe is a write error here), and
- * open the descriptor. Pair with pl_signals_close().
+ * open the descriptor, both for the rest of the process: a signal that comes while it ends must not end it otherwise.
  *
  * SIGCHLD gets its standard disposition for good: where it was ignored when we were started, the kernel would keep the exit
  * codes of children from us, and from mpirun, pip and every program that starts others.
@@ -27,10 +27,8 @@ enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *rete
 /** The next waiting signal, or 0 when none waits. */
 int pl_signals_next(const struct pl_signals *signals);
 
-/** Give the mask and SIGPIPE back as they were: in a child before it runs a program, and in pl_signals_close(). */
+/** Give the mask and SIGPIPE back as they were, in a child before it runs a program. */
 void pl_signals_restore(const struct pl_signals *signals);
-
-void pl_signals_close(struct pl_signals *signals);
 
 /** "SIGKILL" for 9; "signal 77" style names never fail. Valid until the next call with the same `text`. */
 const char *pl_signal_name(int number, char text[static 16]);

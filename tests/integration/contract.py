@@ -169,6 +169,19 @@ def unknown_host():
         refused(tree, 'resourceconfig.json:1:18', 'current_host', '"algo-7"')
 
 
+def a_signal_while_the_job_is_refused():
+    """The exit code stays the one that the failure file tells of."""
+    with Tree() as tree:
+        config = tree.base / 'input/config/resourceconfig.json'
+        config.unlink()
+        os.mkfifo(config)
+        with subprocess.Popen([PACELINE, 'train'], env=tree.env, stderr=subprocess.DEVNULL) as train:
+            with open(config, 'w') as file:  # it reads now
+                train.send_signal(signal.SIGTERM)
+                file.write('{}')
+        expect(train.returncode == 1 and 'current_host' in tree.read('output/failure'), (train.returncode, tree.read('output/failure')))
+
+
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
         refused(tree, "the program 'nope.py' is not in")
@@ -496,7 +509,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_signal_while_the_job_is_refused,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,

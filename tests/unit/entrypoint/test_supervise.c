@@ -64,7 +64,8 @@ static void rig_done(struct rig *rig)
     pl_supervise_sweep(&rig->supervisor, false);
     pl_supervise_close(&rig->supervisor);
     pl_failure_close(&rig->failure);
-    pl_signals_close(&rig->signals);
+    pl_signals_restore(&rig->signals);
+    close(rig->signals.fd);
     pl_words_done(&rig->plan.argv);
     pl_words_done(&rig->plan.sync);
     pl_words_done(&rig->side.argv);

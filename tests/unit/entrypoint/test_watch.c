@@ -95,7 +95,8 @@ START_TEST(every_exit_code_passes)
         start_watch(script);
         ck_assert_int_eq(await_ending().code, code);
         pl_link_close(&link_to_watch);
-        pl_signals_close(&signals);
+        pl_signals_restore(&signals);
+        close(signals.fd);
     }
 }
 END_TEST
