@@ -190,16 +190,19 @@ static bool is_live_watch(const struct pl_party *party)
     return party->kind == PL_PARTY_WATCH && !party->ended && !party->dropped;
 }
 
-void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number)
+static void send_stop(struct pl_party *watch, int number)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", number);
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        struct pl_party *party = supervisor->parties[i];
+    watch->dropped = PL_LINK_SEND(&watch->link, PL_FRAME_STOP, NULL, text) != PL_OK;
+}
 
-        if (is_live_watch(party) && party->of == of && PL_LINK_SEND(&party->link, PL_FRAME_STOP, NULL, text) != PL_OK) {
-            party->dropped = true;
+void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number)
+{
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        if (is_live_watch(supervisor->parties[i]) && supervisor->parties[i]->of == of) {
+            send_stop(supervisor->parties[i], number);
         }
     }
 }
@@ -211,7 +214,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     char name[16];
 
     if (supervisor->stop_number != 0) {
-        if (from_link || pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS) {
+        if (from_link || (number == supervisor->stop_number && pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS)) {
             return;
         }
     } else {
@@ -342,12 +345,6 @@ static void take_watch_frame(struct pl_supervisor *supervisor, struct pl_party *
         party->begun = true;
         party->rank = (int)rank;
         tell_frame(supervisor, party, frame);
-        if (supervisor->stop_number != 0 && party->of == PL_ENDING_RANK) {
-            char text[16]; /* it came too late to hear it with the others */
-
-            snprintf(text, sizeof(text), "%d", supervisor->stop_number);
-            party->dropped = PL_LINK_SEND(&party->link, PL_FRAME_STOP, NULL, text) != PL_OK;
-        }
     } else if (frame->type == PL_FRAME_ENDED && pl_ending_receive(frame, &ending, NULL) == PL_OK) {
         take_ending(supervisor, party, &ending);
     }
@@ -360,6 +357,9 @@ static void take_hello(struct pl_supervisor *supervisor, struct pl_party *party,
     if (strcmp(kind, "watch") == 0) {
         party->kind = PL_PARTY_WATCH;
         party->of = PL_ENDING_RANK;
+        if (supervisor->stop_number != 0) {
+            send_stop(party, supervisor->stop_number); /* it came too late to hear it with the others */
+        }
     } else if (strcmp(kind, "agent") == 0) {
         party->kind = PL_PARTY_AGENT;
     } else if (strcmp(kind, "master") == 0) {

@@ -127,13 +127,14 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
 
 void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + SIDE_GRACE_NS);
-    int64_t stop_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
+    int64_t budget_end_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + SIDE_GRACE_NS);
 
-    deadline_ns = stop_ns < deadline_ns ? stop_ns : deadline_ns;
     pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_ENDING_SYNC) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+    while (pl_supervise_runs(supervisor, PL_ENDING_SYNC)) {
+        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS); /* the stop may come meanwhile */
+        int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
+
+        if (pl_deadline_passed(deadline_ns) || pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }

@@ -174,6 +174,101 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
 }
 END_TEST
 
+START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
+{
+    char path[PATH_MAX];
+    struct rig rig;
+    int64_t begun_ns;
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.plan.sync, "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
+    take_plan(&rig);
+    rig.supervisor.stop_budget_ns = 300 * PL_NS_PER_MS;
+    pl_supervise_start_sync(&rig.supervisor);
+    begun_ns = pl_clock_now_ns();
+    while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
+        ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    pl_supervise_end_sync(&rig.supervisor); /* of the 60 s that it may take */
+    ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
+    ck_assert_int_eq(rig.supervisor.stop_number, SIGTERM);
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(another_stop_signal_is_heard_at_once)
+{
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.plan.argv, "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    take_plan(&rig);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 7);
+    rig_done(&rig);
+}
+END_TEST
+
+static struct pl_link connect_rank(const struct rig *rig)
+{
+    struct pl_link link = PL_LINK_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_rundir_connect(rig->supervisor.rundir.path, &link, &error), &error);
+    ck_assert_ok(PL_LINK_SEND(&link, PL_FRAME_HELLO, &error, "watch", "localhost"), &error);
+    return link;
+}
+
+/* Let the supervisor take what comes until `count` ranks are known to it, and have begun where that is asked for. */
+static void await_ranks(struct rig *rig, size_t count, bool begun)
+{
+    size_t known = 0;
+
+    while (known < count) {
+        ck_assert_ok(pl_supervise_turn(&rig->supervisor, pl_deadline_after_ns(10 * PL_NS_PER_S), &rig->tree.error), &rig->tree.error);
+        known = 0;
+        for (size_t i = 0; i < rig->supervisor.parties_count; i++) {
+            known += rig->supervisor.parties[i]->kind == PL_PARTY_WATCH && (rig->supervisor.parties[i]->begun || !begun);
+        }
+    }
+}
+
+static int count_stops(struct pl_link *link)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame;
+    int count = 0;
+
+    ck_assert_ok(pl_link_read(link, &error), &error);
+    while (pl_link_next(link, &frame, &error) == PL_OK) {
+        count += frame.type == PL_FRAME_STOP;
+    }
+    return count;
+}
+
+START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
+{
+    struct pl_link early, late;
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    rig.plan.needs_link = true;
+    take_plan(&rig);
+    early = connect_rank(&rig);
+    await_ranks(&rig, 1, false);
+    pl_supervise_stop(&rig.supervisor, SIGTERM, false);
+    late = connect_rank(&rig);
+    ck_assert_ok(PL_LINK_SEND(&early, PL_FRAME_BEGUN, &rig.tree.error, "rank", "0", "1"), &rig.tree.error);
+    ck_assert_ok(PL_LINK_SEND(&late, PL_FRAME_BEGUN, &rig.tree.error, "rank", "1", "1"), &rig.tree.error);
+    await_ranks(&rig, 2, true);
+    ck_assert_int_eq(count_stops(&early), 1);
+    ck_assert_int_eq(count_stops(&late), 1);
+    pl_link_close(&early);
+    pl_link_close(&late);
+    rig_done(&rig);
+}
+END_TEST
+
 START_TEST(whoever_connects_during_a_step_is_passed_over)
 {
     static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
@@ -202,5 +297,6 @@ END_TEST
 
 UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
           a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
-          an_upload_that_dies_during_a_step_fails_nothing, whoever_connects_during_a_step_is_passed_over,
-          open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+          an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
+          another_stop_signal_is_heard_at_once, a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
+          whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
