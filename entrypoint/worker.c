@@ -202,7 +202,9 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
     }
     switch (frame->type) {
     case PL_FRAME_HELLO:
-        meet_master(supervisor, party, frame);
+        if (party != state->master) { /* its first frame; one that comes later has nothing to say */
+            meet_master(supervisor, party, frame);
+        }
         break;
     case PL_FRAME_START:
         take_start(supervisor, frame);
