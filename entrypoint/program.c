@@ -141,14 +141,19 @@ static enum pl_status add_module(const char *name, struct pl_words *words, struc
 
 static enum pl_status need_python(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
 {
-    if (program->python == NULL) {
-        return pl_error_set(
-            reterr, PL_NOT_FOUND,
-            "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; install it or name the interpreter "
-            "in PACELINE_PYTHON",
-            job->program);
+    const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
+
+    if (program->python != NULL) {
+        return PL_OK;
     }
-    return PL_OK;
+    if (named != NULL) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' needs Python, and '%s', which PACELINE_PYTHON names, is not on PATH",
+                            job->program, named);
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; install it or name the interpreter "
+                        "in PACELINE_PYTHON",
+                        job->program);
 }
 
 static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)

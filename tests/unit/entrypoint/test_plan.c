@@ -138,7 +138,10 @@ START_TEST(an_image_without_python_says_so)
     tree_env(&tree, "PATH", "/nowhere");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python, but neither python3 nor python is on PATH"));
+    tree_env(&tree, "PACELINE_PYTHON", "python2.7");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python, and 'python2.7', which PACELINE_PYTHON names, is not on PATH"));
     tree_done(&tree);
 }
 END_TEST
