@@ -2,12 +2,14 @@
 /*
  * float32 sums that travel as 16-bit numbers. In a ring each rank narrows every block once: all but its own as partial sums on their
  * way, its own when it is finished. What narrowing lost is kept, and added to the rank's input when a collective of the
- * same name and length comes again, so that over many steps nothing is lost (error feedback).
+ * same name and length comes again, so that over many steps nothing is lost (error feedback). Of NaN and infinity nothing is kept: a program that
+ * skips such a step goes on with good numbers.
  */
 #include "collectives/exchange.h"
 
 #include "base/memory.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +84,9 @@ void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *d
 
         pl_kernel_widen(exchange->kernel, exchange->wire, piece, packed + done, length);
         for (uint64_t i = 0; exchange->lost && i < length; i++) {
-            exchange->lost[at + done + i] = data[done + i] - piece[i];
+            float lost = data[done + i] - piece[i];
+
+            exchange->lost[at + done + i] = isfinite(lost) ? lost : 0.0F;
         }
         if (step == PL_WIRE_FINISHED) {
             memcpy(data + done, piece, length * sizeof(*piece)); /* the bits that all others get */

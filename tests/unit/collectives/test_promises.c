@@ -352,6 +352,41 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     free(values);
 }
 
+/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones behind it. */
+static void overflow_once(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { STEPS = 4, LONG = 20000 };
+    static const float spoiled[3] = {1e6F, INFINITY, NAN};
+    float *values = calloc(LONG, sizeof(*values));
+    struct pl_error error = PL_ERROR_NONE;
+
+    (void)argument;
+    for (int step = 0; step < STEPS && !failure[0]; step++) {
+        for (int i = 0; i < LONG; i++) {
+            values[i] = step == 0 && i % 4 < 3 ? spoiled[i % 4] : 1.0F;
+        }
+        if (pl_collective_run(world,
+                              &(struct pl_collective){
+                                  .kind = PL_ALLREDUCE, .flags = PL_WIRE_FLOAT16, .count = LONG, .send = values, .recv = values, .name = "overflows"},
+                              &error) != PL_OK) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
+        }
+        for (int i = 0; i < LONG && step > 0 && !failure[0]; i++) {
+            if (values[i] != (float)pl_world_size(world)) {
+                snprintf(failure, RANKS_TEXT_BYTES, "step %d: element %d is %.6f", step, i, (double)values[i]);
+            }
+        }
+    }
+    free(values);
+}
+
+START_TEST(an_overflow_on_a_narrow_wire_passes)
+{
+    ck_assert_ranks(2, &layouts[1], overflow_once, NULL);
+    ck_assert_ranks(4, &layouts[2], overflow_once, NULL);
+}
+END_TEST
+
 START_TEST(rounding_errors_of_two_names_stay_apart)
 {
     ck_assert_ranks(2, &layouts[1], keep_apart, NULL);
@@ -373,4 +408,5 @@ END_TEST
 
 UNIT_MAIN("collectives/promises", all_ranks_get_equal_bits_and_runs_repeat_them, reproducible_gives_the_same_bits_on_every_layout,
           integer_averages_are_exact_and_cut_toward_zero, half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
-          scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good, rounding_errors_of_two_names_stay_apart)
+          scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good, rounding_errors_of_two_names_stay_apart,
+          an_overflow_on_a_narrow_wire_passes)
