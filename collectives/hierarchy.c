@@ -29,6 +29,7 @@ enum {
     CHUNKS = 8,
     SPLIT_LEAST_BYTES = 64 << 10, /* below this one rank of each host carries the vector */
     TOGETHER_MOST_BYTES = 4096,   /* of all ranks' data: beside the cards of an agreement, which all ranks need anyway */
+    NAME_BYTES = 48,
 };
 
 /* A chunk on its way. Chunk number k uses place k mod (AHEAD + 1). */
@@ -139,6 +140,21 @@ static void finish_sums(const struct hierarchy *h, const struct pl_collective *c
     }
 }
 
+/*
+ * The sum between hosts of the elements from `at` is narrow where the whole is. What narrowing loses is kept by the collective's name and the place
+ * in it; and no chunk can be taken for another one. `name` has to last until the post.
+ */
+static void name_sum(const struct hierarchy *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES], struct pl_collective *part)
+{
+    if (pl_wire_is_wanted(c)) {
+        part->flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
+    }
+    if (part->flags == 0 || h->request->signature.name_hash) {
+        (void)snprintf(name, NAME_BYTES, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, at);
+        part->name = name;
+    }
+}
+
 /* Advance `*request`; when it has ended it is released and NULL. */
 static enum pl_status step_on(struct hierarchy *h, struct pl_request **request, struct pl_error *reterr)
 {
@@ -174,8 +190,8 @@ static char *sums_of(const struct hierarchy *h, const struct pl_collective *c)
     return c->kind == PL_REDUCE && pl_world_rank(h->world) != c->root ? h->scratch : c->recv;
 }
 
-/* Fill `part` with what this rank does in the stage; false: nothing. */
-static bool plan_stage(const struct hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
+/* Fill `part` with what this rank does in the stage; false: nothing. `name` is room for the part's. */
+static bool plan_stage(const struct hierarchy *h, const struct pl_collective *c, char name[NAME_BYTES], struct pl_collective *part)
 {
     static const int plans[][STAGE_END] = {
         [PL_ALLREDUCE] = {PL_REDUCE, PL_ALLREDUCE, PL_BROADCAST},
@@ -198,6 +214,9 @@ static bool plan_stage(const struct hierarchy *h, const struct pl_collective *c,
     if (h->stage == STAGE_BETWEEN) {
         part->root = is_rooted(c) ? pl_world_host_of(h->world, c->root) : 0;
         scale_between(h, c, part);
+        if (pl_wire_is_wanted(c)) {
+            name_sum(h, c, 0, name, part);
+        }
         return true;
     }
     part->root = carrier(h, c);
@@ -224,9 +243,10 @@ static enum pl_status progress_staged(struct hierarchy *h, bool *ret_done, struc
 
     while (h->stage != STAGE_END) {
         struct pl_collective part;
+        char name[NAME_BYTES];
 
         if (!h->step) {
-            if (!plan_stage(h, c, &part)) {
+            if (!plan_stage(h, c, name, &part)) {
                 end_stage(h, c);
                 continue;
             }
@@ -306,7 +326,7 @@ static enum pl_status post_scatter(struct hierarchy *h, const struct pl_collecti
 static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *c, struct chunk *chunk, struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLREDUCE);
-    char name[48];
+    char name[NAME_BYTES];
 
     h->sent++;
     if (!h->between) {
@@ -315,14 +335,7 @@ static enum pl_status post_sum(struct hierarchy *h, const struct pl_collective *
     }
     part.count = chunk->own_count;
     scale_between(h, c, &part);
-    if (pl_wire_is_wanted(c)) {
-        part.flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
-    }
-    /* What narrowing loses is kept by the collective's name and the place in it; and no chunk can be taken for another one. */
-    if (part.flags == 0 || h->request->signature.name_hash) {
-        (void)snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, chunk->at);
-        part.name = name;
-    }
+    name_sum(h, c, chunk->at, name, &part);
     part.recv = at_elem(c->recv, chunk->own_at, c->dtype);
     part.send = part.recv;
     return pl_collective_post(h->between, &part, &chunk->sum, reterr);

@@ -289,30 +289,47 @@ START_TEST(scales_apply_before_and_after)
 }
 END_TEST
 
-/* Over many steps the sum of what came out must approach the sum of what went in: nothing narrowing lost is lost for good. */
+struct narrow {
+    unsigned flags; /* 0: by the setting wire_type */
+    int count;
+};
+
+/*
+ * What came out has the bits of a number of 16, but over many steps its sum must approach the sum of what went in: nothing narrowing lost is lost for
+ * good.
+ */
 static void feed_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    enum { STEPS = 64, LONG = 40000 };
-    unsigned flags = *(const unsigned *)argument;
-    float *values = calloc(LONG, sizeof(*values));
-    double *total = calloc(LONG, sizeof(*total));
+    enum { STEPS = 64 };
+    const struct narrow *narrow = argument;
+    int count = narrow->count;
+    float *values = calloc((size_t)count, sizeof(*values));
+    double *total = calloc((size_t)count, sizeof(*total));
     int n = pl_world_size(world);
     struct pl_error error = PL_ERROR_NONE;
 
     for (int step = 0; step < STEPS && !failure[0]; step++) {
-        for (int i = 0; i < LONG; i++) {
+        for (int i = 0; i < count; i++) {
             values[i] = 1.0F + (float)(i % 100) * 1e-4F; /* not a float16, nor a bfloat16 */
         }
         if (pl_collective_run(
-                world, &(struct pl_collective){.kind = PL_ALLREDUCE, .flags = flags, .count = LONG, .send = values, .recv = values, .name = "w"},
+                world,
+                &(struct pl_collective){
+                    .kind = PL_ALLREDUCE, .flags = narrow->flags, .count = (uint64_t)count, .send = values, .recv = values, .name = "w"},
                 &error) != PL_OK) {
             snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
         }
-        for (int i = 0; i < LONG; i++) {
+        for (int i = 0; i < count && !failure[0]; i++) {
+            uint32_t bits;
+
+            memcpy(&bits, &values[i], sizeof(bits));
+            if (bits & 0x1fff) { /* those that no float16 has */
+                snprintf(failure, RANKS_TEXT_BYTES, "%d elements travelled as float32", count);
+            }
             total[i] += (double)values[i];
         }
     }
-    for (int i = 0; i < LONG && !failure[0]; i++) {
+    for (int i = 0; i < count && !failure[0]; i++) {
         double expected = (double)(1.0F + (float)(i % 100) * 1e-4F) * n * STEPS;
 
         if (fabs(total[i] - expected) > 0.0005 * expected) {
@@ -396,12 +413,19 @@ END_TEST
 
 START_TEST(a_narrow_wire_loses_nothing_for_good)
 {
-    static const unsigned flags[] = {PL_WIRE_FLOAT16, PL_WIRE_BFLOAT16};
+    static const unsigned flags[] = {PL_WIRE_FLOAT16, PL_WIRE_BFLOAT16, 0};
+    static const int counts[] = {40000, 8000}; /* between hosts of several ranks: in shares, and as a whole */
+    struct pl_knobs knobs;
 
-    for (int i = 0; i < 2; i++) {
-        ck_assert_ranks(2, &layouts[1], feed_back, (void *)(uintptr_t)&flags[i]);
-        ck_assert_ranks(3, &layouts[1], feed_back, (void *)(uintptr_t)&flags[i]);
-        ck_assert_ranks(4, &layouts[2], feed_back, (void *)(uintptr_t)&flags[i]);
+    pl_knobs_default(&knobs);
+    set_knob(&knobs, PL_KNOB_WIRE_TYPE, "bfloat16");
+    for (int i = 0; i < 6; i++) {
+        struct narrow narrow = {.flags = flags[i % 3], .count = counts[i / 3]};
+        const struct pl_knobs *setting = narrow.flags ? NULL : &knobs;
+
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 1}), feed_back, &narrow);
+        ck_assert_ranks(3, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 1}), feed_back, &narrow);
+        ck_assert_ranks(4, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 2}), feed_back, &narrow);
     }
 }
 END_TEST
