@@ -71,6 +71,7 @@ struct pl_request {
 
     /* The world's: */
     const struct pl_world_backend *backend; /* NULL for the leader of a group */
+    struct pl_request *older;               /* among all of the world, for its end */
     struct pl_request *next;                /* in the queue, or in the list of unused ones */
     struct pl_request *member;              /* first member of the group that this request leads */
     struct pl_request *sibling;             /* next member of the same group */

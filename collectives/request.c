@@ -40,6 +40,8 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
             return NULL;
         }
         request->world = world;
+        request->older = world->newest;
+        world->newest = request;
         return request;
     }
     world->unused = request->next;
@@ -423,10 +425,11 @@ void pl_request_drop_all(struct pl_world *world)
         (void)pl_error_set(&error, PL_CANCELLED, "the world was freed with collectives outstanding");
         (void)pl_request_fail(world, &error);
     }
-    while (world->unused) {
-        struct pl_request *request = world->unused;
+    while (world->newest) {
+        struct pl_request *request = world->newest;
 
-        world->unused = request->next;
+        world->newest = request->older;
+        free(request->counts);
         free(request);
     }
 }

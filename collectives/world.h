@@ -125,7 +125,7 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release on this rank; does not wait for others. Outstanding requests are cancelled. NULL is fine. */
+/** Release on this rank; does not wait for others. Outstanding requests are cancelled and released too. NULL is fine. */
 void pl_world_free(struct pl_world *world);
 void pl_world_free_at(struct pl_world **world_at);
 

@@ -94,6 +94,7 @@ struct pl_world {
     struct pl_request *first; /* the one that runs */
     struct pl_request *last;
     struct pl_request *unused;
+    struct pl_request *newest;   /* of all that were made */
     struct pl_observer observer; /* all zero while nobody observes */
     struct pl_error failure;     /* sticky; status PL_OK while all is well */
 };
