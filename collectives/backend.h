@@ -58,7 +58,8 @@ enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE }
 
 /**
  * A posted collective. `collective` is checked and normalised: its lists are the request's own, the factors are 1 when not `scaled`,
- * the divisor is what a sum is divided by (1 where none is), and BROADCAST has recv only (the root's data is already there, device memory apart).
+ * the divisor is what a sum is divided by (1 where none is), and BROADCAST, once started, has recv only (the root's data is there, device memory
+ * apart).
  */
 struct pl_request {
     struct pl_collective collective;

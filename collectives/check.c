@@ -264,10 +264,7 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
     if (c->counts || c->recv_counts) {
         PL_TRY(copy_counts(world, request, reterr));
     }
-    if (c->kind == PL_BROADCAST && c->memory != PL_MEMORY_DEVICE) {
-        if (world->rank == c->root && c->send && c->send != c->recv) {
-            memcpy(c->recv, c->send, c->count * item);
-        }
+    if (c->kind == PL_BROADCAST && c->memory != PL_MEMORY_DEVICE && (world->rank != c->root || c->send == c->recv || c->count == 0)) {
         c->send = NULL;
     }
     return PL_OK;

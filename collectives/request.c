@@ -151,6 +151,13 @@ enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error 
 
 static enum pl_status start(struct pl_world *world, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
+    struct pl_collective *c = &request->collective;
+
+    if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
+        /* Now, and not when it was posted: the ones before it may have written what it sends, or read what it writes. */
+        memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
+        c->send = NULL;
+    }
     request->phase = PL_REQUEST_RUNNING;
     if (world->observer.ended) {
         request->started_ns = pl_clock_now_ns();

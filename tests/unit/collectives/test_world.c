@@ -416,6 +416,42 @@ START_TEST(a_group_ends_as_one_and_starts_all_or_nothing)
 }
 END_TEST
 
+/* The sum that the first member leaves is what the second sends; what the third sums up is what the second leaves. */
+static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { LONG = 20000 };
+    static float values[RANKS_MOST][3][LONG];
+    int n = pl_world_size(world);
+    int rank = pl_world_rank(world);
+    float(*own)[LONG] = values[rank];
+    const struct pl_collective list[] = {
+        {.kind = PL_ALLREDUCE, .count = LONG, .send = own[0], .recv = own[1]},
+        {.kind = PL_BROADCAST, .count = LONG, .root = 1, .send = own[1], .recv = own[0]},
+        {.kind = PL_ALLREDUCE, .count = LONG, .send = own[0], .recv = own[2]},
+    };
+    struct pl_request *request;
+
+    (void)argument;
+    for (int i = 0; i < LONG; i++) {
+        own[0][i] = (float)(rank + i % 7);
+        own[1][i] = -1.0F;
+    }
+    RANKS_OK(pl_collective_post_group(world, list, PL_ARRAY_ITEMS(list), &request, &error));
+    RANKS_OK(pl_request_wait(request, &error));
+    for (int i = 0; i < LONG; i++) {
+        float sum = (float)(n * (n - 1) / 2 + n * (i % 7));
+
+        RANKS_NEED(own[0][i] == sum && own[2][i] == sum * (float)n, "element %d: %g and %g, not %g and %g", i, (double)own[0][i], (double)own[2][i],
+                   (double)sum, (double)(sum * (float)n));
+    }
+}
+
+START_TEST(members_of_a_group_see_what_those_before_them_left)
+{
+    run_layouts(hand_on, NULL);
+}
+END_TEST
+
 static void spoil_group(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     float values[2][8] = {{0}};
@@ -713,7 +749,7 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, a_world_
           local_and_cross_ranks_partition_the_world, rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds,
           ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
           failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
-          a_group_fails_where_a_member_fails, many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing,
-          nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words, a_cancelled_request_ends_the_world,
-          a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
-          the_description_says_which_sizes_go_which_way_between_hosts)
+          a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
+          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words,
+          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
+          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
