@@ -25,7 +25,7 @@ enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_
             continue;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what, peer);
+            return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what, pl_transport_label(transport, peer));
         }
         pl_clock_nap(nap_ns, deadline_ns);
         nap_ns = nap_ns < PL_NS_PER_MS ? nap_ns * 2 : nap_ns;

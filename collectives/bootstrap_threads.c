@@ -30,7 +30,7 @@ struct hub {
     struct mailbox *boxes; /* [size] */
     pthread_mutex_t lock;
     struct {
-        int users;
+        int users;            /* seats, and the split that it still is for its parent */
         struct split *splits; /* asked for by some of their members, but not yet by all */
     } synced;
 };
@@ -52,11 +52,21 @@ struct seat {
     int rank;
 };
 
+static void hub_leave(struct hub *hub);
+
+/* Only the hub that it was asked for from knows it. */
+static void split_free(struct split *split)
+{
+    if (split->hub) {
+        hub_leave(split->hub);
+    }
+    free(split->has);
+    free(split->ranks);
+    free(split);
+}
+
 static void hub_free(struct hub *hub)
 {
-    if (!hub) {
-        return;
-    }
     for (int i = 0; hub->boxes && i < hub->size; i++) {
         while (hub->boxes[i].synced.first) {
             struct message *message = hub->boxes[i].synced.first;
@@ -70,15 +80,33 @@ static void hub_free(struct hub *hub)
         struct split *split = hub->synced.splits;
 
         hub->synced.splits = split->next;
-        free(split->has);
-        free(split->ranks);
-        free(split);
+        split_free(split);
     }
     pthread_mutex_destroy(&hub->lock);
     free(hub->boxes);
     free(hub);
 }
 
+static void hub_join(struct hub *hub)
+{
+    pthread_mutex_lock(&hub->lock);
+    hub->synced.users++;
+    pthread_mutex_unlock(&hub->lock);
+}
+
+static void hub_leave(struct hub *hub)
+{
+    int users;
+
+    pthread_mutex_lock(&hub->lock);
+    users = --hub->synced.users;
+    pthread_mutex_unlock(&hub->lock);
+    if (users == 0) {
+        hub_free(hub);
+    }
+}
+
+/* With one user, its maker. */
 static struct hub *hub_new(int size, struct pl_error *reterr)
 {
     struct hub *hub = pl_memory_new(1, sizeof(*hub), reterr);
@@ -93,6 +121,7 @@ static struct hub *hub_new(int size, struct pl_error *reterr)
         return NULL;
     }
     hub->size = size;
+    hub->synced.users = 1;
     for (int i = 0; i < size; i++) {
         pthread_mutex_init(&hub->boxes[i].lock, NULL);
         hub->boxes[i].synced.tail = &hub->boxes[i].synced.first;
@@ -209,15 +238,8 @@ static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_erro
 static void seat_free(struct pl_bootstrap *bootstrap)
 {
     struct seat *seat = bootstrap->context;
-    struct hub *hub = seat->hub;
-    int users;
 
-    pthread_mutex_lock(&hub->lock);
-    users = --hub->synced.users;
-    pthread_mutex_unlock(&hub->lock);
-    if (users == 0) {
-        hub_free(hub);
-    }
+    hub_leave(seat->hub);
     free(seat);
 }
 
@@ -231,6 +253,7 @@ static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **
     if (!seat) {
         return PL_MEMORY;
     }
+    hub_join(hub);
     seat->hub = hub;
     seat->rank = rank;
     seat->transport = (struct pl_transport){
@@ -273,14 +296,11 @@ static struct split *add_split(struct hub *hub, const int *ranks, int count, str
     split->ranks = pl_memory_new((size_t)count, sizeof(*split->ranks), reterr);
     split->hub = split->has && split->ranks ? hub_new(count, reterr) : NULL;
     if (!split->hub) {
-        free(split->has);
-        free(split->ranks);
-        free(split);
+        split_free(split);
         return NULL;
     }
     memcpy(split->ranks, ranks, (size_t)count * sizeof(*ranks));
     split->count = count;
-    split->hub->synced.users = count;
     while (*tail) {
         tail = &(*tail)->next;
     }
@@ -296,16 +316,14 @@ static void remove_split(struct hub *hub, struct split *split)
         at = &(*at)->next;
     }
     *at = split->next;
-    free(split->has);
-    free(split->ranks);
-    free(split);
+    split_free(split);
 }
 
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
                             struct pl_error *reterr)
 {
     struct seat *seat = context;
-    struct hub *child = NULL;
+    enum pl_status status = PL_MEMORY;
     struct split *entry;
     int place = 0;
 
@@ -319,18 +337,21 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
         entry = add_split(seat->hub, ranks, count, reterr);
     }
     if (entry) {
-        child = entry->hub;
+        status = seat_new(entry->hub, place, ret_bootstrap, reterr);
+    }
+    if (status == PL_OK) {
         entry->has[place] = true;
         if (++entry->taken == count) {
             remove_split(seat->hub, entry);
         }
     }
     pthread_mutex_unlock(&seat->hub->lock);
-    return child ? seat_new(child, place, ret_bootstrap, reterr) : PL_MEMORY;
+    return status;
 }
 
 enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps, struct pl_error *reterr)
 {
+    enum pl_status status = PL_OK;
     struct hub *hub;
 
     if (size < 1) {
@@ -340,17 +361,12 @@ enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_boot
     if (!hub) {
         return PL_MEMORY;
     }
-    hub->synced.users = size;
-    for (int i = 0; i < size; i++) {
-        enum pl_status status = seat_new(hub, i, &ret_bootstraps[i], reterr);
-
-        if (status != PL_OK) {
-            while (i-- > 0) {
-                free(ret_bootstraps[i]->context);
-            }
-            hub_free(hub);
-            return status;
+    for (int i = 0; i < size && status == PL_OK; i++) {
+        status = seat_new(hub, i, &ret_bootstraps[i], reterr);
+        while (status != PL_OK && i-- > 0) {
+            seat_free(ret_bootstraps[i]);
         }
     }
-    return PL_OK;
+    hub_leave(hub);
+    return status;
 }

@@ -60,7 +60,8 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
                 }
             }
             if (pl_deadline_passed(deadline_ns)) {
-                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: no answer from rank %d or %d", from, to);
+                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: no answer from rank %d or %d", pl_world_label(exchange->world, from),
+                                    pl_world_label(exchange->world, to));
             }
             sched_yield();
         }
@@ -118,16 +119,13 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
     const struct pl_knobs *knobs = pl_world_knobs(exchange->world);
     double latency_us = pl_knob_real(knobs, PL_KNOB_LINK_LATENCY_US);
     double gbps = pl_knob_real(knobs, PL_KNOB_LINK_GBPS);
-    double timeout_s = pl_knob_real(knobs, PL_KNOB_TIMEOUT_S);
     bool apart = pl_world_cross_size(exchange->world) > 1 && !pl_world_is_one_process(exchange->world);
 
     /* Inside a host, where shared memory is off: a guess will do. */
     exchange->latency_ns = 2000;
     exchange->ns_per_byte = 0.5;
     if (apart && (latency_us <= 0 || gbps <= 0)) {
-        int64_t deadline_ns = timeout_s > 0 ? pl_deadline_after_ns((int64_t)(timeout_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
-
-        PL_TRY(measure(exchange, deadline_ns, reterr));
+        PL_TRY(measure(exchange, pl_world_deadline_ns(exchange->world), reterr));
     }
     exchange->latency_ns = latency_us > 0 ? latency_us * 1e3 : exchange->latency_ns;
     exchange->ns_per_byte = gbps > 0 ? 8.0 / gbps : exchange->ns_per_byte;

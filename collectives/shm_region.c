@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "collectives/transport.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -265,7 +266,8 @@ static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *
     PL_TRY(bootstrap->allgather(bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
     for (int rank = 0; rank < bootstrap->size; rank++) {
         if (all[rank].status != PL_OK) {
-            return pl_error_set(reterr, all[rank].status, "rank %d: %s", rank, all[rank].text);
+            return pl_error_set(reterr, all[rank].status, "rank %d: %s", bootstrap->transport ? pl_transport_label(bootstrap->transport, rank) : rank,
+                                all[rank].text);
         }
     }
     return PL_OK;

@@ -17,13 +17,6 @@ static const struct pl_backend *const table[] = {
 
 _Static_assert(PL_ARRAY_ITEMS(table) <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
 
-static int64_t start_deadline(const struct pl_knobs *knobs)
-{
-    double timeout_s = pl_knob_real(knobs, PL_KNOB_TIMEOUT_S);
-
-    return timeout_s > 0 ? pl_deadline_after_ns((int64_t)(timeout_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
-}
-
 enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
@@ -200,12 +193,18 @@ static enum pl_status new_host_part(struct pl_world *world, struct pl_error *ret
     return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
 }
 
-/* What pl_world_new() and pl_world_new_sub() share; `parent` NULL for the former. */
+static void set_timeout(struct pl_world *world)
+{
+    double timeout_s = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S);
+
+    world->timeout_ns = timeout_s > 0 ? (int64_t)(timeout_s * (double)PL_NS_PER_S) : -1;
+}
+
+/* What pl_world_new(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first, `inner` for the last. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options, const struct pl_world *parent, const int *parent_ranks,
-                            struct pl_error *reterr)
+                            bool inner, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
-    double timeout_s;
     int64_t deadline_ns;
 
     if (parent) {
@@ -213,12 +212,12 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
     } else {
         PL_TRY(resolve_knobs(options, &world->knobs, reterr));
     }
-    deadline_ns = start_deadline(&world->knobs);
+    set_timeout(world);
+    deadline_ns = pl_world_deadline_ns(world);
     if (!parent) {
         PL_TRY(share_knobs(world, deadline_ns, reterr));
+        set_timeout(world);
     }
-    timeout_s = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S);
-    world->timeout_ns = timeout_s > 0 ? (int64_t)(timeout_s * (double)PL_NS_PER_S) : -1;
     world->spin_ns = (int64_t)(pl_knob_real(&world->knobs, PL_KNOB_SPIN_US) * (double)PL_NS_PER_US);
     PL_TRY(check_words(&world->knobs, reterr));
     world->always_flags = pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE) ? PL_REPRODUCIBLE : 0;
@@ -226,31 +225,36 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
                        : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
                                                                                                  : 0;
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
+    for (int r = 0; inner && r < world->size; r++) {
+        world->topology.labels[r] = parent->topology.labels[parent_ranks[r]];
+    }
+    if (inner && world->bootstrap->transport) {
+        world->bootstrap->transport->labels = world->topology.labels;
+    }
     if (world->size > 1 && pl_world_has_devices(world, reason)) {
         PL_TRY(new_host_part(world, reterr));
     }
     return start_backends(world, deadline_ns, reterr);
 }
 
-static enum pl_status new_world(struct pl_bootstrap *bootstrap, bool owns_bootstrap, const struct pl_world_options *options,
-                                const struct pl_world *parent, const int *parent_ranks, bool inner, struct pl_world **ret_world,
-                                struct pl_error *reterr)
+static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const struct pl_world *parent,
+                                const int *parent_ranks, bool inner, struct pl_world **ret_world, struct pl_error *reterr)
 {
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
-    enum pl_status status = PL_MEMORY;
+    enum pl_status status;
 
     if (!world) {
-        if (owns_bootstrap) {
+        if (parent) {
             pl_bootstrap_free(bootstrap);
         }
         return PL_MEMORY;
     }
     world->bootstrap = bootstrap;
-    world->owns_bootstrap = owns_bootstrap;
+    world->owns_bootstrap = parent != NULL;
     world->device = options->device;
     world->rank = bootstrap->rank;
     world->size = bootstrap->size;
-    status = build(world, options, parent, parent_ranks, reterr);
+    status = build(world, options, parent, parent_ranks, inner, reterr);
     if (status == PL_OK && !inner) {
         status = pl_progress_start(world, reterr);
     }
@@ -267,7 +271,7 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 {
     static const struct pl_world_options none;
 
-    return new_world(bootstrap, false, options ? options : &none, NULL, NULL, false, ret_world, reterr);
+    return new_world(bootstrap, options ? options : &none, NULL, NULL, false, ret_world, reterr);
 }
 
 static enum pl_status check_list(const struct pl_world *parent, const int *ranks, int count, struct pl_error *reterr)
@@ -300,8 +304,8 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
     struct pl_bootstrap *bootstrap;
 
     PL_TRY(check_list(parent, ranks, count, reterr));
-    PL_TRY(parent->bootstrap->split(parent->bootstrap->context, ranks, count, start_deadline(&parent->knobs), &bootstrap, reterr));
-    return new_world(bootstrap, true, &options, parent, ranks, inner, ret_world, reterr);
+    PL_TRY(parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent), &bootstrap, reterr));
+    return new_world(bootstrap, &options, parent, ranks, inner, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
@@ -311,14 +315,7 @@ enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int c
 
 enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
 {
-    PL_TRY(new_part(parent, true, ranks, count, ret_world, reterr));
-    for (int i = 0; i < count; i++) {
-        (*ret_world)->topology.labels[i] = parent->topology.labels[ranks[i]];
-    }
-    if ((*ret_world)->bootstrap->transport) {
-        (*ret_world)->bootstrap->transport->labels = (*ret_world)->topology.labels;
-    }
-    return PL_OK;
+    return new_part(parent, true, ranks, count, ret_world, reterr);
 }
 
 void pl_world_free(struct pl_world *world)

@@ -99,7 +99,7 @@ struct pl_world {
     struct pl_error failure;     /* sticky; status PL_OK while all is well */
 };
 
-/** Find out who shares a host. `inherit` (a parent world and the parent's rank of each of ours) skips the handshake. */
+/** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                 const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_topology_done(struct pl_topology *topology);

@@ -334,9 +334,24 @@ static void send_too_much(struct pl_world *world, void *argument, char failure[R
                pl_status_name(status), told.cause);
 }
 
+/* Rank 3 does not come to a world of ranks 1 and 3. */
+static void stay_away(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_world *part = NULL;
+
+    (void)argument;
+    if (pl_world_rank(world) == 1) {
+        RANKS_OK(pl_knob_set(&world->knobs, PL_KNOB_TIMEOUT_S, "0.1", "test", &error)); /* of the part */
+        RANKS_NEED(pl_world_new_inner(world, (int[]){1, 3}, 2, &part, &told) == PL_TIMEOUT, "%s", told.cause);
+        RANKS_NEED(strstr(told.cause, "rank 3 did not answer") != NULL, "%s", told.cause);
+    }
+}
+
 START_TEST(failed_messages_call_ranks_by_their_numbers_in_the_whole)
 {
     ck_assert_ranks(4, NULL, send_too_much, NULL);
+    ck_assert_ranks(4, NULL, stay_away, NULL);
 }
 END_TEST
 
