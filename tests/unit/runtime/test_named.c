@@ -1,30 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named tensors that ranks agree on: kinds, order, groups. Names in capitals are the inventory's behaviours. */
-#include "runtime/named.h"
-#include "tests/support/expect.h"
-#include "tests/support/unit.h"
+#include "tests/unit/runtime/engine.h"
 
 #include <string.h>
 
 enum { TENSORS = 40 };
-
-static struct pl_named_op sum_of(const char *name, float *data, uint64_t elems)
-{
-    return (struct pl_named_op){
-        .name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {elems}, .send = data, .recv = data};
-}
-
-#define ENGINE(options)                                                                                                                              \
-    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
-    struct pl_named *named = NULL;                                                                                                                   \
-    expect_ok(pl_named_new(self->world, (options), &named, &error))
-
-static void over_sizes(void (*body)(struct rank *rank))
-{
-    for (int size = 1; size <= 4; size++) {
-        ck_assert_bodies(size, body, NULL);
-    }
-}
 
 /* B9, K10: each rank submits in an order of its own, several steps, some tensors large enough to go alone. */
 static void any_order_body(struct rank *self)

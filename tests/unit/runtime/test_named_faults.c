@@ -1,22 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
-#include "runtime/named.h"
-#include "tests/support/expect.h"
-#include "tests/support/unit.h"
+#include "tests/unit/runtime/engine.h"
 
 #include <math.h>
 #include <string.h>
-
-#define ENGINE()                                                                                                                                     \
-    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
-    struct pl_named *named = NULL;                                                                                                                   \
-    expect_ok(pl_named_new(self->world, NULL, &named, &error))
-
-static struct pl_named_op sum_of(const char *name, float *data, uint64_t elems)
-{
-    return (struct pl_named_op){
-        .name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {elems}, .send = data, .recv = data};
-}
 
 /* K9: after the fault the engine still works. */
 static void expect_alive(struct rank *self, struct pl_named *named)
@@ -82,7 +69,7 @@ static void difference_body(struct rank *self)
     const struct difference *difference = self->data;
     float in[10], out[10];
 
-    ENGINE();
+    ENGINE(NULL);
     for (int step = 0; step < 3; step++) { /* fresh, then with the name known, then fresh differences again */
         struct pl_named_op op = {
             .name = "w", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 2, .shape = {2, 4}, .send = in, .recv = out};
@@ -123,7 +110,7 @@ static void missing_body(struct rank *self)
     struct pl_named_op own, shared = sum_of("both", &both, 1);
     pl_named_handle own_handle, shared_handle;
 
-    ENGINE();
+    ENGINE(NULL);
     own = sum_of(names[self->rank % 2], &mine, 1);
     expect_ok(pl_named_submit(named, &own, &own_handle, &error));
     expect_ok(pl_named_submit(named, &shared, &shared_handle, &error));
@@ -195,7 +182,7 @@ static void group_body(struct rank *self)
 {
     float data[3][4];
 
-    ENGINE();
+    ENGINE(NULL);
     for (int bad = 0; bad < 3; bad++) {
         struct pl_named_op ops[3];
         pl_named_handle handle;
@@ -236,7 +223,7 @@ static void local_body(struct rank *self)
     pl_named_handle handle, second = 0;
     bool done;
 
-    ENGINE();
+    ENGINE(NULL);
     expect_ok(pl_named_submit(named, &op, &handle, &error));
     expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "%s", error.cause);
     expect_ok(pl_named_wait(named, handle, NULL, &error));
@@ -307,7 +294,7 @@ END_TEST
 /* D11, E9, G13, K1: whatever the kind, a name under way is refused, and the first operation goes on. */
 static void under_way_body(struct rank *self)
 {
-    ENGINE();
+    ENGINE(NULL);
     for (int kind = 0; kind < PL_KIND_COUNT; kind++) {
         float send[RANKS_MOST] = {1}, recv[RANKS_MOST];
         struct pl_named_result result = {0};
@@ -350,7 +337,7 @@ static void leave_body(struct rank *self)
     struct pl_named_op op = sum_of("never", &value, 1);
     pl_named_handle handle;
 
-    ENGINE();
+    ENGINE(NULL);
     expect_alive(self, named);
     if (self->rank != 1) {
         expect_ok(pl_named_submit(named, &op, &handle, &error));
@@ -375,7 +362,7 @@ static void join_fault_body(struct rank *self)
     float data[RANKS_MOST] = {0};
     int last;
 
-    ENGINE();
+    ENGINE(NULL);
     if (self->rank > 0) {
         struct pl_named_op exchange = {
             .name = "exchange", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)self->size}, .send = data};

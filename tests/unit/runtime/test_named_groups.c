@@ -1,29 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups of named tensors: any mix of kinds, types and sizes, all or nothing. Names in capitals are the inventory's behaviours. */
-#include "runtime/named.h"
-#include "tests/support/expect.h"
-#include "tests/support/unit.h"
+#include "tests/unit/runtime/engine.h"
 
 #include <math.h>
 #include <string.h>
-
-#define ENGINE(options)                                                                                                                              \
-    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
-    struct pl_named *named = NULL;                                                                                                                   \
-    expect_ok(pl_named_new(self->world, (options), &named, &error))
-
-static void over_sizes(void (*body)(struct rank *rank))
-{
-    for (int size = 1; size <= 4; size++) {
-        ck_assert_bodies(size, body, NULL);
-    }
-}
-
-static struct pl_named_op sum_of(const char *name, float *data, uint64_t elems)
-{
-    return (struct pl_named_op){
-        .name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {elems}, .send = data, .recv = data};
-}
 
 /* C1, C3, C4: every reduction in one group, of several types and shapes, in place and not. */
 static void reductions_body(struct rank *self)

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uneven data: ranks that have run out join and stay neutral. Names in capitals are the inventory's behaviours. */
-#include "runtime/named.h"
-#include "tests/support/expect.h"
-#include "tests/support/unit.h"
+#include "tests/unit/runtime/engine.h"
 
 #include <math.h>
 #include <string.h>
-
-#define ENGINE(options)                                                                                                                              \
-    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
-    struct pl_named *named = NULL;                                                                                                                   \
-    expect_ok(pl_named_new(self->world, (options), &named, &error))
 
 /* batches[r] is how many batches rank r has, each rank a different number from 1. */
 struct order {
@@ -183,9 +176,7 @@ static void numbering_body(struct rank *self)
 
 START_TEST(operations_without_a_name_match_again_behind_a_join)
 {
-    for (int size = 1; size <= 4; size++) {
-        ck_assert_bodies(size, numbering_body, NULL);
-    }
+    over_sizes(numbering_body);
 }
 END_TEST
 
