@@ -170,6 +170,22 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
     return PL_OK;
 }
 
+/* This rank will not announce `local`, if it has not. */
+static void unqueue(struct pl_named *named, const struct named_local *local)
+{
+    struct named_local **at = &named->first_unannounced, *last = NULL;
+
+    while (*at && *at != local) {
+        last = *at;
+        at = &last->next;
+    }
+    if (*at) {
+        *at = local->next;
+        named->last_unannounced = local->next ? named->last_unannounced : last;
+        named->unannounced_bytes -= local->bytes;
+    }
+}
+
 /* Fail every tensor that is under way, here and, since all ranks do the same, everywhere. */
 static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure, struct pl_error *reterr)
 {
@@ -178,6 +194,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
 
         PL_TRY(named_table_settle(&named->table, entry, false, reterr));
         if (entry->local) {
+            unqueue(named, entry->local);
             named_end_local(named, entry->local, status, failure);
         } else {
             named_table_drop_idle(&named->table, entry);

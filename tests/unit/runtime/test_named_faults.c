@@ -360,6 +360,43 @@ END_TEST
 static void join_fault_body(struct rank *self)
 {
     float data[RANKS_MOST] = {0};
+/*
+ * A rank leaves when another has submitted, behind a round that is under way, what the first one had announced before: that operation is both known
+ * to all and yet to be told, and ends once.
+ */
+static void leave_queued_body(struct rank *self)
+{
+    float values[3] = {1, 1, 1};
+    struct pl_named_op late = sum_of("late", &values[0], 1), both = sum_of("both", &values[1], 1), other = sum_of("other", &values[2], 1);
+    pl_named_handle handles[2] = {0};
+
+    ENGINE(NULL);
+    if (self->rank == 0) {
+        expect_ok(pl_named_submit(named, &late, &handles[0], &error));
+    }
+    expect_ok(pl_named_run(named, &both, NULL, &error));
+    if (self->rank == 1) {
+        expect_ok(pl_named_submit(named, &other, &handles[1], &error));
+        expect_ok(pl_named_flush(named, &error));
+        expect_ok(pl_named_submit(named, &late, &handles[0], &error));
+    } else {
+        expect_ok(pl_named_shutdown(named, &error));
+    }
+    for (int i = 0; i < 2; i++) {
+        expect(handles[i] == 0 || pl_named_wait(named, handles[i], NULL, &error) == PL_CANCELLED, "%s", error.cause);
+    }
+    expect_ok(pl_named_shutdown(named, &error));
+    pl_named_free(named);
+}
+
+START_TEST(what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, leave_queued_body, NULL);
+    }
+}
+END_TEST
+
     int last;
 
     ENGINE(NULL);
@@ -391,4 +428,5 @@ END_TEST
 
 UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
           what_never_comes_is_waited_for_until_the_deadline, a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind,
-          what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all, kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+          what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
+          what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined)
