@@ -232,19 +232,34 @@ static enum pl_status copy_counts(const struct pl_world *world, struct pl_reques
     return PL_OK;
 }
 
-enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_request *request,
-                                   struct pl_error *reterr)
+/* All that can be wrong; `*ret_total` is what ranks have to agree on. */
+static enum pl_status check(const struct pl_world *world, const struct pl_collective *c, uint64_t *ret_total, struct pl_error *reterr)
+{
+    size_t item = pl_dtype_bytes(c->dtype);
+    struct extents extents;
+
+    PL_TRY(check_values(world, c, item, reterr));
+    PL_TRY(measure(world, c, item, &extents, ret_total, reterr));
+    PL_TRY(check_buffer(c->send, extents.send, "send", reterr));
+    PL_TRY(check_buffer(c->recv, extents.recv, "recv", reterr));
+    return check_overlap(c, item, &extents, reterr);
+}
+
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr)
+{
+    uint64_t total;
+
+    return check(world, collective, &total, reterr);
+}
+
+/* Every post comes through here: with all that it calls it is one piece of code. */
+__attribute__((flatten)) enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world,
+                                                        const struct pl_collective *collective, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
-    size_t item = pl_dtype_bytes(collective->dtype);
-    struct extents extents;
     uint64_t total = 0;
 
-    PL_TRY(check_values(world, collective, item, reterr));
-    PL_TRY(measure(world, collective, item, &extents, &total, reterr));
-    PL_TRY(check_buffer(collective->send, extents.send, "send", reterr));
-    PL_TRY(check_buffer(collective->recv, extents.recv, "recv", reterr));
-    PL_TRY(check_overlap(collective, item, &extents, reterr));
+    PL_TRY(check(world, collective, &total, reterr));
     pl_copy_fresh(c, collective, sizeof(*c));
     if (!c->scaled) {
         c->prescale = 1.0;

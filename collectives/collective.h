@@ -113,6 +113,9 @@ struct pl_collective {
 enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
+/** What of `collective` a post would refuse as PL_INVALID or, whatever the backend, as PL_UNSUPPORTED. Nothing starts, nobody is asked. */
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Start `count` collectives as one request, done when all are. They run one after the other: whoever has many small vectors side by side
  * gains by making one vector of them, as gradient plans do. `count` 0 gives a request that is done at once. Nothing starts when any descriptor is

@@ -237,7 +237,7 @@ static enum pl_status prepare(struct pl_world *world, const struct pl_collective
     if (!request) {
         return PL_MEMORY;
     }
-    status = pl_collective_check(world, collective, request, reterr);
+    status = pl_request_fill(request, world, collective, reterr);
     if (status == PL_OK) {
         status = choose_backend(world, request, reterr);
     }

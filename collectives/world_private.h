@@ -105,8 +105,8 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
 void pl_topology_done(struct pl_topology *topology);
 
 /** Check `collective` and copy it, normalised, with its signature, to `request`. */
-enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_request *request,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world, const struct pl_collective *collective,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and request_wait.c. */
 void pl_request_advance(struct pl_world *world);

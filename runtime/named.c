@@ -6,7 +6,6 @@
 #include "runtime/agree.h"
 #include "runtime/named_engine.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,39 +172,23 @@ static enum pl_status check_splits(const struct pl_named *named, const struct pl
     return PL_OK;
 }
 
-/* What a collective would refuse when all ranks have agreed on it, and so on all ranks or, worse, on one. */
-static enum pl_status check_reduction(const struct pl_named_op *op, const char *name, struct pl_error *reterr)
-{
-    unsigned wires = PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16;
-
-    if ((unsigned)op->op >= PL_OP_COUNT || op->op == PL_ADASUM) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': reduction %s is not supported", name, pl_op_text(op->op));
-    }
-    if (op->dtype == PL_BOOL && (op->op == PL_AVERAGE || op->scaled)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': bool can be neither averaged nor scaled", name);
-    }
-    if (op->scaled && (!isfinite(op->prescale) || !isfinite(op->postscale))) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': a scale factor is not finite", name);
-    }
-    if ((op->flags & ~(PL_REPRODUCIBLE | wires)) || (op->flags & wires) == wires) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': flags %#x: PL_REPRODUCIBLE and one PL_WIRE_* are possible", name, op->flags);
-    }
-    return PL_OK;
-}
-
-/* Whether this rank reads from where it writes, other than in place. */
-static bool overlaps(const struct pl_named *named, const struct pl_named_op *op, uint64_t elems)
-{
-    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv, bytes = elems * pl_dtype_bytes(op->dtype);
-
-    return (op->kind == PL_ALLREDUCE || (op->kind == PL_BROADCAST && op->root == named->rank)) && send && send != recv && send < recv + bytes &&
-           recv < send + bytes;
-}
-
 static enum pl_status check_op(const struct pl_named *named, const struct pl_named_op *op, const char *name, struct pl_error *reterr)
 {
-    bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
-    bool ragged = op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL;
+    bool makes_memory = op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL || op->kind == PL_REDUCE_SCATTER;
+    struct pl_collective collective = {
+        .kind = op->kind,
+        .dtype = op->dtype,
+        .op = op->op,
+        .flags = op->flags,
+        .scaled = op->scaled,
+        .prescale = op->prescale,
+        .postscale = op->postscale,
+        .root = op->root,
+        .send = op->send,
+        .recv = op->recv,
+    };
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
     uint64_t elems;
 
     if (op->kind == PL_BARRIER) {
@@ -214,31 +197,22 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if ((unsigned)op->kind >= PL_KIND_COUNT || op->kind == PL_REDUCE) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s is not a named operation", name, pl_kind_text(op->kind));
     }
-    if (pl_dtype_bytes(op->dtype) == 0) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': %d is not an element type", name, (int)op->dtype);
-    }
-    if (reduces) {
-        PL_TRY(check_reduction(op, name, reterr));
-    }
     if (op->dims > PL_NAMED_MAX_DIMS || !shape_elems(op, 0, &elems)) {
         return pl_error_set(reterr, PL_INVALID, "'%s': a shape has at most %d dimensions and 2^58 elements", name, PL_NAMED_MAX_DIMS);
     }
-    if ((ragged || op->kind == PL_REDUCE_SCATTER) && op->dims == 0) {
+    if (makes_memory && op->dims == 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs rows, a tensor without dimensions has none", name, pl_kind_text(op->kind));
     }
-    if (op->kind == PL_BROADCAST && (op->root < 0 || op->root >= named->ranks)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': root %d is not a rank, there are %d", name, op->root, named->ranks);
-    }
-    if (elems > 0 && !op->recv && (op->kind == PL_ALLREDUCE || op->kind == PL_BROADCAST)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': %s needs recv", name, pl_kind_text(op->kind));
-    }
-    if (elems > 0 && !op->send && op->kind != PL_BROADCAST) {
+    if (makes_memory && elems > 0 && !op->send) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
     }
-    if (overlaps(named, op, elems)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': send and recv overlap, and are not the same", name);
+    /* What the collective would refuse when all ranks have agreed on it, and so on all ranks or, worse, on one. */
+    collective.count = makes_memory ? 0 : elems;
+    status = pl_collective_check(named->world, &collective, &error);
+    if (status != PL_OK) {
+        return pl_error_set(reterr, status, "'%s': %s", name, error.cause);
     }
-    if (op->memory == PL_MEMORY_DEVICE && (!named->device.device || (op->kind != PL_ALLREDUCE && op->kind != PL_BROADCAST))) {
+    if (op->memory == PL_MEMORY_DEVICE && (!named->device.device || makes_memory)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': %s in device memory: %s", name, pl_kind_text(op->kind),
                             named->device.device ? "only allreduce and broadcast take it" : "this world has no device");
     }
