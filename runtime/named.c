@@ -370,6 +370,18 @@ size_t named_members(const struct pl_named *named, pl_named_handle handle)
     return slot_of(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
 }
 
+const char *named_under_way(const struct pl_named *named)
+{
+    for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
+        for (const struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+            if (entry->local) {
+                return entry->name;
+            }
+        }
+    }
+    return NULL;
+}
+
 static void queue(struct pl_named *named, struct named_local *local)
 {
     local->next = NULL;

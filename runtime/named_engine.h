@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What named.c (calls) and named_round.c (rounds and execution) share. Internal to runtime/. */
+/** What named.c (calls), named_round.c (rounds), named_run.c (execution) and named_device.c share. Internal to runtime/. */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
 
@@ -119,6 +119,9 @@ void named_link(struct pl_named *named, struct pl_named *other);
 
 /** How many operations were submitted with `handle`; 0 where pl_named_wait() would not know it. */
 size_t named_members(const struct pl_named *named, pl_named_handle handle);
+
+/** The name of an operation of this rank that has not ended; NULL: there is none, or none will end any more as the world has failed. */
+const char *named_under_way(const struct pl_named *named);
 
 void named_local_free(struct named_local *local);
 void named_batch_free(struct pl_named *named, struct named_batch *batch);

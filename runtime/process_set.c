@@ -179,6 +179,28 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
     return pl_error_set(reterr, PL_INVALID, "there is no process set %d", set);
 }
 
+/* PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. Collective. */
+static enum pl_status check_idle(struct pl_process_sets *sets, int set, struct pl_error *reterr)
+{
+    const struct process_set *found = find(sets, set);
+    const char *name = found->named ? named_under_way(found->named) : NULL;
+    size_t size = (size_t)pl_world_size(sets->world);
+    PL_AUTO_FREE char *all = pl_memory_new(size, PL_NAMED_MAX_NAME_BYTES, reterr);
+    char own[PL_NAMED_MAX_NAME_BYTES] = "";
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    memcpy(own, name ? name : "", name ? strlen(name) : 0);
+    PL_TRY(pl_allgather(sets->world, own, all, sizeof(own), PL_UINT8, reterr));
+    for (size_t rank = 0; rank < size; rank++) {
+        if (all[rank * sizeof(own)]) {
+            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %zu", set, all + rank * sizeof(own), rank);
+        }
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr)
 {
     PL_TRY(agree(sets, "remove set", &set, 1, reterr));
@@ -188,6 +210,7 @@ enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, str
     if (!find(sets, set)) {
         return unknown(set, reterr);
     }
+    PL_TRY(check_idle(sets, set, reterr));
     set_release(sets, find(sets, set));
     return PL_OK;
 }

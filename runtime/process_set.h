@@ -33,8 +33,10 @@ void pl_process_sets_free(struct pl_process_sets *sets);
 enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Remove a set; its number may be given out again. Collective over the whole world as pl_process_sets_add(); nothing may be under way in the set.
- * Errors  PL_INVALID on all ranks: set 0, or no such set.
+ * Remove a set with its world, over which nothing may be left (plans, say); its number may be given out again.
+ *
+ * Collective  over the whole world as pl_process_sets_add().
+ * Errors      PL_INVALID on all ranks: set 0, no such set, or an operation that is under way in it on some rank, naming both.
  */
 enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -4,26 +4,23 @@
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
 #include "runtime/process_set.h"
-#include "tests/support/expect.h"
-#include "tests/support/unit.h"
+#include "tests/unit/runtime/engine.h"
 
 #include <sched.h>
 #include <string.h>
 
-static struct pl_named_op sum_of(const char *name, float *data)
-{
-    return (struct pl_named_op){.name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = data, .recv = data};
-}
+#define SETS()                                                                                                                                       \
+    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
+    struct pl_process_sets *sets = NULL;                                                                                                             \
+    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error))
 
 static void sets_body(struct rank *self)
 {
     int even[] = {2, 0}, low[] = {0, 1}, numbers[8], even_set = -1, low_set = -1, size = 0;
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_process_sets *sets = NULL;
     struct pl_named *named = NULL;
     struct pl_world *world = NULL;
 
-    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    SETS();
     expect_ok(pl_process_sets_add(sets, even, 2, &even_set, &error));
     expect_ok(pl_process_sets_add(sets, low, 2, &low_set, &error));
     expect(even_set == 1 && low_set == 2, "%d %d", even_set, low_set);
@@ -51,7 +48,7 @@ static void sets_body(struct rank *self)
 
         for (int i = 0; i < 2; i++) {
             if (pl_process_set_included(sets, mine[i])) {
-                struct pl_named_op op = sum_of("same name in both sets", &values[i]);
+                struct pl_named_op op = sum_of("same name in both sets", &values[i], 1);
 
                 expect_ok(pl_process_set_named(sets, mine[i], &engines[i], &error));
                 expect_ok(pl_named_submit(engines[i], &op, &handles[i], &error));
@@ -85,14 +82,48 @@ START_TEST(sets_live_side_by_side)
 }
 END_TEST
 
+/* A set whose rank 1 has submitted what rank 0 has not stays, on every rank of the world, until that has ended. */
+static void busy_body(struct rank *self)
+{
+    struct pl_named *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of("late", &value, 1);
+    pl_named_handle handle = 0;
+    int set = -1;
+
+    SETS();
+    expect_ok(pl_process_sets_add(sets, (int[]){0, 1}, 2, &set, &error));
+    if (self->rank < 2) {
+        expect_ok(pl_process_set_named(sets, set, &named, &error));
+    }
+    for (int late = 1; late >= 0; late--) {
+        if (self->rank == late) {
+            expect_ok(pl_named_submit(named, &op, &handle, &error));
+        }
+        expect(pl_process_sets_remove(sets, set, &error) == PL_INVALID && strstr(error.cause, "set 1 stays: 'late' is under way on rank"), "%s",
+               error.cause);
+    }
+    if (self->rank < 2) {
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect(value == 2, "%g", (double)value);
+    }
+    expect_ok(pl_process_sets_remove(sets, set, &error));
+    pl_process_sets_free(sets);
+}
+
+START_TEST(a_set_with_work_under_way_is_not_removed)
+{
+    ck_assert_bodies(3, busy_body, NULL);
+    ck_assert_bodies(4, busy_body, NULL);
+}
+END_TEST
+
 /* H1: every kind inside a set whose ranks are two of the world's, in another order. */
 static void kinds_body(struct rank *self)
 {
     int members[] = {2, 0}, set = -1;
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_process_sets *sets = NULL;
 
-    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    SETS();
     expect_ok(pl_process_sets_add(sets, members, 2, &set, &error));
     if (pl_process_set_included(sets, set)) {
         enum { SUM, GATHER, SCATTER, EXCHANGE, SPREAD, BARRIER, KINDS };
@@ -139,13 +170,11 @@ static void held_body(struct rank *self)
     int *over = self->data; /* how many barriers of the set {0, 1} have ended */
     int first = -1, second = -1;
     struct pl_named_op barrier = {.name = "barrier", .kind = PL_BARRIER};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_process_sets *sets = NULL;
     struct pl_named *engine = NULL, *held = NULL;
     pl_named_handle handle = 0;
     bool done = true;
 
-    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    SETS();
     expect_ok(pl_process_sets_add(sets, (int[]){0, 1}, 2, &first, &error));
     expect_ok(pl_process_sets_add(sets, (int[]){0, 2}, 2, &second, &error));
     if (self->rank == 0) {
@@ -188,10 +217,8 @@ END_TEST
 static void crossed_body(struct rank *self)
 {
     int numbers[2];
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_process_sets *sets = NULL;
 
-    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    SETS();
     expect_ok(pl_process_sets_add(sets, (int[]){0, 1}, 2, &numbers[0], &error));
     expect_ok(pl_process_sets_add(sets, (int[]){1, 0}, 2, &numbers[1], &error));
     for (int step = 0; self->rank < 2 && step < 20; step++) {
@@ -200,7 +227,7 @@ static void crossed_body(struct rank *self)
         struct pl_named *engines[2] = {NULL};
 
         for (int i = 0; i < 2; i++) {
-            struct pl_named_op op = sum_of("same name in both sets", &values[i]);
+            struct pl_named_op op = sum_of("same name in both sets", &values[i], 1);
 
             expect_ok(pl_process_set_named(sets, numbers[i], &engines[i], &error));
             expect_ok(pl_named_submit(engines[i], &op, &handles[i], &error));
@@ -242,10 +269,8 @@ static struct pl_plan *plan_of(struct rank *self, struct pl_world *world, const 
 static void optimizer_body(struct rank *self)
 {
     int numbers[2];
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_process_sets *sets = NULL;
 
-    expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error));
+    SETS();
     for (int part = 0; part < 2; part++) {
         expect_ok(pl_process_sets_add(sets, (int[]){0, part + 1}, 2, &numbers[part], &error));
     }
@@ -285,5 +310,5 @@ START_TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
 }
 END_TEST
 
-UNIT_MAIN("runtime/process_set", sets_live_side_by_side, every_kind_works_inside_a_set, a_held_set_does_not_hold_another,
-          two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set)
+UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed, every_kind_works_inside_a_set,
+          a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set)
