@@ -226,9 +226,11 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
 enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
                                    struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr)
 {
-    struct pl_checkpoints *c = pl_memory_new(1, sizeof(*c), reterr);
+    struct pl_checkpoints *c;
     enum pl_status status;
 
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    c = pl_memory_new(1, sizeof(*c), reterr);
     if (!c) {
         return PL_MEMORY;
     }
@@ -369,7 +371,10 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     struct pl_checkpoints *c = checkpoints;
     int failure;
 
-    PL_BUG_IF(state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES);
+    if (state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept", (unsigned long long)state->extra_bytes,
+                            PL_CHECKPOINT_EXTRA_BYTES);
+    }
     if (!c->writes) {
         return PL_OK;
     }

@@ -41,7 +41,8 @@ struct pl_checkpoints_options {
 
 struct pl_checkpoints;
 
-/** Prepare; rank 0 creates the directory and removes what a killed run left half written. `optimizer` may be NULL. */
+/** Prepare; rank 0 creates the directory and removes what a killed run left half written. `optimizer` may be NULL. PL_INVALID: `plan` is not
+ * sealed. */
 enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
                                    struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -49,7 +50,7 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
  * Take a copy of everything and write it behind the program's back; ranks other than 0 return at once. Waits when the checkpoint
  * before is still being written.
  *
- * Errors  on rank 0 those of writing the checkpoint before this one.
+ * Errors  on rank 0 those of writing the checkpoint before this one; then this one is not written. PL_INVALID: more extra bytes than there is room.
  */
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
                                    struct pl_error *reterr) PL_MUST_CHECK;

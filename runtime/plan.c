@@ -304,6 +304,11 @@ enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
     return PL_OK;
 }
 
+enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr)
+{
+    return plan->sealed ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() comes first", plan->name);
+}
+
 size_t pl_plan_tensor_count(const struct pl_plan *plan)
 {
     return plan->tensor_count;
@@ -452,7 +457,8 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
 {
     struct plan_tensor *tensor;
 
-    PL_BUG_IF(!plan->sealed || index >= plan->tensor_count);
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    PL_BUG_IF(index >= plan->tensor_count);
     tensor = &plan->tensors[index];
     if (tensor->passes >= plan->options.passes_per_step) {
         return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
@@ -540,7 +546,8 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 {
     int64_t began_ns = pl_clock_now_ns();
 
-    PL_BUG_IF(!plan->sealed || bucket >= plan->bucket_count);
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    PL_BUG_IF(bucket >= plan->bucket_count);
     if (plan->started <= bucket) {
         PL_TRY(complete_missing(plan, bucket, reterr));
         PL_TRY(start_complete(plan, reterr));
@@ -589,7 +596,7 @@ enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
 
 enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr)
 {
-    PL_BUG_IF(!plan->sealed);
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
     if (!plan->device) {
         return PL_OK;
     }
@@ -602,5 +609,6 @@ enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr)
 
 enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)
 {
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
     return pl_plan_broadcast_array(plan, plan->values, root, reterr);
 }

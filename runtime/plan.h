@@ -3,7 +3,7 @@
  * A gradient plan: the parameters of a model are registered once, and from then on their gradients lie side by side in
  * memory that the ranks of a host share, in the order in which the backward pass finishes them, cut into buckets. A
  * bucket's allreduce starts as soon as all its gradients are ready, in place: in the steady state nothing is packed,
- * copied or negotiated.
+ * copied or negotiated. What needs the layout is PL_INVALID before pl_plan_seal().
  *
  *   registered   conv1.w  conv1.b  dense.w  dense.b          forward order
  *   laid out    |dense.b  dense.w ...|... dense.w  conv1.b|  backward order, buckets of about bucket_bytes;

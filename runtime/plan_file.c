@@ -26,9 +26,7 @@ enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, 
     const float *values = pl_plan_values(plan);
     const char *name = strrchr(path, '/');
 
-    if (!values) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is not written: the plan is not sealed", path);
-    }
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
     tensors = pl_memory_new(count, sizeof(*tensors), reterr);
     if (!tensors) {
         return PL_MEMORY;

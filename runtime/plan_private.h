@@ -49,6 +49,9 @@ struct pl_plan {
     struct pl_plan_counts counts;
 };
 
+/** PL_OK behind pl_plan_seal(), else PL_INVALID. */
+enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Wait for buckets from `first` on, for as many as are best taken in one go, and set `*ret_end` behind the last of them.
  *

@@ -23,7 +23,7 @@ enum pl_status pl_sparse_submit(struct pl_named *named, const char *name, const 
         {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 2, .shape = {input->rows, input->row_elems}, .send = input->values},
     };
 
-    for (uint64_t i = 0; i < input->rows; i++) {
+    for (uint64_t i = 0; input->indices && i < input->rows; i++) { /* without any the group is refused */
         if (input->indices[i] < 0) {
             return pl_error_set(reterr, PL_INVALID, "'%s': index %lld of row %llu is negative", name ? name : "sparse", (long long)input->indices[i],
                                 (unsigned long long)i);

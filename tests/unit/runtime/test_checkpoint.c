@@ -437,6 +437,9 @@ static void cannot_write(struct pl_world *world, void *context)
     struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 500);
 
+    state.extra_bytes = PL_CHECKPOINT_EXTRA_BYTES + 1;
+    ck_assert_int_eq(pl_checkpoints_save(job.checkpoints, &state, &error), PL_INVALID);
+    state.extra_bytes = 2;
     scratch_done(&f->scratch); /* the directory is gone */
     ck_assert_ok(pl_checkpoints_save(job.checkpoints, &state, &error), &error);
     ck_assert_int_ne(pl_checkpoints_save(job.checkpoints, &state, &error), PL_OK);
@@ -444,7 +447,7 @@ static void cannot_write(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_failed_write_is_said_at_the_next_save)
+START_TEST(a_failed_write_is_said_at_the_next_save_and_too_much_extra_at_once)
 {
     struct fixture f = {.scratch = scratch_new()};
 
@@ -456,4 +459,4 @@ UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_
           a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
           one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
-          a_failed_write_is_said_at_the_next_save)
+          a_failed_write_is_said_at_the_next_save_and_too_much_extra_at_once)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* L14 and L21 of the inventory: an embedding's gradient as rows. */
 #include "runtime/sparse.h"
-#include "tests/support/expect.h"
-#include "tests/support/unit.h"
+#include "tests/unit/runtime/engine.h"
 
 #include <string.h>
 
@@ -12,11 +11,9 @@ static void sparse_body(struct rank *self)
     int64_t indices[3] = {5, self->rank, 5};
     float values[6] = {1, 2, 3, 4, 5, 6}, dense[16] = {0}, want[16] = {0};
     struct pl_sparse input = {.rows = self->rank ? 3 : 0, .row_elems = 2, .indices = indices, .values = values}, sum = {0};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_named *named = NULL;
     pl_named_handle handle;
 
-    expect_ok(pl_named_new(self->world, NULL, &named, &error));
+    ENGINE(NULL);
     for (int average = 0; average < 2; average++) {
         memset(dense, 0, sizeof(dense));
         memset(want, 0, sizeof(want));
@@ -47,15 +44,15 @@ static void sparse_body(struct rank *self)
     indices[0] = -1;
     if (self->rank) {
         expect(pl_sparse_submit(named, "embedding", &input, &handle, &error) == PL_INVALID, "a negative index");
+        input.indices = NULL;
+        expect(pl_sparse_submit(named, "embedding", &input, &handle, &error) == PL_INVALID, "no indices");
     }
     pl_named_free(named);
 }
 
 START_TEST(rows_add_up_like_a_dense_table)
 {
-    for (int size = 1; size <= 4; size++) {
-        ck_assert_bodies(size, sparse_body, NULL);
-    }
+    over_sizes(sparse_body);
 }
 END_TEST
 
@@ -64,11 +61,9 @@ static void order_body(struct rank *self)
 {
     const float given[] = {1.0F, 1e8F, -1e8F};
     struct pl_sparse input = {.rows = 1, .row_elems = 1, .indices = &(int64_t){3}, .values = (float[]){given[self->rank]}}, sum = {0};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_named *named = NULL;
     pl_named_handle handle;
 
-    expect_ok(pl_named_new(self->world, NULL, &named, &error));
+    ENGINE(NULL);
     expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
     expect_ok(pl_sparse_wait(named, handle, false, &sum, &error));
     expect(sum.rows == 1 && sum.values[0] == 0.0F, "%g", (double)sum.values[0]);
@@ -88,11 +83,9 @@ static void mismatch_body(struct rank *self)
     int64_t indices[4] = {0, 1, 2, 3};
     float values[8] = {0};
     struct pl_sparse input = {.rows = 1, .row_elems = self->rank == 1 ? 5 : 2, .indices = indices, .values = values}, sum = {0};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_named *named = NULL;
     pl_named_handle handle;
 
-    expect_ok(pl_named_new(self->world, NULL, &named, &error));
+    ENGINE(NULL);
     expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
     expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_MISMATCH, "widths differ");
     expect(strstr(error.cause, "'embedding.1of2'") && strstr(error.cause, "[rows,2]") && strstr(error.cause, "[rows,5]"), "%s", error.cause);
