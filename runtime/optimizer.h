@@ -35,7 +35,7 @@ struct pl_optimizer_options {
 
 struct pl_optimizer;
 
-/** `plan` must be sealed and outlive the optimizer. */
+/** `plan` must outlive the optimizer. PL_INVALID: it is not sealed; an option that is negative, not finite or, a beta, not below 1. */
 enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 void pl_optimizer_free(struct pl_optimizer *optimizer);

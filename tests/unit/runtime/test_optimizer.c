@@ -47,6 +47,36 @@ static struct pl_plan *make_plan(struct pl_world *world)
     return plan;
 }
 
+struct job {
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    const struct pl_plan_tensor *tensor; /* its only one */
+};
+
+static struct job job_start(struct pl_world *world, const struct pl_optimizer_options *options)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = {.plan = make_plan(world)};
+
+    ck_assert_ok(pl_optimizer_new(job.plan, options, &job.optimizer, &error), &error);
+    job.tensor = pl_plan_tensor(job.plan, 0);
+    return job;
+}
+
+static void job_step(const struct job *job, double rate)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_plan_ready(job->plan, 0, &error), &error);
+    ck_assert_ok(pl_optimizer_step(job->optimizer, rate, &error), &error);
+}
+
+static void job_end(struct job *job)
+{
+    pl_optimizer_free(job->optimizer);
+    pl_plan_free(job->plan);
+}
+
 static double gradient_of(int step, int e)
 {
     return sin(step * 1.7 + e);
@@ -55,40 +85,34 @@ static double gradient_of(int step, int e)
 static void follows_reference(struct pl_world *world, void *context)
 {
     const struct pl_optimizer_options *options = context;
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = make_plan(world);
-    struct pl_optimizer *optimizer = NULL;
+    struct job job = job_start(world, options);
     struct reference reference[ELEMS];
-    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
 
-    ck_assert_ok(pl_optimizer_new(plan, options, &optimizer, &error), &error);
     for (int e = 0; e < ELEMS; e++) {
         reference[e] = (struct reference){.value = cos(e)};
-        tensor->value[e] = (float)cos(e);
+        job.tensor->value[e] = (float)cos(e);
     }
     for (int step = 1; step <= STEPS; step++) {
         double norm = 0.0;
 
         for (int e = 0; e < ELEMS; e++) {
-            tensor->gradient[e] = (float)gradient_of(step, e);
+            job.tensor->gradient[e] = (float)gradient_of(step, e);
             norm += gradient_of(step, e) * gradient_of(step, e);
         }
         norm = sqrt(norm);
-        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-        ck_assert_ok(pl_optimizer_step(optimizer, 0.01 * step, &error), &error);
+        job_step(&job, 0.01 * step);
         for (int e = 0; e < ELEMS; e++) {
             double shorter = options->clip_norm > 0.0 && norm > options->clip_norm ? options->clip_norm / norm : 1.0;
 
             reference_step(&reference[e], options, gradient_of(step, e) * shorter, 0.01 * step, step);
-            ck_assert_double_eq_tol((double)tensor->value[e], reference[e].value, 2e-6);
+            ck_assert_double_eq_tol((double)job.tensor->value[e], reference[e].value, 2e-6);
         }
         if (options->clip_norm > 0.0) {
-            ck_assert_double_eq_tol(pl_optimizer_gradient_norm(optimizer), norm, 1e-5);
+            ck_assert_double_eq_tol(pl_optimizer_gradient_norm(job.optimizer), norm, 1e-5);
         }
     }
-    ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, STEPS);
-    pl_optimizer_free(optimizer);
-    pl_plan_free(plan);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).steps, STEPS);
+    job_end(&job);
 }
 
 START_TEST(every_rule_follows_its_double_precision_form)
@@ -113,34 +137,89 @@ START_TEST(every_rule_follows_its_double_precision_form)
 }
 END_TEST
 
+/* With equal gradients both of Adam's means are that gradient once they are corrected: every step is as long as the rate, the first one, too. */
+static void equal_steps(struct pl_world *world, void *context)
+{
+    struct pl_optimizer_options options = {.kind = *(enum pl_optimizer_kind *)context};
+    struct job job = job_start(world, &options);
+
+    for (int step = 1; step <= STEPS; step++) {
+        for (int e = 0; e < ELEMS; e++) {
+            job.tensor->gradient[e] = (float)(e + 1);
+        }
+        job_step(&job, 1.0);
+        for (int e = 0; e < ELEMS; e++) {
+            ck_assert_double_eq_tol((double)job.tensor->value[e], -step, 2e-6 * step);
+        }
+    }
+    job_end(&job);
+}
+
+START_TEST(adams_first_steps_are_as_long_as_the_rate)
+{
+    enum pl_optimizer_kind kinds[] = {PL_ADAM, PL_ADAMW};
+
+    ranks_run(1, equal_steps, &kinds[0]);
+    ranks_run(1, equal_steps, &kinds[1]);
+}
+END_TEST
+
+/* What is no number that the rule is defined for is refused by name. */
+static void refused(struct pl_world *world, void *context)
+{
+    const struct {
+        const char *name;
+        struct pl_optimizer_options options;
+    } cases[] = {
+        {"momentum", {.momentum = NAN}},
+        {"weight_decay", {.weight_decay = -0.1}},
+        {"beta1", {.kind = PL_ADAM, .beta1 = 1.0}},
+        {"beta2", {.kind = PL_ADAM, .beta2 = 1.0 - 1e-12}}, /* 1 in float */
+        {"epsilon", {.kind = PL_ADAM, .epsilon = HUGE_VAL}},
+        {"clip_norm", {.clip_norm = NAN}},
+        {"loss_scale", {.loss_scale = -1.0}},
+    };
+    struct pl_plan *plan = make_plan(world);
+
+    (void)context;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_optimizer *optimizer = NULL;
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(pl_optimizer_new(plan, &cases[i].options, &optimizer, &error), PL_INVALID);
+        ck_assert_msg(strstr(error.cause, cases[i].name) == error.cause, "%s: %s", cases[i].name, error.cause);
+    }
+    pl_plan_free(plan);
+}
+
+START_TEST(options_that_no_rule_is_defined_for_are_refused)
+{
+    ranks_run(1, refused, NULL);
+}
+END_TEST
+
 static void loss_scale(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 2};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = make_plan(world);
-    struct pl_optimizer *optimizer = NULL;
-    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+    struct job job = job_start(world, &options);
     const double scales[] = {1024.0, 1024.0, 2048.0, 1024.0, 1024.0, 2048.0};
 
     (void)context;
-    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
     for (int step = 0; step < 6; step++) {
-        ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), scales[step]);
+        ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
         for (int e = 0; e < ELEMS; e++) {
-            tensor->gradient[e] = (float)pl_optimizer_loss_scale(optimizer);
+            job.tensor->gradient[e] = (float)pl_optimizer_loss_scale(job.optimizer);
         }
         if (step == 2 && pl_world_rank(world) == 0) {
-            tensor->gradient[5] = HUGE_VALF; /* on one rank only: all leave the step out */
+            job.tensor->gradient[5] = HUGE_VALF; /* on one rank only: all leave the step out */
         }
-        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-        ck_assert_ok(pl_optimizer_step(optimizer, 0.5, &error), &error);
+        job_step(&job, 0.5);
     }
-    ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).skipped, 1);
     for (int e = 0; e < ELEMS; e++) {
-        ck_assert_double_eq((double)tensor->value[e], -2.5);
+        ck_assert_double_eq((double)job.tensor->value[e], -2.5);
     }
-    pl_optimizer_free(optimizer);
-    pl_plan_free(plan);
+    job_end(&job);
 }
 
 START_TEST(a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks)
@@ -154,26 +233,20 @@ END_TEST
 static void scaled_and_clipped(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 2, .clip_norm = 0.5};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = make_plan(world);
-    struct pl_optimizer *optimizer = NULL;
-    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+    struct job job = job_start(world, &options);
     const double scales[] = {1024.0, 1024.0, 512.0, 512.0, 1024.0};
 
     (void)context;
-    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
     for (int step = 0; step < 5; step++) {
-        ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), scales[step]);
-        memset(tensor->gradient, 0, ELEMS * sizeof(float));
-        tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* of norm 2 */
-        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-        ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
-        ck_assert(step == 1 ? isinf(pl_optimizer_gradient_norm(optimizer)) : fabs(pl_optimizer_gradient_norm(optimizer) - 2.0) < 1e-6);
+        ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), scales[step]);
+        memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
+        job.tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* of norm 2 */
+        job_step(&job, 1.0);
+        ck_assert(step == 1 ? isinf(pl_optimizer_gradient_norm(job.optimizer)) : fabs(pl_optimizer_gradient_norm(job.optimizer) - 2.0) < 1e-6);
     }
-    ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
-    ck_assert_double_eq_tol((double)tensor->value[0], -4 * 0.5, 1e-6);
-    pl_optimizer_free(optimizer);
-    pl_plan_free(plan);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).skipped, 1);
+    ck_assert_double_eq_tol((double)job.tensor->value[0], -4 * 0.5, 1e-6);
+    job_end(&job);
 }
 
 START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
@@ -188,34 +261,27 @@ static void small_scale(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 0.5};
     const struct pl_optimizer_state scaled = {.steps = 3, .good_steps = 2, .loss_scale = 1024.0};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = make_plan(world);
-    struct pl_optimizer *optimizer = NULL;
-    const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, 0);
+    struct job job = job_start(world, &options);
 
     (void)context;
-    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
-    tensor->gradient[0] = HUGE_VALF;
-    ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-    ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
-    ck_assert_uint_eq(pl_optimizer_state(optimizer).skipped, 1);
-    ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), 0.5);
-    pl_optimizer_restore(optimizer, &scaled);
-    ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), 1024.0);
-    pl_optimizer_free(optimizer);
+    job.tensor->gradient[0] = HUGE_VALF;
+    job_step(&job, 1.0);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).skipped, 1);
+    ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), 0.5);
+    pl_optimizer_restore(job.optimizer, &scaled);
+    ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), 1024.0);
+    job_end(&job);
 
     options.loss_scale = 0.0;
-    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
-    pl_optimizer_restore(optimizer, &scaled);
-    ck_assert_double_eq(pl_optimizer_loss_scale(optimizer), 1.0);
-    ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, 3);
-    memset(tensor->gradient, 0, ELEMS * sizeof(float));
-    tensor->gradient[0] = 2.0F;
-    ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
-    ck_assert_ok(pl_optimizer_step(optimizer, 1.0, &error), &error);
-    ck_assert_double_eq((double)tensor->value[0], -2.0);
-    pl_optimizer_free(optimizer);
-    pl_plan_free(plan);
+    job = job_start(world, &options);
+    pl_optimizer_restore(job.optimizer, &scaled);
+    ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), 1.0);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).steps, 3);
+    memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
+    job.tensor->gradient[0] = 2.0F;
+    job_step(&job, 1.0);
+    ck_assert_double_eq((double)job.tensor->value[0], -2.0);
+    job_end(&job);
 }
 
 START_TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow)
@@ -228,22 +294,19 @@ END_TEST
 static void broadcast(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_ADAM};
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = make_plan(world);
-    struct pl_optimizer *optimizer = NULL;
+    struct job job = job_start(world, &options);
     struct pl_optimizer_state state = {.steps = (uint64_t)pl_world_rank(world) + 7, .loss_scale = 1.0};
+    struct pl_error error = PL_ERROR_NONE;
 
     (void)context;
-    ck_assert_ok(pl_optimizer_new(plan, &options, &optimizer, &error), &error);
-    pl_optimizer_restore(optimizer, &state);
-    ck_assert_uint_eq(pl_optimizer_slots(optimizer), 2);
-    ck_assert_str_eq(pl_optimizer_slot_name(optimizer, 1), "variance");
-    pl_optimizer_slot(optimizer, 1)[3] = (float)pl_world_rank(world) + 1.0F;
-    ck_assert_ok(pl_optimizer_broadcast(optimizer, 1, &error), &error);
-    ck_assert_uint_eq(pl_optimizer_state(optimizer).steps, 8);
-    ck_assert_double_eq((double)pl_optimizer_slot(optimizer, 1)[3], 2.0);
-    pl_optimizer_free(optimizer);
-    pl_plan_free(plan);
+    pl_optimizer_restore(job.optimizer, &state);
+    ck_assert_uint_eq(pl_optimizer_slots(job.optimizer), 2);
+    ck_assert_str_eq(pl_optimizer_slot_name(job.optimizer, 1), "variance");
+    pl_optimizer_slot(job.optimizer, 1)[3] = (float)pl_world_rank(world) + 1.0F;
+    ck_assert_ok(pl_optimizer_broadcast(job.optimizer, 1, &error), &error);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).steps, 8);
+    ck_assert_double_eq((double)pl_optimizer_slot(job.optimizer, 1)[3], 2.0);
+    job_end(&job);
 }
 
 START_TEST(broadcast_gives_all_ranks_the_roots_state)
@@ -252,6 +315,7 @@ START_TEST(broadcast_gives_all_ranks_the_roots_state)
 }
 END_TEST
 
-UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
+UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, adams_first_steps_are_as_long_as_the_rate,
+          options_that_no_rule_is_defined_for_are_refused, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
           a_scaled_loss_is_undone_before_gradients_are_clipped, a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
           broadcast_gives_all_ranks_the_roots_state)
