@@ -223,11 +223,6 @@ void named_table_join(struct named_table *table, int rank)
     }
 }
 
-bool named_table_has_joined(const struct named_table *table, int rank)
-{
-    return bit_get(table->joined, rank);
-}
-
 void named_table_join_reset(struct named_table *table)
 {
     memset(table->joined, 0, words_for(table->ranks) * sizeof(uint64_t));

@@ -56,7 +56,7 @@ struct named_table {
     struct named_entry **slots; /* hash chains; a power of two */
     size_t slot_count;
     size_t entry_count;
-    struct named_entry **known; /* by id; NULL where an id is free */
+    struct named_entry **known; /* by id */
     size_t known_count, known_capacity;
     struct named_entry *first_pending, *last_pending;
     struct named_group *groups;
@@ -92,7 +92,6 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
 
 /** Rank `rank` has joined; later calls of named_table_collect() see it. */
 void named_table_join(struct named_table *table, int rank);
-bool named_table_has_joined(const struct named_table *table, int rank);
 void named_table_join_reset(struct named_table *table);
 
 /** Move what is complete from pending to `ready`. Entries with a conflict are ready too: they fail everywhere. */
