@@ -437,9 +437,6 @@ static void cannot_write(struct pl_world *world, void *context)
     struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 500);
 
-    state.extra_bytes = PL_CHECKPOINT_EXTRA_BYTES + 1;
-    ck_assert_int_eq(pl_checkpoints_save(job.checkpoints, &state, &error), PL_INVALID);
-    state.extra_bytes = 2;
     scratch_done(&f->scratch); /* the directory is gone */
     ck_assert_ok(pl_checkpoints_save(job.checkpoints, &state, &error), &error);
     ck_assert_int_ne(pl_checkpoints_save(job.checkpoints, &state, &error), PL_OK);
@@ -447,7 +444,7 @@ static void cannot_write(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(a_failed_write_is_said_at_the_next_save_and_too_much_extra_at_once)
+START_TEST(a_failed_write_is_said_at_the_next_save)
 {
     struct fixture f = {.scratch = scratch_new()};
 
@@ -455,8 +452,35 @@ START_TEST(a_failed_write_is_said_at_the_next_save_and_too_much_extra_at_once)
 }
 END_TEST
 
+static void misused(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_checkpoints_options options = {.directory = f->scratch.path};
+    struct pl_checkpoint_state state = state_of(1);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_checkpoints *checkpoints = NULL;
+    struct pl_plan *unsealed = NULL;
+    struct job job = job_start(world, f, 500);
+
+    state.extra_bytes = PL_CHECKPOINT_EXTRA_BYTES + 1;
+    ck_assert_int_eq(pl_checkpoints_save(job.checkpoints, &state, &error), PL_INVALID);
+    ck_assert_ok(pl_plan_new(world, NULL, &unsealed, &error), &error);
+    ck_assert_int_eq(pl_checkpoints_open(unsealed, NULL, &options, &checkpoints, &error), PL_INVALID);
+    pl_plan_free(unsealed);
+    job_end(&job);
+}
+
+START_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, misused, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
           a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
           one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
-          a_failed_write_is_said_at_the_next_save_and_too_much_extra_at_once)
+          a_failed_write_is_said_at_the_next_save, a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)

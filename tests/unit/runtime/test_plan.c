@@ -2,7 +2,7 @@
 #include "runtime/plan.h"
 
 #include "base/clock.h"
-#include "runtime/checkpoint.h"
+#include "runtime/optimizer.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <math.h>
@@ -386,7 +386,6 @@ static void refused(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
-    struct pl_checkpoints *checkpoints = NULL;
     struct pl_optimizer *optimizer = NULL;
     const struct pl_optimizer_options options = {.momentum = 0.5};
     uint64_t shape[2] = {10, 0};
@@ -401,7 +400,6 @@ static void refused(struct pl_world *world, void *context)
     ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
     ck_assert_int_eq(pl_plan_add(plan, "first", 1, shape, &index, &error), PL_INVALID);
     ck_assert_int_eq(pl_optimizer_new(plan, &options, &optimizer, &error), PL_INVALID);
-    ck_assert_int_eq(pl_checkpoints_open(plan, NULL, NULL, &checkpoints, &error), PL_INVALID);
     ck_assert_int_eq(pl_plan_ready(plan, 0, &error), PL_INVALID);
     ck_assert_int_eq(pl_plan_wait(plan, &error), PL_INVALID);
     ck_assert_int_eq(pl_plan_finish(plan, &error), PL_INVALID);
