@@ -226,6 +226,7 @@ static enum pl_status run(struct port *port, const char *data, const char *model
     PL_TRY(mnist_data_open(port->runtime, "training", data, &port->training, reterr));
     PL_TRY(mnist_data_load(&port->training, 0, reterr));
     PL_TRY(mnist_data_open(port->runtime, "testing", data, &port->testing, reterr));
+    port->testing.image_bytes = port->training.image_bytes;
     PL_TRY(mnist_data_load(&port->testing, 0, reterr));
     PL_TRY(build_model(port, reterr));
 

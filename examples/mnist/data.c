@@ -77,18 +77,12 @@ static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_p
     return share_idx(host, &pairs->labels, count, reterr);
 }
 
-enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr)
+static enum pl_status load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr)
 {
     const struct pl_channel *channel = &data->channel.facts;
     bool reader = !data->host || pl_world_rank(data->host) == 0;
     enum pl_status status = PL_OK;
 
-    if (data->pairs.count > 0 && (data->epoch == epoch || channel->mode != PL_CHANNEL_PIPE)) {
-        return PL_OK;
-    }
-    pl_idx_pairs_done(&data->pairs);
-    data->pairs = (struct pl_idx_pairs){.count = 0};
-    data->epoch = epoch;
     if (reader) {
         status = pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr);
     }
@@ -96,6 +90,26 @@ enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct p
         return status;
     }
     return share(data->host, status == PL_CANCELLED, &data->pairs, reterr);
+}
+
+enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr)
+{
+    const struct pl_channel *channel = &data->channel.facts;
+    size_t bytes;
+
+    if (data->pairs.count > 0 && (data->epoch == epoch || channel->mode != PL_CHANNEL_PIPE)) {
+        return PL_OK;
+    }
+    pl_idx_pairs_done(&data->pairs);
+    data->pairs = (struct pl_idx_pairs){.count = 0};
+    data->epoch = epoch;
+    PL_TRY(load(data, epoch, reterr));
+    bytes = data->pairs.images.item_bytes;
+    if (data->image_bytes > 0 && bytes != data->image_bytes) {
+        return pl_error_set(reterr, PL_INVALID, "images of the channel '%s' have %zu bytes, expected %zu", channel->name, bytes, data->image_bytes);
+    }
+    data->image_bytes = bytes;
+    return PL_OK;
 }
 
 void mnist_data_done(struct mnist_data *data)

@@ -9,6 +9,7 @@ struct mnist_data {
     struct pl_channel_setup channel;
     struct pl_idx_pairs pairs;
     uint64_t epoch;        /* that `pairs` are of */
+    size_t image_bytes;    /* of every image; 0: as the first ones that are loaded have it */
     struct pl_deal deal;   /* which samples are this rank's */
     struct pl_world *host; /* the ranks of this host; only for Pipe Mode */
 };
@@ -21,7 +22,7 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
  * Have the samples of `epoch` in `pairs`. Files are read once, by every rank; a Pipe Mode FIFO is read every epoch, by one
  * rank of the host, since what is read from it is gone for the others.
  *
- * Errors  PL_CANCELLED, on all ranks of the host: asked to stop while its FIFO brought nothing.
+ * Errors  PL_INVALID: images of another size than before. PL_CANCELLED, on all ranks of the host: asked to stop while its FIFO brought nothing.
  */
 enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
