@@ -89,7 +89,4 @@ void pl_http_send(struct pl_http *http, struct pl_http_request *request);
 /** Forget a request that was sent and is not done: `done` will not come. Not from `head` and `body`. */
 void pl_http_cancel(struct pl_http *http, struct pl_http_request *request);
 
-/** True on the engine's thread. */
-bool pl_http_is_own_thread(const struct pl_http *http);
-
 #endif

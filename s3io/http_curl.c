@@ -495,7 +495,7 @@ void pl_http_free(struct pl_http *http)
     if (!http) {
         return;
     }
-    PL_BUG_IF(pl_http_is_own_thread(http));
+    PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
     pthread_mutex_lock(&http->lock);
     http->synced.stop = true;
     pthread_mutex_unlock(&http->lock);
@@ -542,9 +542,4 @@ void pl_http_cancel(struct pl_http *http, struct pl_http_request *request)
 {
     unlink_request(http, request);
     release_transfer(http, request, false);
-}
-
-bool pl_http_is_own_thread(const struct pl_http *http)
-{
-    return pthread_equal(pthread_self(), http->thread);
 }

@@ -193,10 +193,3 @@ enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, con
     pl_s3_operation_done(&operation);
     return status;
 }
-
-struct pl_s3_counts pl_s3_client_counts(struct pl_s3_client *client)
-{
-    return (struct pl_s3_counts){.requests = atomic_load_explicit(&client->requests, memory_order_relaxed),
-                                 .retries = atomic_load_explicit(&client->retries, memory_order_relaxed),
-                                 .body_bytes = atomic_load_explicit(&client->body_bytes, memory_order_relaxed)};
-}

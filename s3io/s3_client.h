@@ -65,13 +65,4 @@ enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const 
 enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What the client has done so far; for tests and people. */
-struct pl_s3_counts {
-    uint64_t requests; /* sent, repetitions included */
-    uint64_t retries;
-    uint64_t body_bytes; /* received */
-};
-
-struct pl_s3_counts pl_s3_client_counts(struct pl_s3_client *client);
-
 #endif

@@ -7,6 +7,7 @@
 #include "s3io/s3_operation.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "s3io/checksum.h"
 #include "s3io/s3_xml.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -89,7 +90,6 @@ static void send(struct pl_s3_operation *operation, int64_t delay_ns)
     operation->request.start_ns = delay_ns ? pl_deadline_after_ns(delay_ns) : 0;
     operation->state = PL_S3_SENT;
     operation->tries++;
-    atomic_fetch_add_explicit(&client->requests, 1, memory_order_relaxed);
     pl_http_send(client->http, &operation->request);
 }
 
@@ -151,7 +151,6 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
     }
     pl_log(PL_LOG_DEBUG, "s3: %s s3://%s/%s: attempt %u in %lld ms: %s", operation->method, operation->bucket, operation->key ? operation->key : "",
            operation->attempt + 1, (long long)(delay_ns / PL_NS_PER_MS), error->cause);
-    atomic_fetch_add_explicit(&client->retries, 1, memory_order_relaxed);
     operation->error = PL_ERROR_NONE;
     send(operation, delay_ns);
 }
@@ -421,7 +420,6 @@ static void on_done(struct pl_http_request *request, enum pl_status status)
     struct pl_s3_operation *operation = of_request(request);
 
     operation->head = request->head;
-    atomic_fetch_add_explicit(&operation->client->body_bytes, request->received_bytes, memory_order_relaxed);
     if (status == PL_OK) {
         answered(operation);
     } else if (request->error.retryable) {

@@ -11,9 +11,6 @@
 #include "s3io/s3_client.h"
 #include "s3io/s3_retry.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 enum {
     PL_S3_MAX_EXTRA = 6,
     PL_S3_MAX_HEADERS = 16,
@@ -125,8 +122,6 @@ struct pl_s3_client {
     struct pl_s3_operation *pending, **pending_last;
     uint64_t random;
     struct pl_s3_allowance allowance; /* for repetitions */
-
-    atomic_uint_fast64_t requests, retries, body_bytes;
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include "s3io/s3_operation.h"
 #include "s3io/s3_xml.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * The XML that S3 answers with: a walk over its elements, and the document that every error comes as.
  *
  * Source  Amazon S3 API Reference: "REST Error Responses".
- * Test    tests/unit/s3io/test_s3_xml.c, tests/fuzz/fuzz_s3_list.c
+ * Test    tests/unit/s3io/test_s3_list.c, tests/fuzz/fuzz_s3_list.c
  */
 #ifndef PL_S3IO_S3_XML_H
 #define PL_S3IO_S3_XML_H

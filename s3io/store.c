@@ -19,16 +19,10 @@ enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, 
     return PL_OK;
 }
 
+/* Byte by byte, as S3 lists them. */
 static int compare_keys(const void *left, const void *right)
 {
     return strcmp(((const struct pl_object *)left)->key, ((const struct pl_object *)right)->key);
-}
-
-void pl_object_list_sort(struct pl_object_list *list)
-{
-    if (list->count > 1) {
-        qsort(list->items, list->count, sizeof(*list->items), compare_keys);
-    }
 }
 
 void pl_object_list_done(struct pl_object_list *list)
@@ -50,7 +44,9 @@ enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *
 enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
 {
     PL_TRY(store->ops->list(store, deadline_ns, list, reterr));
-    pl_object_list_sort(list);
+    if (list->count > 1) {
+        qsort(list->items, list->count, sizeof(*list->items), compare_keys);
+    }
     return PL_OK;
 }
 

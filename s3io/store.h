@@ -26,9 +26,6 @@ struct pl_object_list {
 enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Sort by key, byte by byte as S3 lists them. */
-void pl_object_list_sort(struct pl_object_list *list);
-
 void pl_object_list_done(struct pl_object_list *list);
 
 #define PL_AUTO_OBJECT_LIST __attribute__((cleanup(pl_object_list_done)))

@@ -201,10 +201,12 @@ enum pl_status pl_stream_next_of(struct pl_stream *stream, const bool *mine, int
             status = pl_record_reader_skip(stream->reader, deadline_ns, reterr);
         } else {
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
-            ret_record->index += stream->base;
-            /* Behind a damaged record that was skipped stands one of another rank. */
-            if (status == PL_OK && (by_object || mine[ret_record->index % size])) {
-                return PL_OK;
+            if (status == PL_OK) {
+                ret_record->index += stream->base;
+                /* Behind a damaged record that was skipped stands one of another rank. */
+                if (by_object || mine[ret_record->index % size]) {
+                    return PL_OK;
+                }
             }
         }
         if (status == PL_END) {
@@ -321,13 +323,8 @@ void pl_stream_close(struct pl_stream *stream)
     if (!stream) {
         return;
     }
-    if (stream->feed) {
-        /* The dealer may wait for the FIFO: nobody else wants it once the ranks have left. */
-        pl_share_close(stream->share);
-        pl_stream_close(stream->feed);
-    } else {
-        pl_share_close(stream->share);
-    }
+    pl_share_close(stream->share); /* before the feed, which the dealer reads until then */
+    pl_stream_close(stream->feed);
     close_epoch(stream);
     pl_store_close(stream->store);
     pl_object_list_done(&stream->list);
