@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "s3io/record_formats.h"
 #include "s3io/sampler.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 #define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
 
 /* The longest part of a RecordIO record, a multiple of four below 2^29. */
-#define MOST_PART_BYTES ((UINT64_C(1) << 29) - 4)
+#define MOST_PART_BYTES ((uint64_t)PL_RECORDIO_MOST_BYTES & ~UINT64_C(3))
 
 struct pl_feeder {
     struct pl_store *store; /* NULL: `epochs` */
@@ -237,20 +238,12 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
     return PL_OK;
 }
 
-static void store_le32(unsigned char *at, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++) {
-        at[i] = (unsigned char)(value >> (8 * i));
-    }
-}
-
 /* One part of a RecordIO record: its head, its bytes, its padding. */
 static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *source, unsigned flag, uint64_t bytes, struct pl_error *reterr)
 {
-    unsigned char head[8];
+    unsigned char head[PL_RECORDIO_HEAD_BYTES];
 
-    store_le32(head, 0xced7230a);
-    store_le32(head + 4, (uint32_t)flag << 29 | (uint32_t)bytes);
+    pl_recordio_head(flag, (uint32_t)bytes, head);
     PL_TRY(put_bytes(feeder, head, sizeof(head), reterr));
     PL_TRY(put_source(feeder, source, bytes, reterr));
     return put_bytes(feeder, "\0\0\0", (size_t)(-bytes & 3), reterr);

@@ -50,6 +50,25 @@ static inline uint64_t pl_load_le64(const unsigned char *at)
     return pl_load_le32(at) | (uint64_t)pl_load_le32(at + 4) << 32;
 }
 
+static inline void pl_store_le32(unsigned char *at, uint32_t word)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        at[i] = (unsigned char)(word >> (8 * i));
+    }
+}
+
+enum { PL_RECORDIO_HEAD_BYTES = 8 };
+
+/** The longest data of one RecordIO part. */
+#define PL_RECORDIO_MOST_BYTES ((UINT32_C(1) << 29) - 1)
+
+/** The head of a RecordIO part: flag 0 is a whole record, 1, 2 and 3 are the first, a middle and the last part of one. */
+static inline void pl_recordio_head(unsigned flag, uint32_t bytes, unsigned char head[PL_RECORDIO_HEAD_BYTES])
+{
+    pl_store_le32(head, UINT32_C(0xced7230a));
+    pl_store_le32(head + 4, (uint32_t)flag << 29 | bytes);
+}
+
 static inline uint32_t pl_load_be32(const unsigned char *at)
 {
     return (uint32_t)at[3] | (uint32_t)at[2] << 8 | (uint32_t)at[1] << 16 | (uint32_t)at[0] << 24;

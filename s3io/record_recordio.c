@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { HEAD_BYTES = 8, FLAG_WHOLE = 0, FLAG_FIRST = 1, FLAG_MIDDLE = 2, FLAG_LAST = 3 };
+enum { HEAD_BYTES = PL_RECORDIO_HEAD_BYTES, FLAG_WHOLE = 0, FLAG_FIRST = 1, FLAG_MIDDLE = 2, FLAG_LAST = 3 };
 
 static const unsigned char magic[4] = {0x0a, 0x23, 0xd7, 0xce};
 
@@ -62,7 +62,7 @@ static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, b
     }
     word = pl_load_le32(window->data + at + 4);
     *ret_flag = word >> 29;
-    *ret_bytes = word & ((UINT32_C(1) << 29) - 1);
+    *ret_bytes = word & PL_RECORDIO_MOST_BYTES;
     if (memcmp(window->data + at, magic, sizeof(magic)) != 0 || *ret_flag > FLAG_LAST || first != (*ret_flag <= FLAG_FIRST)) {
         return PL_CORRUPT;
     }
@@ -108,7 +108,7 @@ static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadli
     for (size_t part = 0; part < parts; part++) {
         const unsigned char *head = reader->window.data + at;
 
-        bytes = pl_load_le32(head + 4) & ((UINT32_C(1) << 29) - 1);
+        bytes = pl_load_le32(head + 4) & PL_RECORDIO_MOST_BYTES;
         PL_TRY(join(reader, part == 0, &used, head + HEAD_BYTES, bytes, reterr));
         at += HEAD_BYTES + padded(bytes);
     }

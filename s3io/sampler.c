@@ -12,7 +12,8 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 31);
 }
 
-uint64_t pl_sampler_permute(uint64_t position, uint64_t count, uint64_t key)
+/* The image of `position` under the permutation of 0..count-1 that `key` names. */
+static uint64_t permute(uint64_t position, uint64_t count, uint64_t key)
 {
     unsigned half_bits = 1;
     uint64_t mask;
@@ -39,7 +40,7 @@ uint64_t pl_sampler_permute(uint64_t position, uint64_t count, uint64_t key)
 
 uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch)
 {
-    return pl_sampler_permute(position, count, mix(seed) ^ mix(~epoch));
+    return permute(position, count, mix(seed) ^ mix(~epoch));
 }
 
 enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle, enum pl_sampler_tail tail,

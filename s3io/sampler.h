@@ -60,9 +60,6 @@ struct pl_sampler_state pl_sampler_save(const struct pl_sampler *sampler);
 /** Go to where `state` stood. PL_MISMATCH when count or seed differ; PL_INVALID when this number of ranks cannot stand there. */
 enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The image of `position` under the permutation of 0..count-1 that `key` names. */
-uint64_t pl_sampler_permute(uint64_t position, uint64_t count, uint64_t key);
-
 /** What stands at `position` of the shuffled order of `count` things in `epoch`. */
 uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch);
 

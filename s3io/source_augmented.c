@@ -2,15 +2,13 @@
 #include "s3io/source_augmented.h"
 
 #include "base/memory.h"
+#include "s3io/record_formats.h"
 #include "s3io/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_BYTES = 8, MAX_MANIFEST_BYTES = 1 << 30 };
-
-static const uint32_t recordio_magic = UINT32_C(0xced7230a);
-static const uint64_t recordio_most_bytes = (UINT64_C(1) << 29) - 1;
+enum { MAX_MANIFEST_BYTES = 1 << 30 };
 
 struct augmented_source {
     struct pl_source head;
@@ -21,7 +19,7 @@ struct augmented_source {
     size_t position, lines;       /* of the rank's lines */
     size_t attribute;
     /* The record being handed out: its frame, a value or pieces of an object, its padding. */
-    unsigned char frame[HEAD_BYTES];
+    unsigned char frame[PL_RECORDIO_HEAD_BYTES];
     size_t frame_left;
     const char *data;
     size_t data_left;
@@ -40,11 +38,7 @@ size_t pl_augmented_line(const struct pl_augmented *augmented, const struct pl_a
 {
     uint64_t index = (uint64_t)position * options->deal.size + options->deal.rank;
 
-    if (!options->shuffle) {
-        return (size_t)index;
-    }
-    /* Seed and epoch together are the key; the odd factor keeps neighbours of both apart. */
-    return (size_t)pl_sampler_permute(index, augmented->lines, options->seed + options->epoch * UINT64_C(0x9e3779b97f4a7c15));
+    return (size_t)(options->shuffle ? pl_sampler_order(index, augmented->lines, options->seed, options->epoch) : index);
 }
 
 static const struct pl_manifest_value *value_at(const struct pl_augmented *augmented, const struct pl_augmented_options *options, size_t position,
@@ -53,22 +47,14 @@ static const struct pl_manifest_value *value_at(const struct pl_augmented *augme
     return &augmented->values[pl_augmented_line(augmented, options, position) * augmented->attributes + attribute];
 }
 
-static void store_le32(unsigned char *at, uint32_t word)
-{
-    for (int i = 0; i < 4; i++) {
-        at[i] = (unsigned char)(word >> (8 * i));
-    }
-}
-
 static enum pl_status frame_record(struct augmented_source *source, uint64_t bytes, struct pl_error *reterr)
 {
-    if (bytes > recordio_most_bytes) {
+    if (bytes > PL_RECORDIO_MOST_BYTES) {
         return pl_error_set(reterr, PL_LIMIT, "'%s': an object of %llu bytes does not fit into a RecordIO record", source->head.name,
                             (unsigned long long)bytes);
     }
-    store_le32(source->frame, recordio_magic);
-    store_le32(source->frame + 4, (uint32_t)bytes);
-    source->frame_left = HEAD_BYTES;
+    pl_recordio_head(0, (uint32_t)bytes, source->frame);
+    source->frame_left = sizeof(source->frame);
     source->padding_left = (size_t)(-bytes & 3);
     return PL_OK;
 }
@@ -133,7 +119,7 @@ static enum pl_status augmented_read(struct pl_source *head, void *data, size_t 
 
     for (;;) {
         if (source->frame_left) {
-            *ret_bytes = copy(data, bytes, source->frame + HEAD_BYTES - source->frame_left, &source->frame_left);
+            *ret_bytes = copy(data, bytes, source->frame + sizeof(source->frame) - source->frame_left, &source->frame_left);
             return PL_OK;
         }
         if (source->data_left) {
