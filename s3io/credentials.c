@@ -72,15 +72,9 @@ static void use(struct pl_credentials *credentials, struct pl_credentials_reply 
 static enum pl_status use_texts(struct pl_credentials *credentials, const char *access_key, const char *secret_key, const char *token,
                                 struct pl_error *reterr)
 {
-    struct pl_credentials_reply reply = {.expires_s = INT64_MAX};
+    struct pl_credentials_reply reply;
 
-    reply.access_key = pl_memory_string(access_key, reterr);
-    reply.secret_key = pl_memory_string(secret_key, reterr);
-    reply.session_token = token && *token ? pl_memory_string(token, reterr) : NULL;
-    if (!reply.access_key || !reply.secret_key || (token && *token && !reply.session_token)) {
-        pl_credentials_reply_done(&reply);
-        return PL_MEMORY;
-    }
+    PL_TRY(pl_credentials_reply_make(access_key, secret_key, token, &reply, reterr));
     use(credentials, &reply);
     return PL_OK;
 }

@@ -73,6 +73,13 @@ struct pl_credentials_reply {
     int64_t expires_s;   /* seconds since 1970; INT64_MAX: never */
 };
 
+/**
+ * Copies of the three texts, of which `session_token` may be NULL or "". PL_INVALID for an empty key, or for bytes
+ * in access key or token that no header may hold.
+ */
+enum pl_status pl_credentials_reply_make(const char *access_key, const char *secret_key, const char *session_token,
+                                         struct pl_credentials_reply *ret_reply, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Parse a container endpoint's or the metadata service's answer. PL_INVALID when it is not one; an answer {"code", "message"} is quoted. */
 enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -34,7 +34,7 @@ static const char *member_text(const struct pl_json *object, const char *name)
     return member && pl_json_kind(member) == PL_JSON_STRING ? pl_json_text(member) : NULL;
 }
 
-/* Keys go into headers: a byte that could end a line must not get there. */
+/* Access key and token go into headers: a byte that could end a line must not get there. */
 static bool is_key_text(const char *text)
 {
     for (; *text; text++) {
@@ -45,17 +45,13 @@ static bool is_key_text(const char *text)
     return true;
 }
 
-/* Copies of what a service said; `token` and `expiration` may be NULL or "". */
-static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token, const char *expiration,
-                                struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+enum pl_status pl_credentials_reply_make(const char *access_key, const char *secret_key, const char *token, struct pl_credentials_reply *ret_reply,
+                                         struct pl_error *reterr)
 {
     struct pl_credentials_reply reply = {.expires_s = INT64_MAX};
 
-    if (!*access_key || !*secret_key || !is_key_text(access_key) || !is_key_text(secret_key) || (token && !is_key_text(token))) {
-        return pl_error_set(reterr, PL_INVALID, "the credentials service answered with unusable keys");
-    }
-    if (expiration && *expiration && !pl_http_iso_time(expiration, &reply.expires_s)) {
-        return pl_error_set(reterr, PL_INVALID, "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
+    if (!*access_key || !*secret_key || !is_key_text(access_key) || (token && !is_key_text(token))) {
+        return pl_error_set(reterr, PL_INVALID, "unusable AWS keys: one is empty, or access key or token hold a blank, a line end or the like");
     }
     reply.access_key = pl_memory_string(access_key, reterr);
     reply.secret_key = pl_memory_string(secret_key, reterr);
@@ -65,6 +61,20 @@ static enum pl_status take_keys(const char *access_key, const char *secret_key, 
         return PL_MEMORY;
     }
     *ret_reply = reply;
+    return PL_OK;
+}
+
+/* What a service said; `token` and `expiration` may be NULL or "". */
+static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token, const char *expiration,
+                                struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+{
+    int64_t expires_s = INT64_MAX;
+
+    if (expiration && *expiration && !pl_http_iso_time(expiration, &expires_s)) {
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
+    }
+    PL_TRY(pl_credentials_reply_make(access_key, secret_key, token, ret_reply, reterr));
+    ret_reply->expires_s = expires_s;
     return PL_OK;
 }
 

@@ -216,6 +216,8 @@ START_TEST(keys_of_the_environment_are_used)
     ck_assert_ok(pl_environment_set(environment, "AWS_ACCESS_KEY_ID", "A", &error), &error);
     ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
     ck_assert_ok(pl_environment_set(environment, "AWS_SECRET_ACCESS_KEY", "S", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T\nX: y", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
     ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T", &error), &error);
     ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
     ck_assert(pl_credentials_ask(credentials, &waiter));
