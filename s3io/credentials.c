@@ -362,6 +362,7 @@ static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
 static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_more, struct pl_error *reterr)
 {
     struct pl_text *body = &credentials->body;
+    int64_t date_s = credentials->request.head.date_s;
     struct pl_credentials_reply reply;
 
     PL_TRY(pl_text_check(body, reterr));
@@ -379,6 +380,10 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
         PL_TRY(pl_credentials_parse_sts(pl_text_string(body), body->length, &reply, reterr));
     } else {
         PL_TRY(pl_credentials_parse(pl_text_string(body), body->length, &reply, reterr));
+    }
+    /* How long they live counts by the clock that says when they end: ours may be hours off. */
+    if (reply.expires_s != INT64_MAX && date_s >= 0) {
+        reply.expires_s += now_s() - date_s;
     }
     use(credentials, &reply);
     return PL_OK;

@@ -172,7 +172,7 @@ class FakeS3:
         """A session token and when it ends."""
         token = self.tokens[min(self.handed, len(self.tokens) - 1)]
         self.handed += 1
-        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.life_s)
+        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.life_s + self.clock_offset_s)
         return token, end.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def admit(self, fields):
