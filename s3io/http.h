@@ -55,7 +55,7 @@ struct pl_http_request {
     size_t body_bytes;
     bool direct;         /* past any proxy: link-local services */
     bool plain_allowed;  /* http:// as well as https:// */
-    bool patient;        /* the server may be silent: only the deadline ends it */
+    bool patient;        /* the server may be silent twenty times as long, and slow */
     int64_t start_ns;    /* not before; 0: at once */
     int64_t deadline_ns; /* ends the request for good */
 

@@ -17,6 +17,7 @@ enum {
     SEND_BYTES = 512 * 1024,
     LOOK_NS = 200 * 1000 * 1000, /* how often transfers are looked at for a stall */
     IDLE_MS = 60 * 1000,
+    PATIENCE = 20, /* times the usual silence, for a request that may take its time */
 };
 
 struct pl_http {
@@ -341,7 +342,7 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         (void)pl_error_set(&request->error, PL_TIMEOUT, "no whole response before the deadline");
         return true;
     }
-    if (!request->running || request->patient) {
+    if (!request->running) {
         return false;
     }
     (void)curl_easy_getinfo(request->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
@@ -350,12 +351,12 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         request->progress_bytes = bytes;
         request->progress_ns = now_ns;
     }
-    if (now_ns - request->progress_ns >= options->stall_ns) {
+    if (now_ns - request->progress_ns >= (request->patient ? PATIENCE : 1) * options->stall_ns) {
         (void)pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s", (double)(now_ns - request->progress_ns) / 1e9);
         request->error.retryable = true;
         return true;
     }
-    if (now_ns - request->slow_since_ns >= options->slow_ns) {
+    if (!request->patient && now_ns - request->slow_since_ns >= options->slow_ns) {
         double rate = (double)(bytes - request->slow_bytes) * 1e9 / (double)(now_ns - request->slow_since_ns);
 
         if (rate < options->slow_bytes_per_s) {
