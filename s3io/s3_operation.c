@@ -422,6 +422,8 @@ static void on_done(struct pl_http_request *request, enum pl_status status)
     operation->head = request->head;
     if (status == PL_OK) {
         answered(operation);
+    } else if (request->error.retryable && operation->is_found && operation->received_bytes == operation->expected_bytes) {
+        range_ended(operation); /* only the end of the answer has not come, and no range is left to ask for */
     } else if (request->error.retryable) {
         retry_later(operation, status, &request->error, -1);
     } else {

@@ -25,7 +25,7 @@ Requests are passed on as they came, Host included, so signatures stay valid. RU
   drip       at, rate       so many body bytes, then `rate` bytes a second
   flip       at     one body byte is inverted
   pieces     size   the body in pieces of so many bytes
-  chunked    the body in chunked coding, without a length
+  chunked    end       the body in chunked coding, without a length; with end false the connection ends instead of the coding
   hang_up    the whole answer, then the connection ends without a word
   call       name   a function of the test is called, then the request is passed on
 """
@@ -197,7 +197,7 @@ class FaultProxy:
         writer.write(answer.render())
         await writer.drain()
         await self.pass_body(data, writer, rule)
-        if fault == "hang_up":
+        if fault == "hang_up" or not rule.get("end", True):
             raise Broken
 
     async def pass_body(self, data, writer, rule):
@@ -214,7 +214,7 @@ class FaultProxy:
             writer.write(piece)
             await writer.drain()
         if fault == "chunked":
-            writer.write(b"0\r\n\r\n")
+            writer.write(b"0\r\n\r\n" if rule.get("end", True) else b"")
         if fault in ("reset", "truncate"):
             await asyncio.sleep(0.05)  # a reset throws away what the other side has not read yet
             raise Broken(reset=fault == "reset")
