@@ -87,6 +87,11 @@ enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3
 {
     struct walk walk = {.visitor = visitor, .reterr = reterr};
 
+    /* S3 keeps a connection awake with blanks while it puts parts together; the declaration may come behind them. */
+    while (bytes && strchr(" \t\r\n", *text) && *text) {
+        text++;
+        bytes--;
+    }
     if (bytes > INT_MAX) {
         return pl_error_set(reterr, PL_LIMIT, "an XML answer of %zu bytes", bytes);
     }

@@ -120,11 +120,14 @@ END_TEST
 START_TEST(error_documents_are_read)
 {
     static const char text[] = "<Error><Code>PermanentRedirect</Code><Message>go</Message><Region>eu-west-1</Region></Error>";
+    static const char awake[] = " \r\n\t <?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code></Error>";
     struct pl_s3_error_document document;
 
     pl_s3_error_parse(text, strlen(text), &document);
     ck_assert_str_eq(document.code, "PermanentRedirect");
     ck_assert_str_eq(document.region, "eu-west-1");
+    pl_s3_error_parse(awake, strlen(awake), &document);
+    ck_assert_str_eq(document.code, "InternalError");
     pl_s3_error_parse("<CompleteMultipartUploadResult/>", 32, &document);
     ck_assert_str_eq(document.code, "");
     pl_s3_error_parse("<Error><Code>SlowDown</Code><Mess", 33, &document);
