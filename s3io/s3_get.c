@@ -74,6 +74,7 @@ struct pl_s3_stream {
     uint64_t consumed;           /* of the part at `oldest` */
     bool given_empty;            /* the part at `oldest` has no bytes, and that has been said */
     struct pl_checksum checksum; /* of the object so far */
+    struct pl_checksum wanted;   /* what it has to be */
 
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;
@@ -505,22 +506,22 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
     return true;
 }
 
-/* A checksum of the whole, over all chunks. */
+/* A checksum of the whole, over all chunks: the caller knew it, or the answer for the first bytes told it. */
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
 {
     const struct pl_s3_object *object = &stream->objects[chunk->object];
 
-    if (object->checksum.kind == PL_CHECKSUM_NONE || object->first_byte || part->operation.crc_checked) {
+    if (object->first_byte || part->operation.crc_checked) {
         return PL_OK;
     }
     if (chunk->offset == 0) {
-        stream->checksum = (struct pl_checksum){.kind = object->checksum.kind};
+        stream->wanted = object->checksum.kind != PL_CHECKSUM_NONE ? object->checksum : part->operation.wanted;
+        stream->checksum = (struct pl_checksum){.kind = stream->wanted.kind};
     }
     pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);
-    if (chunk->last && stream->checksum.value != object->checksum.value) {
+    if (chunk->last && stream->checksum.value != stream->wanted.value) {
         return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx", object->bucket, object->key,
-                            pl_checksum_name(&object->checksum), (unsigned long long)stream->checksum.value,
-                            (unsigned long long)object->checksum.value);
+                            pl_checksum_name(&stream->wanted), (unsigned long long)stream->checksum.value, (unsigned long long)stream->wanted.value);
     }
     return PL_OK;
 }

@@ -189,6 +189,13 @@ class Run:
         else:
             check("up" not in self.fake.objects, "a wrong object was made")
 
+    async def do_copy(self):
+        code, _, err = await self.client("cp", "s3://bkt/obj", "s3://bkt/copy")
+        if self.judge(code, err):
+            check(self.fake.objects.get("copy") == self.objects["obj"], "the object differs")
+        else:
+            check("copy" not in self.fake.objects, "a wrong object was made")
+
     async def do_upload_tree(self):
         for name in self.scenario["files"]:
             path = self.directory / "tree" / name
