@@ -3,7 +3,7 @@
  * HTTP/1.1 transfers, all driven by one thread of the engine's own. Whatever belongs to requests runs on that thread, so
  * the code above needs no locks among its requests: other threads hand in tasks with pl_http_post().
  *
- * Threads  pl_http_post() from any; pl_http_send(), pl_http_cancel() and all callbacks on the engine's thread only.
+ * Threads  pl_http_post() and pl_http_run() from any; pl_http_send(), pl_http_cancel() and all callbacks on the engine's thread only.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_HTTP_H
@@ -82,6 +82,9 @@ void pl_http_free(struct pl_http *http);
 
 /** Have `task` run once on the engine's thread. Tasks run in the order of posting. Cannot fail. */
 void pl_http_post(struct pl_http *http, struct pl_http_task *task);
+
+/** The same, and wait until it has run. Not on the engine's thread. */
+void pl_http_run(struct pl_http *http, struct pl_http_task *task);
 
 /** Begin a request; `done` comes later, never from within this call. A request may be sent again from its own `done`. */
 void pl_http_send(struct pl_http *http, struct pl_http_request *request);

@@ -520,6 +520,42 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
     }
 }
 
+/* A task that somebody waits for. */
+struct waited_task {
+    struct pl_http_task head;
+    struct pl_http_task *task;
+    pthread_mutex_t lock;
+    pthread_cond_t ran_cond;
+    struct {
+        bool ran;
+    } synced; /* under `lock` */
+};
+
+static void run_waited(struct pl_http_task *task)
+{
+    struct waited_task *waited = (struct waited_task *)task;
+
+    waited->task->run(waited->task);
+    pthread_mutex_lock(&waited->lock);
+    waited->synced.ran = true;
+    pthread_cond_signal(&waited->ran_cond);
+    pthread_mutex_unlock(&waited->lock); /* the waiter goes on from here */
+}
+
+void pl_http_run(struct pl_http *http, struct pl_http_task *task)
+{
+    struct waited_task waited = {.head = {.run = run_waited}, .task = task, .lock = PTHREAD_MUTEX_INITIALIZER, .ran_cond = PTHREAD_COND_INITIALIZER};
+
+    PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
+    pl_http_post(http, &waited.head);
+    pthread_mutex_lock(&waited.lock);
+    while (!waited.synced.ran) {
+        /* The engine runs every task, and none waits for anything. */
+        pthread_cond_wait(&waited.ran_cond, &waited.lock);
+    }
+    pthread_mutex_unlock(&waited.lock);
+}
+
 void pl_http_send(struct pl_http *http, struct pl_http_request *request)
 {
     pl_http_head_init(&request->head);

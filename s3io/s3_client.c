@@ -3,10 +3,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "s3io/checksum.h"
 #include "s3io/profile.h"
 #include "s3io/s3_operation.h"
-#include "s3io/sigv4.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,49 +135,26 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
     pl_s3_client_free(*client_at);
 }
 
-static enum pl_status fill_info(const struct pl_http_head *head, uint64_t size_bytes, struct pl_s3_info *ret_info, struct pl_error *reterr)
-{
-    struct pl_s3_info info = {.size_bytes = size_bytes, .modified_s = head->last_modified_s, .checksum = head->checksum};
-
-    if (head->etag[0] && !(info.etag = pl_memory_string(head->etag, reterr))) {
-        return PL_MEMORY;
-    }
-    *ret_info = info;
-    return PL_OK;
-}
-
 enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_s3_info *ret_info,
                           struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "HEAD", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
+    struct pl_s3_info info = {.etag = NULL};
     enum pl_status status;
 
     operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
-    status = pl_s3_call(client, &operation, reterr);
+    status = pl_s3_call(client, &operation, NULL, reterr);
     if (status == PL_OK && operation.head.content_length < 0) {
         status = pl_error_set(reterr, PL_CORRUPT, "HEAD s3://%s/%s: the answer gives no size", bucket, key);
     }
+    if (status == PL_OK && operation.head.etag[0] && !(info.etag = pl_memory_string(operation.head.etag, reterr))) {
+        status = PL_MEMORY;
+    }
     if (status == PL_OK) {
-        status = fill_info(&operation.head, (uint64_t)operation.head.content_length, ret_info, reterr);
-    }
-    pl_s3_operation_done(&operation);
-    return status;
-}
-
-enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const char *key, const void *data, size_t bytes, bool no_checksum,
-                         int64_t deadline_ns, struct pl_s3_info *ret_info, struct pl_error *reterr)
-{
-    struct pl_s3_operation operation = {.method = "PUT", .bucket = bucket, .key = key, .body = data, .body_bytes = bytes, .deadline_ns = deadline_ns};
-    char checksum[9];
-    enum pl_status status;
-
-    if (!no_checksum) {
-        pl_http_word_base64(pl_checksum_crc32c(0, data, bytes), checksum);
-        operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
-    }
-    status = pl_s3_call(client, &operation, reterr);
-    if (status == PL_OK && ret_info) {
-        status = fill_info(&operation.head, bytes, ret_info, reterr);
+        info.size_bytes = (uint64_t)operation.head.content_length;
+        info.modified_s = operation.head.last_modified_s;
+        info.checksum = operation.head.checksum;
+        *ret_info = info;
     }
     pl_s3_operation_done(&operation);
     return status;
@@ -188,7 +163,7 @@ enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const 
 enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "DELETE", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
-    enum pl_status status = pl_s3_call(client, &operation, reterr);
+    enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
 
     pl_s3_operation_done(&operation);
     return status;

@@ -57,10 +57,6 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at);
 enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_s3_info *ret_info,
                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Write a whole object with one request (PutObject), its CRC32C with it unless `no_checksum`; `ret_info` may be NULL. */
-enum pl_status pl_s3_put(struct pl_s3_client *client, const char *bucket, const char *key, const void *data, size_t bytes, bool no_checksum,
-                         int64_t deadline_ns, struct pl_s3_info *ret_info, struct pl_error *reterr) PL_MUST_CHECK;
-
 /** Delete an object (DeleteObject); one that does not exist is fine. */
 enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
                             struct pl_error *reterr) PL_MUST_CHECK;

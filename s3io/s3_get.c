@@ -83,7 +83,7 @@ struct pl_s3_stream {
         size_t promised;          /* blocks, to these parts; never more than there are */
         unsigned char **free;     /* blocks that nobody uses; what was read last is on top, as the caches still know it */
         size_t free_count;
-        bool all_planned, plan_posted, waiting, cancelled, closed, gone;
+        bool all_planned, plan_posted, waiting, cancelled, closed;
     } synced; /* under `lock` */
 };
 
@@ -306,10 +306,6 @@ static void close_task(struct pl_http_task *task)
     for (size_t i = 0; i < stream->part_slots; i++) {
         pl_s3_operation_cancel(&stream->parts[i].operation);
     }
-    pthread_mutex_lock(&stream->lock);
-    stream->synced.gone = true;
-    pthread_cond_signal(&stream->changed_cond);
-    pthread_mutex_unlock(&stream->lock); /* the reader may release the stream from here on */
 }
 
 /* The reader's thread from here. */
@@ -435,13 +431,7 @@ void pl_s3_stream_close(struct pl_s3_stream *stream)
     pthread_mutex_lock(&stream->lock);
     stream->synced.closed = true;
     pthread_mutex_unlock(&stream->lock);
-    pl_http_post(stream->client->http, &stream->close_task);
-    pthread_mutex_lock(&stream->lock);
-    while (!stream->synced.gone) {
-        /* The engine runs every task; this one waits for nothing. */
-        pthread_cond_wait(&stream->changed_cond, &stream->lock);
-    }
-    pthread_mutex_unlock(&stream->lock);
+    pl_http_run(stream->client->http, &stream->close_task);
     release(stream);
 }
 

@@ -177,7 +177,7 @@ static enum pl_status list_page(struct pl_s3_client *client, const char *bucket,
                                 struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "GET", .bucket = bucket, .query = query, .judge_reply = true, .deadline_ns = deadline_ns};
-    enum pl_status status = pl_s3_call(client, &operation, reterr);
+    enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
 
     if (status == PL_OK) {
         status = pl_s3_list_parse(pl_text_string(&operation.reply), operation.reply.length, listing, ret_next, reterr);

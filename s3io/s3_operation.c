@@ -7,7 +7,6 @@
 #include "s3io/checksum.h"
 #include "s3io/s3_xml.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -502,51 +501,4 @@ void pl_s3_operation_done(struct pl_s3_operation *operation)
     for (size_t i = 0; i < PL_S3_MAX_HEADERS; i++) {
         pl_text_done(&operation->lines[i]);
     }
-}
-
-struct call {
-    pthread_mutex_t lock;
-    pthread_cond_t ended_cond;
-    struct {
-        bool ended;
-        enum pl_status status;
-    } synced; /* under `lock` */
-};
-
-static void call_done(struct pl_s3_operation *operation, enum pl_status status)
-{
-    struct call *call = operation->context;
-
-    pthread_mutex_lock(&call->lock);
-    call->synced.ended = true;
-    call->synced.status = status;
-    pthread_cond_signal(&call->ended_cond);
-    pthread_mutex_unlock(&call->lock); /* the waiter may end the call from here on */
-}
-
-static void call_start(struct pl_http_task *task)
-{
-    pl_s3_operation_start((struct pl_s3_operation *)((char *)task - offsetof(struct pl_s3_operation, start_task)));
-}
-
-enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, struct pl_error *reterr)
-{
-    static const struct pl_s3_operation_handler handler = {.done = call_done};
-    struct call call = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended_cond = PTHREAD_COND_INITIALIZER};
-
-    operation->client = client;
-    operation->handler = &handler;
-    operation->context = &call;
-    operation->start_task.run = call_start;
-    pl_http_post(client->http, &operation->start_task);
-    pthread_mutex_lock(&call.lock);
-    while (!call.synced.ended) {
-        /* The engine ends every operation at its deadline. */
-        pthread_cond_wait(&call.ended_cond, &call.lock);
-    }
-    pthread_mutex_unlock(&call.lock);
-    if (call.synced.status != PL_OK && reterr) {
-        *reterr = operation->error;
-    }
-    return call.synced.status;
 }

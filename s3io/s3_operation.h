@@ -11,6 +11,8 @@
 #include "s3io/s3_client.h"
 #include "s3io/s3_retry.h"
 
+#include <pthread.h>
+
 enum {
     PL_S3_MAX_EXTRA = 6,
     PL_S3_MAX_HEADERS = 16,
@@ -88,14 +90,35 @@ const char *pl_s3_client_region(const struct pl_s3_client *client, const char *b
 /** Begin. `done` may come from within when the request cannot even be written. */
 void pl_s3_operation_start(struct pl_s3_operation *operation);
 
+/** The same from another thread: `done` comes on the engine's. */
+void pl_s3_operation_post(struct pl_s3_operation *operation);
+
 /** Give up without `done`. */
 void pl_s3_operation_cancel(struct pl_s3_operation *operation);
+
+/** Give up from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before. */
+void pl_s3_operation_give_up(struct pl_s3_operation *operation);
 
 /** Release texts; not while it runs. */
 void pl_s3_operation_done(struct pl_s3_operation *operation);
 
-/** Run `operation` (without handler) from another thread and wait for its end. */
-enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
+/** Asked several times a second by a thread that waits; false gives up what it waits for, with PL_CANCELLED. NULL: never. */
+struct pl_s3_patience {
+    bool (*go_on)(void *context);
+    void *context;
+};
+
+static inline bool pl_s3_patience_ends(const struct pl_s3_patience *patience)
+{
+    return patience && patience->go_on && !patience->go_on(patience->context);
+}
+
+/** Wait for `cond`, under `lock`, no longer than until the next time that `patience`, which may be NULL, is to be asked. */
+void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock);
+
+/** Run `operation` (without handler) from another thread and wait for its end; `patience` may be NULL. */
+enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, const struct pl_s3_patience *patience,
+                          struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_s3_region {
     struct pl_s3_region *next;

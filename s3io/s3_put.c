@@ -44,6 +44,7 @@ struct upload {
     struct pl_source *source;
     uint64_t size_bytes, given_bytes, part_bytes;
     struct pl_s3_upload_options options;
+    struct pl_s3_patience patience; /* as the options have it */
     int64_t deadline_ns;
     char *id; /* encoded for a query */
     struct lane lanes[MAX_PARALLEL];
@@ -79,11 +80,6 @@ static void lane_done(struct pl_s3_operation *operation, enum pl_status status)
     lane->synced.busy = false;
     pthread_cond_signal(&upload->changed_cond);
     pthread_mutex_unlock(&upload->lock);
-}
-
-static void lane_start(struct pl_http_task *task)
-{
-    pl_s3_operation_start((struct pl_s3_operation *)((char *)task - offsetof(struct pl_s3_operation, start_task)));
 }
 
 /* Fill a lane's buffer; `*ret_end` when the source has no more. */
@@ -145,47 +141,40 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
         }
         operation->body_hash = lane->hash;
     }
-    operation->start_task.run = lane_start;
-    pl_http_post(upload->client->http, &operation->start_task);
+    pl_s3_operation_post(operation);
     return PL_OK;
 }
 
-/* Wait until a lane is free (`all`: until every lane is), telling about progress. */
-static struct lane *wait_lane(struct upload *upload, bool all)
+/* Wait until a lane is free (`all`: until every lane is), telling about progress, or until a part fails: a wish to stop is a failure. */
+static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **ret_lane, struct pl_error *reterr)
 {
-    struct lane *found = NULL;
     uint64_t told_bytes = UINT64_MAX;
+    enum pl_status status;
 
     pthread_mutex_lock(&upload->lock);
     for (;;) {
         size_t busy = 0;
 
+        *ret_lane = NULL;
         for (size_t i = 0; i < upload->lane_count; i++) {
             busy += upload->lanes[i].synced.busy;
-            found = upload->lanes[i].synced.busy ? found : &upload->lanes[i];
+            *ret_lane = upload->lanes[i].synced.busy ? *ret_lane : &upload->lanes[i];
         }
         if (upload->options.progress && told_bytes != upload->synced.arrived_bytes) {
             told_bytes = upload->synced.arrived_bytes;
             pthread_mutex_unlock(&upload->lock);
-            upload->options.progress(upload->options.progress_context, told_bytes);
+            upload->options.progress(upload->options.context, told_bytes);
             pthread_mutex_lock(&upload->lock);
             continue;
         }
-        if (all ? busy == 0 : found != NULL) {
+        if (upload->synced.status == PL_OK && pl_s3_patience_ends(&upload->patience)) {
+            upload->synced.status = pl_error_set(&upload->synced.error, PL_CANCELLED, "the upload was given up");
+        }
+        if (upload->synced.status != PL_OK || (all ? busy == 0 : *ret_lane != NULL)) {
             break;
         }
-        /* The engine ends every part at its deadline. */
-        pthread_cond_wait(&upload->changed_cond, &upload->lock);
+        pl_s3_patience_wait(&upload->patience, &upload->changed_cond, &upload->lock);
     }
-    pthread_mutex_unlock(&upload->lock);
-    return found;
-}
-
-static enum pl_status failed_part(struct upload *upload, struct pl_error *reterr)
-{
-    enum pl_status status;
-
-    pthread_mutex_lock(&upload->lock);
     status = upload->synced.status;
     if (status != PL_OK && reterr) {
         *reterr = upload->synced.error;
@@ -194,14 +183,13 @@ static enum pl_status failed_part(struct upload *upload, struct pl_error *reterr
     return status;
 }
 
-static enum pl_status send_parts(struct upload *upload, struct lane *first, bool end, struct pl_error *reterr)
+static enum pl_status send_parts(struct upload *upload, struct lane *lane, struct pl_error *reterr)
 {
-    enum pl_status status = send_part(upload, first, reterr);
+    enum pl_status status = send_part(upload, lane, reterr);
+    bool end = false;
 
     while (status == PL_OK && !end) {
-        struct lane *lane = wait_lane(upload, false);
-
-        status = failed_part(upload, reterr);
+        status = wait_lane(upload, false, &lane, reterr);
         if (status == PL_OK) {
             status = fill(upload, lane, &end, reterr);
         }
@@ -209,8 +197,13 @@ static enum pl_status send_parts(struct upload *upload, struct lane *first, bool
             status = send_part(upload, lane, reterr);
         }
     }
-    (void)wait_lane(upload, true);
-    return status == PL_OK ? failed_part(upload, reterr) : status;
+    if (status == PL_OK) {
+        status = wait_lane(upload, true, &lane, reterr);
+    }
+    for (size_t i = 0; i < upload->lane_count && status != PL_OK; i++) {
+        pl_s3_operation_give_up(&upload->lanes[i].operation);
+    }
+    return status;
 }
 
 struct text_element {
@@ -242,10 +235,18 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
     return wanted.found ? pl_text_check(text, reterr) : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
 }
 
+/* One request about the object that sends no part. */
+static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation, struct pl_error *reterr)
+{
+    operation->bucket = upload->bucket;
+    operation->key = upload->key;
+    operation->deadline_ns = upload->deadline_ns;
+    return pl_s3_call(upload->client, operation, &upload->patience, reterr);
+}
+
 static enum pl_status create(struct upload *upload, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {
-        .method = "POST", .bucket = upload->bucket, .key = upload->key, .query = "uploads=", .judge_reply = true, .deadline_ns = upload->deadline_ns};
+    struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .judge_reply = true};
     PL_AUTO_TEXT struct pl_text id = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text encoded = PL_TEXT_NONE;
     enum pl_status status;
@@ -253,7 +254,7 @@ static enum pl_status create(struct upload *upload, struct pl_error *reterr)
     if (!upload->options.no_checksums) {
         operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-algorithm", "CRC32C"};
     }
-    status = pl_s3_call(upload->client, &operation, reterr);
+    status = call(upload, &operation, reterr);
     if (status == PL_OK) {
         status = take_element(&operation.reply, "InitiateMultipartUploadResult/UploadId", &id, reterr);
     }
@@ -278,49 +279,40 @@ static void append_escaped(const char *text, struct pl_text *xml)
     }
 }
 
-static enum pl_status check_result(struct upload *upload, struct pl_s3_info *ret_info, struct pl_error *reterr)
+/* Has the object the size that was sent? `etag` gets its ETag, "" where that may not be asked. */
+static enum pl_status check_result(struct upload *upload, char etag[static PL_HTTP_ETAG_BYTES], struct pl_error *reterr)
 {
-    struct pl_s3_info info = {.etag = NULL};
+    struct pl_s3_operation operation = {.method = "HEAD"};
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_status head_status = pl_s3_head(upload->client, upload->bucket, upload->key, upload->deadline_ns, &info, &error);
+    enum pl_status status = call(upload, &operation, &error);
 
-    if (head_status != PL_OK && error.domain == PL_DOMAIN_HTTP && error.code == 403) {
-        *ret_info = (struct pl_s3_info){.size_bytes = upload->given_bytes, .modified_s = -1}; /* a role that may write but not read */
-        return PL_OK;
+    memcpy(etag, operation.head.etag, PL_HTTP_ETAG_BYTES);
+    pl_s3_operation_done(&operation);
+    if (status != PL_OK && error.domain == PL_DOMAIN_HTTP && error.code == 403) {
+        etag[0] = '\0';
+        return PL_OK; /* a role that may write but not read */
     }
-    if (head_status != PL_OK) {
-        if (reterr) {
-            *reterr = error;
-        }
-        return head_status;
+    if (status == PL_OK && operation.head.content_length != (int64_t)upload->given_bytes) {
+        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu", upload->bucket, upload->key,
+                              (long long)operation.head.content_length, (unsigned long long)upload->given_bytes);
     }
-    if (info.size_bytes != upload->given_bytes) {
-        enum pl_status status = pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s has %llu bytes after an upload of %llu", upload->bucket, upload->key,
-                                             (unsigned long long)info.size_bytes, (unsigned long long)upload->given_bytes);
-
-        pl_s3_info_done(&info);
-        return status;
+    if (status != PL_OK && reterr) {
+        *reterr = error;
     }
-    *ret_info = info;
-    return PL_OK;
+    return status;
 }
 
 /* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its ETag. */
 static bool was_completed(struct upload *upload)
 {
-    struct pl_s3_info info = {.etag = NULL};
-    char tail[16];
-    size_t length, tail_length;
-    bool same;
+    char etag[PL_HTTP_ETAG_BYTES], tail[24];
+    size_t length, tail_length = (size_t)snprintf(tail, sizeof(tail), "-%zu\"", upload->part_count);
 
-    if (check_result(upload, &info, NULL) != PL_OK) {
+    if (check_result(upload, etag, NULL) != PL_OK) {
         return false;
     }
-    tail_length = (size_t)snprintf(tail, sizeof(tail), "-%zu\"", upload->part_count);
-    length = info.etag ? strlen(info.etag) : 0;
-    same = length > tail_length && strcmp(info.etag + length - tail_length, tail) == 0;
-    pl_s3_info_done(&info);
-    return same;
+    length = strlen(etag);
+    return length > tail_length && strcmp(etag + length - tail_length, tail) == 0;
 }
 
 static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
@@ -329,11 +321,8 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text ignored = PL_TEXT_NONE;
     struct pl_s3_operation operation = {.method = "POST",
-                                        .bucket = upload->bucket,
-                                        .key = upload->key,
                                         .patient = true, /* the server may put the parts together for minutes */
-                                        .judge_reply = true,
-                                        .deadline_ns = upload->deadline_ns};
+                                        .judge_reply = true};
     enum pl_status status;
 
     pl_text_append(&xml, "<CompleteMultipartUpload>");
@@ -353,7 +342,7 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     operation.query = query.data;
     operation.body = xml.data;
     operation.body_bytes = xml.length;
-    status = pl_s3_call(upload->client, &operation, reterr);
+    status = call(upload, &operation, reterr);
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
     } else if (status == PL_NOT_FOUND && was_completed(upload)) {
@@ -374,7 +363,7 @@ static void abort_upload(struct upload *upload)
     pl_text_printf(&query, "uploadId=%s", upload->id);
     if (pl_text_check(&query, NULL) == PL_OK) {
         operation.query = query.data;
-        (void)!pl_s3_call(upload->client, &operation, NULL);
+        (void)!pl_s3_call(upload->client, &operation, NULL, NULL);
     }
     pl_s3_operation_done(&operation);
 }
@@ -408,24 +397,40 @@ static enum pl_status settle_parts(struct upload *upload, struct pl_error *reter
     return PL_OK;
 }
 
-static enum pl_status run(struct upload *upload, struct pl_s3_info *ret_info, struct pl_error *reterr)
+/* A small object with one request. */
+static enum pl_status put_whole(struct upload *upload, const struct lane *lane, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "PUT", .body = lane->memory, .body_bytes = lane->bytes};
+    char checksum[9];
+    enum pl_status status;
+
+    if (!upload->options.no_checksums) {
+        pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), checksum);
+        operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
+    }
+    status = call(upload, &operation, reterr);
+    pl_s3_operation_done(&operation);
+    if (status == PL_OK && upload->options.progress) {
+        upload->options.progress(upload->options.context, lane->bytes);
+    }
+    return status;
+}
+
+static enum pl_status run(struct upload *upload, struct pl_error *reterr)
 {
     struct lane *first = &upload->lanes[0];
+    char etag[PL_HTTP_ETAG_BYTES];
     bool end = false;
     enum pl_status status;
 
     PL_TRY(settle_parts(upload, reterr));
     PL_TRY(fill(upload, first, &end, reterr));
     if (end) {
-        PL_TRY(pl_s3_put(upload->client, upload->bucket, upload->key, first->memory, first->bytes, upload->options.no_checksums, upload->deadline_ns,
-                         NULL, reterr));
-        if (upload->options.progress) {
-            upload->options.progress(upload->options.progress_context, first->bytes);
-        }
-        return check_result(upload, ret_info, reterr);
+        PL_TRY(put_whole(upload, first, reterr));
+        return check_result(upload, etag, reterr);
     }
     PL_TRY(create(upload, reterr));
-    status = send_parts(upload, first, end, reterr);
+    status = send_parts(upload, first, reterr);
     if (status == PL_OK) {
         status = complete(upload, reterr);
     }
@@ -433,14 +438,13 @@ static enum pl_status run(struct upload *upload, struct pl_s3_info *ret_info, st
         abort_upload(upload);
         return status;
     }
-    return check_result(upload, ret_info, reterr);
+    return check_result(upload, etag, reterr);
 }
 
 enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source, uint64_t size_bytes,
-                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_s3_info *ret_info, struct pl_error *reterr)
+                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct upload *upload = pl_memory_new(1, sizeof(*upload), reterr);
-    struct pl_s3_info info = {.etag = NULL};
     enum pl_status status;
 
     if (!upload) {
@@ -455,9 +459,10 @@ enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, con
     if (options) {
         upload->options = *options;
     }
+    upload->patience = (struct pl_s3_patience){.go_on = upload->options.go_on, .context = upload->options.context};
     pthread_mutex_init(&upload->lock, NULL);
     pthread_cond_init(&upload->changed_cond, NULL);
-    status = run(upload, &info, reterr);
+    status = run(upload, reterr);
     for (size_t i = 0; i < upload->lane_count; i++) {
         pl_s3_operation_done(&upload->lanes[i].operation);
         free(upload->lanes[i].memory);
@@ -466,11 +471,6 @@ enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, con
     pthread_mutex_destroy(&upload->lock);
     free(upload->synced.parts);
     free(upload->id);
-    if (status == PL_OK && ret_info) {
-        *ret_info = info;
-    } else {
-        pl_s3_info_done(&info);
-    }
     if (status != PL_OK) {
         pl_error_context(reterr, "uploading to s3://%s/%s", bucket, key);
     }

@@ -2,8 +2,8 @@
 /**
  * Uploading a byte source: one request for a small object, a multipart upload with parallel parts for a large one.
  *
- * Every part carries its CRC32C. A failure aborts the upload, so that no parts are left to be paid for. Success means that the
- * object was asked for afterwards and has the size that was sent.
+ * Every part carries its CRC32C. A failure aborts the upload, and so does a wish to stop, so that no parts are left to be paid for. Success
+ * means that the object was asked for afterwards and has the size that was sent.
  *
  * Source  Amazon S3 user guide: "Uploading and copying objects using multipart upload"; CompleteMultipartUpload answers 200
  *         before it knows whether it worked, so its document decides.
@@ -22,19 +22,20 @@ struct pl_s3_upload_options {
     uint64_t budget_bytes; /* 0: 64 MiB; for the parts under way */
     uint64_t part_bytes;   /* 0: 16 MiB, more when `size_bytes` asks for it; a fourth of the budget at most, unless 10,000 parts need more */
     bool no_checksums;     /* for servers that refuse x-amz-checksum-crc32c */
-    void (*progress)(void *context, uint64_t bytes); /* called on the caller's thread with the bytes that have arrived; may be NULL */
-    void *progress_context;
+    /* On the caller's thread; each may be NULL. */
+    void (*progress)(void *context, uint64_t bytes); /* the bytes that have arrived */
+    bool (*go_on)(void *context);                    /* asked ten times a second, and to answer at once: false gives the upload up, PL_CANCELLED */
+    void *context;
 };
 
 /**
- * Write all bytes of `source` to s3://`bucket`/`key`; `ret_info` may be NULL.
+ * Write all bytes of `source` to s3://`bucket`/`key`.
  *
  * Units   size_bytes: what the source will give, as far as it is known, else PL_S3_SIZE_UNKNOWN; a source that gives another
  *         number is PL_CORRUPT and leaves the object as it was.
  * Errors  PL_LIMIT for more bytes than 10,000 parts hold; what source and server say.
  */
 enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source, uint64_t size_bytes,
-                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_s3_info *ret_info,
-                            struct pl_error *reterr) PL_MUST_CHECK;
+                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

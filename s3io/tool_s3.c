@@ -10,10 +10,12 @@
 #include "s3io/s3_list.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,6 +162,39 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
+static void stop_signals(sigset_t *ret_signals)
+{
+    (void)sigemptyset(ret_signals);
+    (void)sigaddset(ret_signals, SIGINT);
+    (void)sigaddset(ret_signals, SIGTERM);
+}
+
+enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
+{
+    sigset_t stop;
+
+    stop_signals(&stop);
+    (void)sigprocmask(SIG_BLOCK, &stop, NULL); /* of the other threads the client's takes no signals, and later ones inherit this */
+    tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
+}
+
+bool tool_goes_on(const struct tool *tool)
+{
+    struct pollfd stop = {.fd = tool->stop_fd, .events = POLLIN};
+
+    return poll(&stop, 1, 0) <= 0;
+}
+
+void tool_let_stop(struct tool *tool)
+{
+    sigset_t stop;
+
+    pl_file_close_at(&tool->stop_fd);
+    stop_signals(&stop);
+    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nobody has taken it: what has come comes now */
+}
+
 static void print_entry(const struct pl_s3_entry *entry)
 {
     char when[32] = "";
@@ -287,7 +322,7 @@ static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_er
 
 int main(int argc, char **argv)
 {
-    struct tool tool = {.timeout_ns = 300 * PL_NS_PER_S};
+    struct tool tool = {.timeout_ns = 300 * PL_NS_PER_S, .stop_fd = -1};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
     bool help = false;

@@ -11,6 +11,7 @@ struct tool {
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
     bool recursive, again, quiet, no_checksums;
+    int stop_fd;        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
     int64_t timeout_ns; /* longest wait for a byte, and for one small request */
     char **words;       /* what is left behind the options */
     int word_count;
@@ -18,6 +19,11 @@ struct tool {
 
 /** Read keys and settings and make the client. */
 enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** From here on tool_goes_on() tells of SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() has them end the process. */
+enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+bool tool_goes_on(const struct tool *tool);
+void tool_let_stop(struct tool *tool);
 
 enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while standard input brings nothing */
+
 static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -137,6 +139,7 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
 }
 
 struct upload_progress {
+    const struct tool *tool;
     struct tool_progress *progress;
     pthread_mutex_t *lock;
     const char *name;
@@ -153,9 +156,32 @@ static void uploaded(void *context, uint64_t bytes)
     upload->told_bytes = bytes;
 }
 
+static bool goes_on(void *context)
+{
+    return tool_goes_on(((const struct upload_progress *)context)->tool);
+}
+
+/* Standard input, whatever it is. */
+struct input {
+    struct pl_source head;
+    const struct tool *tool;
+};
+
+/* Nothing may come for long: a wish to stop is looked for meanwhile. */
 static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
 {
-    return pl_fd_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
+    const struct input *input = (const struct input *)source;
+    enum pl_status status;
+
+    do {
+        int64_t look_ns = pl_deadline_after_ns(LOOK_NS);
+
+        if (!tool_goes_on(input->tool)) {
+            return pl_error_set(reterr, PL_CANCELLED, "reading '%s' was given up", source->name);
+        }
+        status = pl_fd_read_some(STDIN_FILENO, data, bytes, look_ns < deadline_ns ? look_ns : deadline_ns, source->name, ret_bytes, reterr);
+    } while (status == PL_TIMEOUT && !pl_deadline_passed(deadline_ns));
+    return status;
 }
 
 static void close_input(struct pl_source *source)
@@ -163,18 +189,18 @@ static void close_input(struct pl_source *source)
     free(source);
 }
 
-/* Standard input, whatever it is. */
-static enum pl_status open_input(struct pl_source **ret_source, struct pl_error *reterr)
+static enum pl_status open_input(const struct tool *tool, struct pl_source **ret_source, struct pl_error *reterr)
 {
     static const struct pl_source_ops ops = {.read = read_input, .close = close_input};
-    struct pl_source *source = pl_memory_new(1, sizeof(*source), reterr);
-    enum pl_status status = source ? pl_source_init(source, &ops, "standard input", reterr) : PL_MEMORY;
+    struct input *input = pl_memory_new(1, sizeof(*input), reterr);
+    enum pl_status status = input ? pl_source_init(&input->head, &ops, "standard input", reterr) : PL_MEMORY;
 
     if (status != PL_OK) {
-        free(source);
+        free(input);
         return status;
     }
-    *ret_source = source;
+    input->tool = tool;
+    *ret_source = &input->head;
     return PL_OK;
 }
 
@@ -183,24 +209,25 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
                                     pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
-    struct upload_progress state = {.progress = progress, .lock = lock, .name = from};
+    struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
     struct pl_s3_upload_options options = {.budget_bytes = tool->stream_options.budget_bytes,
                                            .part_bytes = tool->stream_options.part_bytes,
                                            .no_checksums = tool->no_checksums,
                                            .progress = uploaded,
-                                           .progress_context = &state};
+                                           .go_on = goes_on,
+                                           .context = &state};
     uint64_t size_bytes = PL_S3_SIZE_UNKNOWN;
     struct stat info;
 
     if (pl_s3_uri_is(from)) {
         PL_TRY(pl_source_open_s3(tool->client, from, &tool->stream_options, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
-        PL_TRY(open_input(&source, reterr));
+        PL_TRY(open_input(tool, &source, reterr));
     } else {
         PL_TRY(pl_source_open_file(from, &source, reterr));
         size_bytes = stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PL_S3_SIZE_UNKNOWN;
     }
-    return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, NULL, reterr);
+    return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, reterr);
 }
 
 /* Before any key is asked for: a stream, a file that is there, or the address of an object. */
@@ -244,9 +271,11 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(pl_text_check(&full, reterr));
     PL_TRY(check_source(from, reterr));
     PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(tool_hold_stop(tool, reterr));
     tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
     status = upload_source(tool, from, bucket, full.data, &progress, &lock, reterr);
     tool_progress_end(&progress);
+    tool_let_stop(tool);
     return status;
 }
 
@@ -324,9 +353,11 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     for (size_t i = 0; i < files.count; i++) {
         total_bytes += files.items[i].size_bytes;
     }
+    PL_TRY(tool_hold_stop(tool, reterr));
     tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
     status = tool_each(files.count, upload_file, &tree, reterr);
     tool_progress_end(&tree.progress);
+    tool_let_stop(tool);
     return status;
 }
 

@@ -319,48 +319,24 @@ static void look_for_stop(struct sync *sync)
     }
 }
 
-/* A file that gives up in the middle when the time is up, so that the upload is aborted and leaves nothing behind. */
-struct bounded_source {
-    struct pl_source head;
-    struct pl_source *file;
-    struct sync *sync;
-};
-
-static enum pl_status bounded_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                   struct pl_error *reterr)
+/* Whether an upload still has time; a wish to stop may have come in its middle. */
+static bool has_time(void *context)
 {
-    struct bounded_source *bounded = (struct bounded_source *)source;
+    struct sync *sync = context;
 
-    look_for_stop(bounded->sync);
-    if (pl_deadline_passed(bounded->sync->finish_by_ns)) {
-        return pl_error_set(reterr, PL_CANCELLED, "the time to finish is up");
-    }
-    return pl_source_read(bounded->file, data, bytes, deadline_ns, ret_bytes, reterr);
-}
-
-static void bounded_close(struct pl_source *source)
-{
-    (void)source; /* lies in the caller's frame; pl_source_close() has released its name */
+    look_for_stop(sync);
+    return !pl_deadline_passed(sync->finish_by_ns);
 }
 
 static enum pl_status upload(struct sync *sync, const struct entry *entry, const char *path, uint64_t size_bytes, struct pl_error *reterr)
 {
-    static const struct pl_source_ops ops = {.read = bounded_read, .close = bounded_close};
-    struct bounded_source bounded = {.sync = sync};
     PL_AUTO_SOURCE struct pl_source *file = NULL;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
-    int64_t deadline_ns = pl_deadline_after_ns(UPLOAD_NS);
-    enum pl_status status;
 
     pl_text_printf(&key, "%s%s%s", sync->prefix, *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name);
     PL_TRY(pl_text_check(&key, reterr));
     PL_TRY(pl_source_open_file(path, &file, reterr));
-    PL_TRY(pl_source_init(&bounded.head, &ops, path, reterr));
-    bounded.file = file;
-    status = pl_s3_upload(sync->client, sync->bucket, key.data, &bounded.head, size_bytes, &sync->upload,
-                          deadline_ns < sync->finish_by_ns ? deadline_ns : sync->finish_by_ns, NULL, reterr);
-    pl_source_close(&bounded.head);
-    return status;
+    return pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload, pl_deadline_after_ns(UPLOAD_NS), reterr);
 }
 
 /* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. */
@@ -565,6 +541,8 @@ int main(int argc, char **argv)
         fputs(usage, argc > 1 ? stdout : stderr);
         return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
+    sync.upload.go_on = has_time;
+    sync.upload.context = &sync;
     status = open_sync(&sync, &options, argv[optind], argv[optind + 1], &error);
     begun = status == PL_OK;
     if (begun) {

@@ -15,6 +15,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -88,7 +89,7 @@ class Run:
         life_s = server.pop("life_s", 3600)
         self.fake = FakeS3(self.objects, **server)
         self.fake.life_s = life_s
-        self.proxy = None
+        self.proxy = self.process = None
         self.port = 0
         self.token_file = self.directory / "token"
         self.token_file.write_text("secret-token\n")
@@ -104,7 +105,10 @@ class Run:
         self.fake.identity = "another-token"
         self.token_file.write_text("another-token\n")
 
-    async def client(self, *words, standard_input=None):
+    def stop(self):
+        self.process.terminate()
+
+    async def client(self, *words):
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self.port}",
                        "AWS_REGION": "us-east-1", "NO_PROXY": "*", "AWS_EC2_METADATA_DISABLED": "true"}
         for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
@@ -114,7 +118,7 @@ class Run:
         if not {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_EC2_METADATA_SERVICE_ENDPOINT"} & extra.keys():
             environment.update(AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret")
         environment.update((name, value.format(port=self.port, token_file=self.token_file)) for name, value in extra.items())
-        process = await asyncio.create_subprocess_exec(
+        process = self.process = await asyncio.create_subprocess_exec(
             self.tool, *self.scenario["options"], *words, env=environment, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         out, err = await talk(process, self.scenario["deadline_s"])
@@ -122,8 +126,8 @@ class Run:
 
     async def run(self):
         upstream = await self.fake.start()
-        self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], 
-                                {"replace": self.replace, "new_token": self.new_token, "new_identity": self.new_identity})
+        self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], {"replace": self.replace, "new_token": self.new_token,
+                                                                                "new_identity": self.new_identity, "stop": self.stop})
         self.port = await self.proxy.start()
         try:
             begun = time.monotonic()
@@ -188,6 +192,13 @@ class Run:
             check(self.fake.objects.get("up") == data, "the object differs")
         else:
             check("up" not in self.fake.objects, "a wrong object was made")
+
+    async def do_upload_stopped(self):
+        source = self.directory / "file"
+        source.write_bytes(bytes(self.scenario["object_bytes"]))
+        code, _, err = await self.client("cp", str(source), "s3://bkt/up")
+        check(code == -signal.SIGTERM, f"exit {code}: {err.strip()}")
+        check("up" not in self.fake.objects, "an object was made")
 
     async def do_copy(self):
         code, _, err = await self.client("cp", "s3://bkt/obj", "s3://bkt/copy")

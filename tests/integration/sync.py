@@ -9,6 +9,7 @@ A case that needs user namespaces is left out, saying so, where they are refused
 import concurrent.futures
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ SAYS = "not all changes are told"
 class Sync:
     """The program between a directory and a server that keeps what it gets as files."""
 
-    def __init__(self, folder, prefix=()):
+    def __init__(self, folder, prefix=(), words=(), silent=False):
         self.watched, self.store, self.message = folder / "watched", folder / "store", ""
         self.store.mkdir()
         self.server = subprocess.Popen([sys.executable, SOURCE / "tests/support/fake_s3.py", "--keep", self.store], stdin=subprocess.DEVNULL,
@@ -35,7 +36,9 @@ class Sync:
         port = self.server.stdout.readline().split()[1]
         environment = dict(os.environ, AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret",
                            AWS_REGION="us-east-1", NO_PROXY="*")
-        self.process = subprocess.Popen([*prefix, TOOL, self.watched, "s3://bkt/up"], env=environment, stderr=subprocess.PIPE, text=True)
+        if silent:
+            self.server.send_signal(signal.SIGSTOP)
+        self.process = subprocess.Popen([*prefix, TOOL, *words, self.watched, "s3://bkt/up"], env=environment, stderr=subprocess.PIPE, text=True)
 
     def __enter__(self):
         return self
@@ -143,8 +146,19 @@ def moved(folder):
         assert not (sync.store / "up/old/in/second").exists()
 
 
+def silent(folder):
+    """What a server that says nothing has not taken is given up when the time to finish is over."""
+    make(folder / "watched/file", "text")
+    with Sync(folder, words=["--finish", "1"], silent=True) as sync:
+        time.sleep(2)  # the upload waits for its answer by now; where it does not yet, the end is the same
+        begun = time.monotonic()
+        sync.stop(code=1)
+        assert time.monotonic() - begun < 60, "the time to finish did not count"
+        assert "1 of 1 files are not on S3" in sync.message, sync.message
+
+
 def main():
-    cases = [(deep, None), (moved, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
+    cases = [(deep, None), (silent, None), (moved, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
     running = {}
     failed = False
     with tempfile.TemporaryDirectory(prefix="paceline-sync-") as base, concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
