@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which devices there are, and opening one. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/choose.h"
@@ -147,6 +148,7 @@ enum pl_status pl_device_open(int ordinal, struct pl_device **ret_device, struct
     }
     PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0);
     device->info.ordinal = ordinal;
+    device->patience_ns = 60 * PL_NS_PER_S;
     status = open_device(device, reterr);
     if (status != PL_OK) {
         pl_device_close(device);
@@ -164,9 +166,7 @@ void pl_device_close(struct pl_device *device)
     if (device->context) {
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "closing a device");
         pl_kernels_free(device);
-        if (device->service) {
-            PL_CUDA_LET(device, cuStreamDestroy_v2(device->service), "closing a device's stream");
-        }
+        pl_device_stream_free(device, device->service);
         if (!pl_cuda_is_late(device)) {
             PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");
         }

@@ -13,8 +13,6 @@
 /* Enough threads for every multiprocessor of any generation; the kernels go round where there is more to do. */
 enum { BLOCKS_A_MULTIPROCESSOR = 8 };
 
-#define UPLOAD_LIMIT_NS (60 * PL_NS_PER_S)
-
 extern const char pl_kernel_image[]; /* nvcc's file, see kernel_embed.S */
 
 struct pl_kernels {
@@ -166,7 +164,7 @@ static enum pl_status upload(struct pl_device_pieces *made, const struct pl_chun
     PL_TRY(pl_device_alloc(device, bytes, &memory, reterr));
     made->chunks = memory;
     PL_TRY(pl_device_copy(device, memory, chunks, bytes, device->service, reterr));
-    return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(UPLOAD_LIMIT_NS), reterr);
+    return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(device->patience_ns), reterr);
 }
 
 enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_device_piece *pieces, size_t count,

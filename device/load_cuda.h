@@ -78,7 +78,8 @@ struct pl_device {
     struct pl_device_info info;
     CUdevice number;
     CUcontext context;
-    CUstream service; /* for work that is waited for at once */
+    CUstream service;    /* for work that is waited for at once */
+    int64_t patience_ns; /* for that work: a device that has not filled its own memory after this long does not work */
     pthread_mutex_t lock;
     struct {
         CUresult failure; /* the error that ended the context's work */

@@ -8,8 +8,6 @@
 
 _Static_assert(sizeof(struct pl_device_handle) == sizeof(CUipcMemHandle), "a handle is CUDA's");
 
-#define FILL_LIMIT_NS (60 * PL_NS_PER_S) /* a device that has not filled its own memory after this long does not work */
-
 static CUdeviceptr address(const void *memory)
 {
     return (CUdeviceptr)(uintptr_t)memory;
@@ -49,7 +47,7 @@ static enum pl_status raise_memory(struct pl_device *device, CUresult result, ui
 static enum pl_status zero(struct pl_device *device, CUdeviceptr memory, uint64_t bytes, struct pl_error *reterr)
 {
     PL_CUDA_TRY(device, cuMemsetD8Async(memory, 0, bytes, device->service), reterr, "cannot zero %llu bytes", (unsigned long long)bytes);
-    return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(FILL_LIMIT_NS), reterr);
+    return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(device->patience_ns), reterr);
 }
 
 enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **ret_memory, struct pl_error *reterr)
@@ -66,7 +64,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     }
     status = zero(device, memory, bytes, reterr);
     if (status != PL_OK) {
-        PL_CUDA_LET(device, cuMemFree_v2(memory), "releasing device memory");
+        pl_device_release(device, (void *)(uintptr_t)memory);
         return status;
     }
     *ret_memory = (void *)(uintptr_t)memory;

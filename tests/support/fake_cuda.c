@@ -168,6 +168,8 @@ void fake_cuda_order(const char *order)
         fake.contexts[device].kernel_fails = true;
     } else if (sscanf(order, "kernel_hangs=%d", &device) == 1 && device >= 0 && device < fake.devices) {
         fake.contexts[device].kernel_hangs = true;
+    } else if (sscanf(order, "fill_hangs=%d", &device) == 1 && device >= 0 && device < fake.devices) {
+        fake.contexts[device].fill_hangs = true;
     } else if (strcmp(order, "hold_copies") == 0 && fake.delay_us > 0) {
         fake.holds_copies = true;
     } else if (strcmp(order, "let_copies_go") == 0) {
@@ -395,6 +397,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
         context->failure = CUDA_SUCCESS;
         context->kernel_fails = false;
         context->kernel_hangs = false;
+        context->fill_hangs = false;
         context->hangs = false;
     }
     LEAVE(CUDA_SUCCESS);

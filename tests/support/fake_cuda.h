@@ -51,6 +51,7 @@ bool fake_cuda_has_context(void);
  *   lost=N               device N falls off the bus: all calls and all work of its context end in CUDA_ERROR_UNKNOWN
  *   kernel_error=N       the next kernel launched on device N ends its context with CUDA_ERROR_ILLEGAL_ADDRESS
  *   kernel_hangs=N       the next kernel launched on device N never ends
+ *   fill_hangs=N         the next cuMemsetD8Async on device N never ends
  *   hold_copies          copies from a device to memory of cuMemHostAlloc do not begin until
  *   let_copies_go        (with delay_us, without which the call would not return)
  */

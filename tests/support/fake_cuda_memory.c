@@ -309,6 +309,11 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr memory, unsigned char byte, size_t 
     if (!find((void *)memory) || !inside((void *)memory, bytes)) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
+    if (context->fill_hangs) {
+        context->fill_hangs = false;
+        context->hangs = true;
+        LEAVE(fake_add(context, stream, &(struct work){.run = NULL}));
+    }
     copy = malloc(sizeof(*copy));
     *copy = (struct copy){.to = (void *)memory, .bytes = bytes, .byte = byte};
     LEAVE(fake_add(context, stream, &(struct work){.run = run_fill, .argument = copy, .owned = true}));

@@ -55,6 +55,7 @@ struct CUctx_st {
     CUresult failure;
     bool kernel_fails; /* the next one */
     bool kernel_hangs; /* the next one */
+    bool fill_hangs;   /* the next one */
     bool hangs;        /* one has */
     uint64_t used_bytes;
     int allocations;
@@ -137,6 +138,7 @@ void fake_wait_for_device(struct CUctx_st *context, const char *name);
     } while (0)
 
 /* All of these with the lock held. */
+CUstream fake_stream(struct CUctx_st *context, CUstream stream); /* the context's own one for NULL; one that is gone ends the test */
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);
 void fake_wait_all(struct CUctx_st *context); /* until all streams are empty or stuck */
 void fake_wait_stream(struct CUstream_st *stream);

@@ -130,11 +130,28 @@ static void *serve(void *argument)
     return NULL;
 }
 
+CUstream fake_stream(struct CUctx_st *context, CUstream stream)
+{
+    CUstream known = context->streams;
+
+    if (!stream) {
+        return &context->standard;
+    }
+    while (known && known != stream) {
+        known = known->next;
+    }
+    if (!known) {
+        fprintf(stderr, "fake_cuda: a stream that is gone, or another context's, is used\n");
+        abort();
+    }
+    return stream;
+}
+
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work)
 {
     struct work *added;
 
-    stream = stream ? stream : &context->standard;
+    stream = fake_stream(context, stream);
     if (work->records || work->waits_for) {
         (work->records ? work->records : work->waits_for)->users++;
     }
@@ -265,7 +282,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 CUresult CUDAAPI cuStreamQuery(CUstream stream)
 {
     ENTER(__func__)
-    stream = stream ? stream : &context->standard;
+    stream = fake_stream(context, stream);
     LEAVE(stream->first || stream->busy || stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One device: memory, streams, events, other processes, and every fault that a driver can be ordered to have. */
+#include "device/load_cuda.h"
 #include "tests/support/device.h"
 #include "tests/unit/device/gpu.h"
 
@@ -358,6 +359,21 @@ START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
 }
 END_TEST
 
+/* The driver would wait without end to free it, and whose stream it was cannot be asked once that is gone. */
+START_TEST(new_memory_that_is_not_filled_in_time_is_left)
+{
+    struct pl_device *device = open_gpu("");
+    struct pl_error error = PL_ERROR_NONE;
+    void *memory;
+
+    device->patience_ns = 20 * PL_NS_PER_MS;
+    (void)device_order("fill_hangs=0");
+    ck_assert_int_eq(pl_device_alloc(device, 4096, &memory, &error), PL_TIMEOUT);
+    ck_assert_says(error, "work on a stream has not ended after ");
+    pl_device_close(device);
+}
+END_TEST
+
 START_TEST(memory_is_released_again_once_late_work_has_ended)
 {
     struct pl_device *device = open_gpu("delay_us=1");
@@ -554,6 +570,7 @@ UNIT_MAIN("device/device", devices_are_counted_and_described, what_is_visible_is
           memory_that_exists_is_pinned_once, when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
           a_stream_waits_for_another_ones_event, events_say_when_work_is_done_and_how_long_it_took,
           a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
-          memory_is_released_again_once_late_work_has_ended, errors_that_only_newer_toolkits_name_stay_too, a_lost_device_is_said_by_every_call,
-          a_device_without_code_among_the_kernels_is_said, what_was_begun_is_undone_when_opening_fails,
-          another_process_opens_the_memory_and_writes_to_it, the_fake_finds_a_host_that_touches_device_memory)
+          new_memory_that_is_not_filled_in_time_is_left, memory_is_released_again_once_late_work_has_ended,
+          errors_that_only_newer_toolkits_name_stay_too, a_lost_device_is_said_by_every_call, a_device_without_code_among_the_kernels_is_said,
+          what_was_begun_is_undone_when_opening_fails, another_process_opens_the_memory_and_writes_to_it,
+          the_fake_finds_a_host_that_touches_device_memory)
