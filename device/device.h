@@ -76,9 +76,16 @@ void pl_device_unpin(struct pl_device *device, void *memory);
 /** Whether `memory` is device memory, of whatever device. */
 bool pl_device_owns(struct pl_device *device, const void *memory);
 
-/** Copy on `stream`, between any two of device, pinned and ordinary memory; returns at once, except that ordinary memory may be copied first. */
+/**
+ * Copy on `stream`, between any two of device, pinned and ordinary memory; returns at once. Only ordinary memory is copied in the call, behind what
+ * `stream` was given, for which the driver waits without end.
+ */
 enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same to or from ordinary memory, with a deadline for what `stream` was given before; returns when the copy has ended. */
+enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, int64_t deadline_ns,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set `bytes` bytes on `stream`. */
 enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream, struct pl_error *reterr) PL_MUST_CHECK;

@@ -93,6 +93,12 @@ enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *fr
     return none(reterr);
 }
 
+enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, int64_t deadline_ns,
+                                  struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream, struct pl_error *reterr)
 {
     return none(reterr);

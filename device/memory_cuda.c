@@ -147,6 +147,14 @@ enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *fr
     return PL_OK;
 }
 
+enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, int64_t deadline_ns,
+                                  struct pl_error *reterr)
+{
+    PL_TRY(pl_device_stream_finish(device, stream, deadline_ns, reterr));
+    PL_TRY(pl_device_copy(device, to, from, bytes, stream, reterr));
+    return pl_device_stream_finish(device, stream, deadline_ns, reterr);
+}
+
 enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream, struct pl_error *reterr)
 {
     PL_TRY(pl_device_enter(device, reterr));

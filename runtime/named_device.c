@@ -78,13 +78,12 @@ enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, cons
 {
     struct named_device *device = &named->device;
     void *scratch = NULL;
-    enum pl_status status;
+    enum pl_status status = PL_OK;
 
     PL_TRY(open_stream(device, reterr));
     PL_TRY(pl_device_alloc(device->device, bytes, &scratch, reterr));
-    status = fill ? pl_device_copy(device->device, scratch, fill, bytes, device->stream, reterr) : PL_OK;
-    if (status == PL_OK) {
-        status = pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
+    if (fill) {
+        status = pl_device_copy_now(device->device, scratch, fill, bytes, device->stream, pl_world_deadline_ns(named->world), reterr);
     }
     if (status != PL_OK) {
         pl_device_release(device->device, scratch);
@@ -221,8 +220,7 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
         return PL_MEMORY;
     }
     named_fill_neutral(neutral, fusion->elems, fusion->dtype, op);
-    PL_TRY(pl_device_copy(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream, reterr));
-    return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
+    return pl_device_copy_now(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream, pl_world_deadline_ns(named->world), reterr);
 }
 
 static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch, struct pl_error *reterr)

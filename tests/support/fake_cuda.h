@@ -19,8 +19,8 @@
  *                        is done before the call returns
  *   unguarded            the host can touch device memory. Without it that is a SIGSEGV, except while the device works
  *   launch_error=N       the Nth kernel launch of this process ends the context with CUDA_ERROR_ILLEGAL_ADDRESS
- *   hang=N               the Nth launch never ends, nor would a call that waits for the device's work, as those that release memory do: it says so
- *                        and aborts
+ *   hang=N               the Nth launch never ends, nor would a call that waits for the device's work, as those that release memory do and copies of
+ *                        ordinary memory behind it: it says so and aborts
  *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may stand several times
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus
  *   leaks                when a context ends with memory, streams or events left, say so and abort

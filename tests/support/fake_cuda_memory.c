@@ -275,7 +275,8 @@ static bool is_down(const void *to, const void *from)
     return to_piece && to_piece->kind == PINNED && from_piece && (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
 }
 
-/* Ordinary memory is read before the call returns, and written before it returns; the rest in the stream's time. */
+/* Ordinary memory is read before the call returns, and written before it returns; the rest in the stream's time. Behind work that never ends such a
+ * call does not return, or need not: here it ends the test. */
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     struct work work;
@@ -295,8 +296,13 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     }
     work = (struct work){.run = run_copy, .argument = copy, .owned = true, .down = is_down((void *)to, (void *)from)};
     result = fake_add(context, stream, &work);
+    stream = fake_stream(context, stream);
     if (!find((void *)to)) {
-        fake_wait_stream(stream ? stream : &context->standard);
+        fake_wait_stream(stream);
+    }
+    if (stream->stuck && (staged || !find((void *)to))) {
+        fprintf(stderr, "fake_cuda: %s of ordinary memory waits without end for what is before it\n", __func__);
+        abort();
     }
     LEAVE(result);
 }

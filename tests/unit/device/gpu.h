@@ -34,9 +34,9 @@ static inline void *on_gpu(struct pl_device *device, const void *data, size_t by
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_device_alloc(device, bytes + shift, ret_base, &error), &error);
-    if (data && bytes) {
-        ck_assert_ok(pl_device_copy(device, (char *)*ret_base + shift, data, bytes, NULL, &error), &error);
-        finish(device, NULL);
+    if (data) {
+        ck_assert_ok(pl_device_copy_now(device, (char *)*ret_base + shift, data, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S), &error),
+                     &error);
     }
     return (char *)*ret_base + shift;
 }
@@ -45,9 +45,7 @@ static inline void from_gpu(struct pl_device *device, void *data, const void *me
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    finish(device, NULL);
-    ck_assert_ok(pl_device_copy(device, data, memory, bytes, NULL, &error), &error);
-    finish(device, NULL);
+    ck_assert_ok(pl_device_copy_now(device, data, memory, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
 }
 
 #endif

@@ -359,6 +359,23 @@ START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
 }
 END_TEST
 
+START_TEST(ordinary_memory_is_copied_by_the_deadline)
+{
+    struct pl_device *device = open_gpu("hang=1,delay_us=1");
+    struct pl_error error = PL_ERROR_NONE;
+    float value = 1.0F;
+    void *base;
+    float *memory = on_gpu(device, NULL, 64, 0, &base);
+
+    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
+    ck_assert_int_eq(pl_device_copy_now(device, &value, memory, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    ck_assert_says(error, "work on a stream has not ended after ");
+    ck_assert_int_eq(pl_device_copy_now(device, memory, &value, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    pl_device_release(device, base);
+    pl_device_close(device);
+}
+END_TEST
+
 /* The driver would wait without end to free it, and whose stream it was cannot be asked once that is gone. */
 START_TEST(new_memory_that_is_not_filled_in_time_is_left)
 {
@@ -570,7 +587,7 @@ UNIT_MAIN("device/device", devices_are_counted_and_described, what_is_visible_is
           memory_that_exists_is_pinned_once, when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
           a_stream_waits_for_another_ones_event, events_say_when_work_is_done_and_how_long_it_took,
           a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
-          new_memory_that_is_not_filled_in_time_is_left, memory_is_released_again_once_late_work_has_ended,
+          ordinary_memory_is_copied_by_the_deadline, new_memory_that_is_not_filled_in_time_is_left, memory_is_released_again_once_late_work_has_ended,
           errors_that_only_newer_toolkits_name_stay_too, a_lost_device_is_said_by_every_call, a_device_without_code_among_the_kernels_is_said,
           what_was_begun_is_undone_when_opening_fails, another_process_opens_the_memory_and_writes_to_it,
           the_fake_finds_a_host_that_touches_device_memory)

@@ -605,6 +605,40 @@ START_TEST(the_model_file_holds_what_the_device_holds)
 }
 END_TEST
 
+/* Whoever saves a model while the device hangs is told by the deadline. */
+static void writes_in_time(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct trial *trial = argument;
+    struct pl_error told = PL_ERROR_NONE;
+    struct job here = {0};
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/model.safetensors", trial->directory);
+    device = pl_world_device(world);
+    RANKS_OK(job_start(world, trial, true, &here, &error));
+    device_ranks_order(world, "kernel_hangs");
+    RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
+    RANKS_NEED(pl_plan_file_write(here.plan, path, NULL, 0, &told) == PL_TIMEOUT && strstr(told.cause, "has not ended"), "%s", told.cause);
+    job_end(&here);
+}
+
+START_TEST(a_model_file_is_not_waited_for_without_end)
+{
+    struct scratch scratch = scratch_new();
+    struct trial trial = {.optimizer = {.kind = PL_SGD}, .directory = scratch.path};
+    struct pl_world_options options = {0};
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
+    options.knobs = &knobs;
+    if (device_order("let_copies_go")) { /* a real driver takes no orders */
+        ck_assert_ranks_on(1, 1, &options, writes_in_time, &trial);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
 static void refused(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_plan_options options = {.gradient_dtype = PL_BFLOAT16};
@@ -634,5 +668,5 @@ UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), every_optimizer_steps_a
                 gradients_that_are_not_finite_skip_the_step_on_the_device, a_run_resumed_on_the_device_ends_in_the_same_bits,
                 the_next_step_waits_for_a_checkpoints_copy_on_the_device, a_step_makes_few_calls_of_the_driver,
                 the_host_is_at_most_one_step_ahead_of_the_device, a_lost_device_ends_the_step_of_all_ranks,
-                an_error_of_nccl_ends_the_step_of_all_ranks, the_model_file_holds_what_the_device_holds,
+                an_error_of_nccl_ends_the_step_of_all_ranks, the_model_file_holds_what_the_device_holds, a_model_file_is_not_waited_for_without_end,
                 device_memory_without_a_device_is_refused_in_words)
