@@ -35,6 +35,11 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure->directory_fd, "success", reterr);
 }
 
+static enum pl_status check_directory(const struct pl_failure *failure, struct pl_error *reterr)
+{
+    return failure->directory_fd >= 0 ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory");
+}
+
 /* The first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
 static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
 {
@@ -64,9 +69,7 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (failure->directory_fd < 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory for the failure file");
-    }
+    PL_TRY(check_directory(failure, reterr));
     pl_file_close_at(&failure->reserve_fd);
     if (write_behind_own(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
         return PL_OK;
@@ -82,6 +85,7 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)
 {
+    PL_TRY(check_directory(failure, reterr));
     pl_file_close_at(&failure->reserve_fd);
     return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
 }

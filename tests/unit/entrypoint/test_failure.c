@@ -125,6 +125,18 @@ START_TEST(success_is_an_empty_file)
 }
 END_TEST
 
+START_TEST(without_a_directory_both_files_say_so)
+{
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(pl_failure_write(&failure, "report\n", &error), PL_NOT_FOUND);
+    ck_assert_str_eq(error.cause, "there is no output directory");
+    ck_assert_int_eq(pl_failure_succeed(&failure, &error), PL_NOT_FOUND);
+    ck_assert_str_eq(error.cause, "there is no output directory");
+}
+END_TEST
+
 static void fill(struct pl_ending *ending)
 {
     *ending = PL_ENDING_NONE;
@@ -195,4 +207,5 @@ END_TEST
 
 UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, a_programs_own_words_stay_in_front,
           of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone, a_link_is_replaced_not_followed, success_is_an_empty_file,
-          the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines, an_ending_travels_unchanged)
+          without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
+          an_ending_travels_unchanged)
