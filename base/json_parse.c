@@ -97,26 +97,10 @@ static bool next_is(const struct reader *reader, const char *word)
     return (size_t)(reader->end - reader->at) >= length && memcmp(reader->at, word, length) == 0;
 }
 
-/* The bytes of the UTF-8 character at `at`, 0 when there is none. `surrogates` also takes the inner form. */
-static unsigned utf8_bytes(const char *at, const char *end, bool inner)
+/* The inner form of a lone surrogate: three bytes that are no UTF-8. */
+static bool is_surrogate(const char *at, const char *end)
 {
-    const unsigned char *byte = (const unsigned char *)at;
-    size_t left = (size_t)(end - at);
-    unsigned bytes = byte[0] < 0xC2 ? 0 : byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : byte[0] < 0xF5 ? 4 : 0;
-
-    if (bytes == 0 || left < bytes) {
-        return 0;
-    }
-    for (unsigned i = 1; i < bytes; i++) {
-        if ((byte[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F && !inner) || (byte[0] == 0xF0 && byte[1] < 0x90) ||
-        (byte[0] == 0xF4 && byte[1] > 0x8F)) {
-        return 0;
-    }
-    return bytes;
+    return end - at >= 3 && (unsigned char)at[0] == 0xED && (at[1] & 0xE0) == 0xA0 && (at[2] & 0xC0) == 0x80;
 }
 
 static int hex_value(char digit)
@@ -194,7 +178,7 @@ static enum pl_status read_string(struct reader *reader, char **ret_text)
     for (;;) {
         const char *run = reader->at;
         unsigned char byte;
-        unsigned bytes;
+        size_t bytes;
 
         while (run < reader->end && (unsigned char)*run >= 0x20 && (unsigned char)*run < 0x80 && *run != '"' && *run != '\\') {
             run++;
@@ -216,7 +200,7 @@ static enum pl_status read_string(struct reader *reader, char **ret_text)
         if (byte < 0x20 || (reader->inner && byte == 0xC0)) {
             return fail(reader, run, "no raw control character inside a string");
         }
-        bytes = utf8_bytes(run, reader->end, reader->inner);
+        bytes = reader->inner && is_surrogate(run, reader->end) ? 3 : pl_text_character_bytes(run, reader->end);
         if (bytes == 0) {
             locate(reader, run);
             return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected UTF-8 text, found the byte 0x%02x", reader->source, reader->line,

@@ -101,6 +101,40 @@ const char *pl_text_string(const struct pl_text *text)
     return text->data ? text->data : "";
 }
 
+size_t pl_text_character_bytes(const char *at, const char *end)
+{
+    const unsigned char *byte = (const unsigned char *)at;
+    size_t bytes = byte[0] < 0x80 ? 1 : byte[0] < 0xC2 ? 0 : byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : byte[0] < 0xF5 ? 4 : 0;
+
+    if ((size_t)(end - at) < bytes) {
+        return 0;
+    }
+    for (size_t i = 1; i < bytes; i++) {
+        if ((byte[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    /* Longer than needed, a surrogate, beyond the last. */
+    if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F) || (byte[0] == 0xF0 && byte[1] < 0x90) ||
+        (byte[0] == 0xF4 && byte[1] > 0x8F)) {
+        return 0;
+    }
+    return bytes;
+}
+
+void pl_text_mask_broken(char *bytes, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        size_t part = pl_text_character_bytes(bytes + at, bytes + length);
+
+        if (part == 0) {
+            bytes[at] = '?';
+            part = 1;
+        }
+        at += part;
+    }
+}
+
 void pl_text_done(struct pl_text *text)
 {
     free(text->data);

@@ -43,4 +43,10 @@ const char *pl_text_string(const struct pl_text *text);
 
 void pl_text_done(struct pl_text *text);
 
+/** The length of the UTF-8 character at `at`, which lies before `end`; 0 when there is none. */
+size_t pl_text_character_bytes(const char *at, const char *end);
+
+/** Put a '?' in place of each of `length` bytes that belongs to no UTF-8 character: text from outside, or cut in the middle of one. */
+void pl_text_mask_broken(char *bytes, size_t length);
+
 #endif

@@ -55,13 +55,16 @@ static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
 static enum pl_status write_behind_own(const struct pl_failure *failure, size_t own_max_bytes, const char *text, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
+    size_t own_bytes;
 
     append_own(failure->directory_fd, own_max_bytes, &whole);
     if (whole.length > 0) {
         pl_text_append(&whole, whole.data[whole.length - 1] != '\n' ? "\n\n" : "\n");
     }
+    own_bytes = whole.length;
     pl_text_append(&whole, text);
     PL_TRY(pl_text_check(&whole, reterr));
+    pl_text_mask_broken(whole.data + own_bytes, whole.length - own_bytes);
     return pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entrypoint/tail.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
@@ -19,33 +21,6 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
         bytes += part;
         count -= part;
     }
-}
-
-/* Length of the valid UTF-8 sequence at `text`, 0 when there is none. */
-static size_t utf8_length(const unsigned char *text, size_t room)
-{
-    static const struct {
-        unsigned char first_low, first_high, second_low, second_high, length;
-    } forms[] = {
-        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3},
-        {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
-    };
-
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        if (text[0] < forms[i].first_low || text[0] > forms[i].first_high || room < forms[i].length) {
-            continue;
-        }
-        if (text[1] < forms[i].second_low || text[1] > forms[i].second_high) {
-            continue;
-        }
-        for (size_t k = 2; k < forms[i].length; k++) {
-            if ((text[k] & 0xC0) != 0x80) {
-                return 0;
-            }
-        }
-        return forms[i].length;
-    }
-    return 0;
 }
 
 /* Bytes of the terminal control sequence at `text` (which begins with ESC). */
@@ -82,26 +57,16 @@ static size_t clean_line(char *line, size_t length)
     }
     while (from < length) {
         unsigned char byte = (unsigned char)line[from];
-        size_t sequence;
 
         if (byte == 0x1B) {
             from += escape_length(line + from, length - from);
-        } else if (byte == '\t' || (byte >= 0x20 && byte < 0x7F)) {
-            line[to++] = line[from++];
-        } else if (byte < 0x20 || byte == 0x7F) {
+        } else if (byte != '\t' && (byte < 0x20 || byte == 0x7F)) {
             from++;
         } else {
-            sequence = utf8_length((const unsigned char *)line + from, length - from);
-            if (sequence == 0) {
-                line[to++] = '?';
-                from++;
-            } else {
-                memmove(line + to, line + from, sequence);
-                to += sequence;
-                from += sequence;
-            }
+            line[to++] = line[from++];
         }
     }
+    pl_text_mask_broken(line, to);
     while (to > 0 && (line[to - 1] == ' ' || line[to - 1] == '\t')) {
         to--;
     }

@@ -35,6 +35,20 @@ START_TEST(the_report_is_written_and_leaves_no_other_file)
 }
 END_TEST
 
+START_TEST(what_is_no_utf_8_does_not_get_into_the_report)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_ok(pl_failure_write(&failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ??\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(a_programs_own_words_stay_in_front)
 {
     struct scratch scratch = scratch_new();
@@ -205,7 +219,7 @@ START_TEST(an_ending_travels_unchanged)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, a_programs_own_words_stay_in_front,
-          of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone, a_link_is_replaced_not_followed, success_is_an_empty_file,
-          without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          an_ending_travels_unchanged)
+UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, what_is_no_utf_8_does_not_get_into_the_report,
+          a_programs_own_words_stay_in_front, of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
+          a_link_is_replaced_not_followed, success_is_an_empty_file, without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause,
+          the_report_fits_and_ends_with_the_newest_lines, an_ending_travels_unchanged)
