@@ -117,13 +117,29 @@ static bool parse(enum pl_knob_type type, const char *text, struct pl_knob_value
     return false;
 }
 
+static enum pl_status refuse(enum pl_knob_type type, const char *text, const char *what, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected %s", what, text, expected(type));
+}
+
+enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value, struct pl_error *reterr)
+{
+    int64_t value;
+
+    if (!parse_bool(text, &value)) {
+        return refuse(PL_KNOB_TYPE_BOOL, text, what, reterr);
+    }
+    *ret_value = value != 0;
+    return PL_OK;
+}
+
 enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what, struct pl_error *reterr)
 {
     struct pl_knob_value value = {.source = knobs->values[knob].source};
     size_t length = strlen(text);
 
     if (!parse(infos[knob].type, text, &value)) {
-        return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected %s", what, text, expected(infos[knob].type));
+        return refuse(infos[knob].type, text, what, reterr);
     }
     if (infos[knob].type != PL_KNOB_TYPE_REAL) {
         value.real = (double)value.whole;

@@ -97,6 +97,9 @@ void pl_knobs_default(struct pl_knobs *ret_knobs);
 /** Set one knob from text, as its variable would. `what` names the origin in messages. */
 enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** `text` as a boolean, for a setting that is no knob; `what` names it in the message. */
+enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+
 bool pl_knob_bool(const struct pl_knobs *knobs, enum pl_knob knob);
 int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);

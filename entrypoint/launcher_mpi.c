@@ -243,13 +243,15 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
     size_t first;
+    int major;
 
+    PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(check_slots(job, custom, reterr));
     PL_TRY(warn_of_other_types(job, plan, reterr));
     PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
     plan->program_words = 1;
-    PL_TRY(pl_mpi_options_add_fixed(pl_mpi_options_major(job), interface, &plan->argv, reterr));
+    PL_TRY(pl_mpi_options_add_fixed(major, interface, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
     PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
     PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));

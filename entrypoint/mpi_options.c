@@ -39,15 +39,11 @@ static bool stands_beside(const char *file, const char *name)
     return access(pl_text_string(&path), X_OK) == 0;
 }
 
-int pl_mpi_options_major(const struct pl_job *job)
+static int find_major(const struct pl_job *job)
 {
-    const char *forced = pl_job_option(job, "PACELINE_MPI_VERSION", NULL);
     PL_AUTO_FREE char *mpirun = NULL;
     PL_AUTO_FREE char *real = NULL;
 
-    if (forced != NULL && (forced[0] == '4' || forced[0] == '5')) {
-        return forced[0] - '0';
-    }
     if (pl_program_search(job, "mpirun", &mpirun, NULL) != PL_OK) {
         return 4;
     }
@@ -56,6 +52,21 @@ int pl_mpi_options_major(const struct pl_job *job)
         return 4;
     }
     return stands_beside(mpirun, "prted") || (real != NULL && stands_beside(real, "prted")) ? 5 : 4;
+}
+
+enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr)
+{
+    const char *named = pl_job_option(job, "PACELINE_MPI_VERSION", NULL);
+
+    if (named == NULL) {
+        *ret_major = find_major(job);
+        return PL_OK;
+    }
+    if ((named[0] != '4' && named[0] != '5') || (named[1] != '\0' && named[1] != '.')) {
+        return pl_error_set(reterr, PL_INVALID, "PACELINE_MPI_VERSION is '%.60s': expected 4 or 5", named);
+    }
+    *ret_major = named[0] - '0';
+    return PL_OK;
 }
 
 enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr)

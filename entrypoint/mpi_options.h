@@ -8,9 +8,9 @@
 
 /**
  * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that stands
- * beside mpirun (orted or prted), else 4. Starts nothing.
+ * beside mpirun (orted or prted), else 4. Starts nothing. Errors: PL_INVALID for another PACELINE_MPI_VERSION.
  */
-int pl_mpi_options_major(const struct pl_job *job);
+enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. */
 enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;

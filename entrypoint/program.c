@@ -2,6 +2,7 @@
 #include "entrypoint/program.h"
 
 #include "base/file.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/steps.h"
 #include "entrypoint/variables.h"
@@ -213,10 +214,11 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     bool requirements = code_has(job, "requirements.txt");
     bool package = program->kind == PL_PROGRAM_PACKAGE;
     static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES";
-    const char *install = pl_job_option(job, "PACELINE_INSTALL", "1");
     struct pl_words *argv = NULL;
+    bool install;
 
-    if ((!requirements && !package) || strcmp(install, "0") == 0) {
+    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_INSTALL", "1"), "PACELINE_INSTALL", &install, reterr));
+    if ((!requirements && !package) || !install) {
         return PL_OK;
     }
     if (program->python == NULL) {

@@ -70,6 +70,7 @@ END_TEST
 
 START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
 {
+    static const char *const no[] = {"0", "false", "No"}; /* the second is what a hyperparameter false becomes */
     struct tree tree;
 
     tree_setup(&tree);
@@ -101,9 +102,15 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(tree.plan->steps.items[1].additions);
-    tree_env(&tree, "PACELINE_INSTALL", "0");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_uint_eq(tree.plan->steps.count, 0);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(no); i++) {
+        tree_env(&tree, "PACELINE_INSTALL", no[i]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_uint_eq(tree.plan->steps.count, 0);
+    }
+    tree_env(&tree, "PACELINE_INSTALL", "never");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "PACELINE_INSTALL is 'never': expected 1, 0, true, false, yes, no, on or off");
+    pl_environment_unset(tree.environment, "PACELINE_INSTALL");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
@@ -318,6 +325,9 @@ START_TEST(open_mpi_5_gets_its_own_names)
     (void)behind(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|prte_if_include|lo|");
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "orte"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "vader"));
+    tree_env(&tree, "PACELINE_MPI_VERSION", "6");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "PACELINE_MPI_VERSION is '6': expected 4 or 5");
     tree_done(&tree);
 }
 END_TEST
