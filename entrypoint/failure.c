@@ -16,7 +16,13 @@
 /* What an earlier run in the same directory said is nobody's word about this one. */
 static enum pl_status remove_old(int directory_fd, const char *name, struct pl_error *reterr)
 {
-    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
+    struct stat info;
+
+    /* Not by trying alone: a read-only file system refuses to remove what is not there, too. */
+    if (fstatat(directory_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
+        return PL_OK;
+    }
+    return unlinkat(directory_fd, name, 0) == 0 ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
 }
 
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)

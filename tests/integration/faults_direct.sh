@@ -173,6 +173,17 @@ full_disk_case "the disk under /opt/ml/output is full" 64k true
 full_disk_case "the disk is full, and the program's own failure file is long" 256k 'head -c 100000 /dev/zero | tr "\0" x >/opt/ml/output/failure'
 [ "$(head -c 4096 "$cluster/algo-1/ml/kept/failure" | tr -d x)" = '' ] || case_failed "the program's words are not in front"
 
+case_begin "/opt/ml/output is read-only"
+job_config algo-1 algo-1 0
+mkdir -p "$cluster/algo-1/ml/output/data"
+host_start algo-1 sh -c 'mount --bind /opt/ml/output /opt/ml/output; mount -o remount,bind,ro /opt/ml/output; exec "$@"' sh "$paceline" -- sh -c 'exit 5'
+host_wait algo-1 10 || case_failed "no end"
+expect_code algo-1 5
+grep -q "error: the program on host algo-1 exited with code 5" "$cluster/algo-1.log" || case_failed "the failure is not in the log"
+grep -q "write the failure file: .*Read-only" "$cluster/algo-1.log" || case_failed "that there is no failure file is not said"
+! grep -q "the old file" "$cluster/algo-1.log" || case_failed "a file that is not there is said to be in the way"
+case_end algo-1
+
 case_begin "/opt/ml/model is read-only"
 job_config algo-1 algo-1 0
 host_start algo-1 sh -c 'mount --bind /opt/ml/model /opt/ml/model; mount -o remount,bind,ro /opt/ml/model; exec "$@"' sh \
