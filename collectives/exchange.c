@@ -30,7 +30,7 @@ static struct run run_of(const struct pl_exchange *exchange, const struct pl_lan
     }
     length = exchange->request->collective.count - lane_at;
     length = length < exchange->lane_elems ? length : exchange->lane_elems;
-    /* A lane has at most 2^28 bytes a block, so these products stay far below 2^64. */
+    /* A lane has some 2^30 bytes, so these products stay far below 2^64. */
     uint64_t begin = length * (uint64_t)first / (uint64_t)exchange->blocks;
     uint64_t end = length * (uint64_t)(first + blocks) / (uint64_t)exchange->blocks;
 
@@ -396,8 +396,8 @@ static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_co
     size_t blocks = exchange->ragged ? (size_t)exchange->size : 1;
     size_t room = (exchange->lane_elems * blocks + (size_t)exchange->size) * item;
 
-    if (!exchange->lane_count || room <= exchange->lane_room_bytes) {
-        return PL_OK;
+    if (!exchange->lane_count || !is_reduction(c) || room <= exchange->lane_room_bytes) {
+        return PL_OK; /* what is only moved comes from and goes to the caller's memory */
     }
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         struct pl_lane *lane = &exchange->lanes[i];

@@ -20,6 +20,7 @@ enum {
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
+    LANE_MOST_BYTES = 1 << 30, /* of all its blocks: halving sends half of them in one message, and MPI counts in an int */
 };
 
 static bool reduces(enum pl_kind kind)
@@ -275,10 +276,12 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     if (c->kind == PL_ALLTOALL) {
         message_bytes = most; /* each rank knows only its own counts, so these must not matter */
     }
-    if (wanted > 0) {
-        message_bytes = (uint64_t)wanted > (UINT64_C(1) << 28) ? UINT64_C(1) << 28 : (uint64_t)wanted;
-    }
+    message_bytes = wanted > 0 ? (uint64_t)wanted : message_bytes;
+    message_bytes = message_bytes > LANE_MOST_BYTES / parts ? LANE_MOST_BYTES / parts : message_bytes;
     exchange->lane_elems = (message_bytes + item - 1) / item * parts;
+    if (c->kind != PL_ALLTOALL && exchange->lane_elems > span) {
+        exchange->lane_elems = span ? span : 1; /* its room is as large as the lane */
+    }
     /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not miss it. */
     exchange->lane_count = c->kind == PL_ALLTOALL ? span / exchange->lane_elems + 1 : (span + exchange->lane_elems - 1) / exchange->lane_elems;
     if (c->kind == PL_BARRIER || pl_exchange_inline_bytes(exchange, c)) {
