@@ -31,11 +31,10 @@ static const char *memory_text(uint64_t memory)
     return memory == PL_MEMORY_HOST ? "host" : memory == PL_MEMORY_PINNED ? "pinned" : "device";
 }
 
-static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_error *reterr)
+static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct wish *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
     const struct wish own = {.bytes = bytes, .memory = memory};
-    int64_t deadline_ns = pl_deadline_after_ns(world->timeout_ns);
 
     if (!all) {
         return PL_MEMORY;
@@ -74,16 +73,6 @@ static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, stru
     return PL_OK;
 }
 
-static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
-{
-    const struct pl_world_backend *backend = sharer(world);
-
-    if (backend) {
-        return backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr);
-    }
-    return alloc_private(world, bytes, ret_span, reterr);
-}
-
 static void give_back(struct pl_world *world, struct pl_span *span)
 {
     const struct pl_world_backend *backend = sharer(world);
@@ -115,33 +104,67 @@ static void give_back(struct pl_world *world, struct pl_span *span)
     *span = (struct pl_span){.data = NULL};
 }
 
-/* Pin host memory on every rank, or on none. */
-static enum pl_status alloc_pinned(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+/* This rank's part of alloc_host(). */
+static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
 {
-    struct pl_news news = {.ok = 1};
-    struct pl_error own = PL_ERROR_NONE;
+    const struct pl_world_backend *backend = sharer(world);
     enum pl_status status;
-    struct pl_span span;
 
-    PL_TRY(alloc_host(world, bytes, &span, reterr));
-    news.ok = pl_device_span_pin(world, &span, &own) == PL_OK;
+    if (backend) {
+        PL_TRY(backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr)); /* names the rank that has none */
+        status = PL_OK;
+    } else {
+        status = alloc_private(world, bytes, ret_span, reterr);
+    }
+    if (status == PL_OK && memory == PL_MEMORY_PINNED) {
+        status = pl_device_span_pin(world, ret_span, reterr);
+        ret_span->memory = status == PL_OK ? PL_MEMORY_PINNED : PL_MEMORY_HOST;
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "rank %d", pl_world_label(world, world->rank));
+    }
+    return status;
+}
+
+/* Host memory, pinned where that is asked for, on every rank or on none. */
+static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_span *ret_span,
+                                 struct pl_error *reterr)
+{
+    struct pl_span span = {.data = NULL};
+    struct pl_error own = PL_ERROR_NONE;
+    struct pl_news news = {.ok = take_host(world, bytes, memory, &span, &own) == PL_OK};
+    enum pl_status status;
+
+    if (own.status == PL_TIMEOUT) {
+        *reterr = own; /* out of step with the others already */
+        return PL_TIMEOUT;
+    }
     pl_error_text(&own, news.text, sizeof(news.text));
-    status = pl_world_share_news(world, &news, pl_deadline_after_ns(world->timeout_ns), reterr);
+    status = pl_world_share_news(world, &news, deadline_ns, reterr);
     if (status == PL_OK && news.ok) {
-        span.memory = PL_MEMORY_PINNED;
         *ret_span = span;
         return PL_OK;
     }
-    if (own.status == PL_OK) {
-        span.memory = PL_MEMORY_PINNED;
-    }
     give_back(world, &span);
-    return status == PL_OK ? pl_error_set(reterr, PL_MEMORY, "pinned memory on every rank: %s", news.text) : status;
+    return status == PL_OK ? pl_error_set(reterr, PL_MEMORY, "%s memory on every rank: %s", memory_text(memory), news.text) : status;
+}
+
+/* On every rank or on none. */
+static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    int64_t deadline_ns = pl_world_deadline_ns(world);
+
+    PL_TRY(check_agreed(world, bytes, memory, deadline_ns, reterr));
+    PL_AUTO_HOLD(world);
+    return memory == PL_MEMORY_DEVICE ? pl_device_span_new(world, bytes, ret_span, reterr)
+                                      : alloc_host(world, bytes, memory, deadline_ns, ret_span, reterr);
 }
 
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
 
     PL_TRY(pl_world_failure(world, reterr));
     if (memory != PL_MEMORY_HOST && !pl_world_has_devices(world, reason)) {
@@ -150,11 +173,15 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
     if (bytes == 0 || bytes > PTRDIFF_MAX - ALIGN_BYTES) {
         return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
     }
-    PL_TRY(check_agreed(world, bytes, memory, reterr));
-    PL_AUTO_HOLD(world);
-    return memory == PL_MEMORY_DEVICE   ? pl_device_span_new(world, bytes, ret_span, reterr)
-           : memory == PL_MEMORY_PINNED ? alloc_pinned(world, bytes, ret_span, reterr)
-                                        : alloc_host(world, bytes, ret_span, reterr);
+    status = alloc(world, bytes, memory, ret_span, &error);
+    if (status == PL_TIMEOUT) {
+        PL_AUTO_HOLD(world);
+        pl_world_give_up(world, &error); /* the next exchange would meet what is left of this one */
+    }
+    if (status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    return status;
 }
 
 void pl_arena_free(struct pl_world *world, struct pl_span *span)

@@ -23,10 +23,10 @@ struct pl_span {
  * ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device copies from and to without a detour.
  * PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's where the driver allows that (pl_world_describe() tells).
  *
- * Collective  yes: all ranks of `world`, same order, same bytes and memory.
+ * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.
  * Errors      PL_INVALID, PL_MEMORY (naming the rank), PL_MISMATCH (ranks ask for different sizes or kinds), PL_UNSUPPORTED (pinned or device memory
- *             in a world without devices), PL_LIBRARY, PL_TIMEOUT. On failure nothing stays allocated.
- * Test        tests/unit/collectives/test_conformance.c, tests/unit/collectives/test_device.c
+ *             in a world without devices), PL_LIBRARY, PL_TIMEOUT, which stays with the world. On failure nothing stays allocated.
+ * Test        tests/unit/collectives/test_arena.c, tests/unit/collectives/test_device.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;

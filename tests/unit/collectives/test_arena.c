@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that ranks share: who may ask for what, and that what is given back goes back. */
+#include "base/clock.h"
 #include "collectives/arena.h"
+#include "collectives/world_private.h"
 
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static void ask_differently(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -75,6 +79,56 @@ START_TEST(what_is_given_back_goes_back_and_nothing_else)
 }
 END_TEST
 
+/* A thread with an empty purse finds no memory where this program asks for some that is aligned, as arena memory of one rank a host is. */
+static _Thread_local bool purse_is_empty;
+
+int posix_memalign(void **memory, size_t align, size_t bytes)
+{
+    *memory = purse_is_empty ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+    return *memory ? 0 : ENOMEM;
+}
+
+static void ask_where_one_has_none(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_span span = {.data = NULL};
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    (void)argument;
+    purse_is_empty = pl_world_rank(world) == 2;
+    status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
+    purse_is_empty = false;
+    RANKS_NEED(status == PL_MEMORY, "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(strstr(told.cause, "rank 2") != NULL, "'%s' does not name rank 2", told.cause);
+    RANKS_OK(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &error));
+    pl_arena_free(world, &span);
+}
+
+START_TEST(a_rank_without_memory_is_named_and_no_rank_keeps_any)
+{
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), ask_where_one_has_none, NULL);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 2}), ask_where_one_has_none, NULL);
+}
+END_TEST
+
+static void ask_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_span span = {.data = NULL};
+
+    (void)argument;
+    if (pl_world_rank(world) == 0) {
+        world->timeout_ns = 100 * PL_NS_PER_MS;
+        RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_TIMEOUT, "a piece for one of two ranks was given");
+        RANKS_NEED(pl_world_failure(world, NULL) == PL_TIMEOUT, "the failure did not stay with the world");
+    }
+}
+
+START_TEST(a_rank_that_asks_alone_ends_the_world)
+{
+    ck_assert_ranks(2, NULL, ask_alone, NULL);
+}
+END_TEST
+
 static void ask_for_nonsense(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_span span = {.data = NULL};
@@ -93,4 +147,5 @@ START_TEST(nonsense_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_are_told_so, what_is_given_back_goes_back_and_nothing_else, nonsense_is_refused)
+UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_are_told_so, what_is_given_back_goes_back_and_nothing_else,
+          a_rank_without_memory_is_named_and_no_rank_keeps_any, a_rank_that_asks_alone_ends_the_world, nonsense_is_refused)
