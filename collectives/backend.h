@@ -91,9 +91,11 @@ struct pl_request {
  */
 static inline void pl_copy_fresh(void *to, const void *from, size_t bytes)
 {
-    _Pragma("GCC unroll 16") for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+    typedef uint64_t __attribute__((may_alias)) word;
+
+    _Pragma("GCC unroll 16") for (size_t i = 0; i < bytes / sizeof(word); i++)
     {
-        ((uint64_t *)to)[i] = ((const volatile uint64_t *)from)[i];
+        ((word *)to)[i] = ((const volatile word *)from)[i];
     }
 }
 
