@@ -143,7 +143,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
 static bool shm_serves(void *state, const struct pl_collective *collective)
 {
     (void)state;
-    return collective->memory != PL_MEMORY_DEVICE && (collective->op != PL_ADASUM || collective->kind == PL_BARRIER);
+    return collective->memory != PL_MEMORY_DEVICE;
 }
 
 static enum pl_status shm_post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)

@@ -330,7 +330,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
         }
         mine.huge_pages = region.huge_pages;
         status = agree(bootstrap, &mine, all, deadline_ns, reterr);
-    } else if (bootstrap->rank == 0 && one_process && region.shared != NULL) {
+    } else if (mine.status != PL_OK && region.shared != NULL) {
         atomic_store(&region.shared->users, 1); /* nobody else has heard of it */
     }
     if (status != PL_OK) {
