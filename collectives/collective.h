@@ -91,7 +91,7 @@ struct pl_collective {
     enum pl_memory memory; /* of both buffers */
     void *stream;          /* the CUDA stream that orders device buffers; NULL for host memory */
     const char *name;      /* for messages and for error feedback; part of the agreement between ranks. NULL: none */
-    int64_t deadline_ns;   /* on CLOCK_MONOTONIC; 0: now plus the world's timeout */
+    int64_t deadline_ns;   /* on CLOCK_MONOTONIC; 0: the world's timeout, from the first wait or test that does not find it ended */
 };
 
 /**
@@ -119,7 +119,7 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
 /**
  * Start `count` collectives as one request, done when all are. They run one after the other: whoever has many small vectors side by side
  * gains by making one vector of them, as gradient plans do. `count` 0 gives a request that is done at once. Nothing starts when any descriptor is
- * refused.
+ * refused. The deadline is the last one's.
  */
 enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
                                         struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;

@@ -7,7 +7,7 @@
  * when all ranks have moved past what it held. Small data travels with the head and that is all (flat). Otherwise data
  * is read where it lies in the arena (direct) or goes round by round through staging memory (staged).
  *
- * All words that ranks exchange are C11 atomics that only grow; each is written by one rank. Data is ordered by them.
+ * All words that tell how far a rank is are C11 atomics that only grow; each is written by that rank. Data is ordered by them.
  */
 #ifndef PL_COLLECTIVES_SHM_H
 #define PL_COLLECTIVES_SHM_H
