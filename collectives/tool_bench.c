@@ -426,17 +426,19 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_opt
         fail(&error, "making the world and its buffers");
     }
     print_head(&bench);
-    for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes *= options->factor) {
+    for (uint64_t bytes = options->min_bytes;; bytes *= options->factor) {
         struct result result = {0};
 
         bench.count = bytes / pl_dtype_bytes(options->dtype);
         bench.bytes = bench.count * pl_dtype_bytes(options->dtype);
-        if (bench.count == 0) {
-            continue;
+        if (bench.count > 0) {
+            measure(&bench, &result);
+            print_result(&bench, &result);
+            wrong += result.wrong;
         }
-        measure(&bench, &result);
-        print_result(&bench, &result);
-        wrong += result.wrong;
+        if (bytes > options->max_bytes / options->factor) {
+            break;
+        }
     }
     if (pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(bench.world), &error) != PL_OK) {
         fail(&error, "leaving");
