@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Checkpoints of a plan, its optimizer and the place in the data, from which a run goes on bit for bit (with the same number
- * of ranks and the same order of samples).
+ * of ranks and the same order of samples; between hosts with the setting `reproducible`).
  *
  * Rank 0 writes, atomically and in a thread of its own, from a copy: training goes on meanwhile. A checkpoint is
  * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the

@@ -18,7 +18,7 @@ struct pl_runtime;
  * Join the job that the environment describes: MPI's ranks when mpirun started this process, otherwise one rank alone.
  *
  * Collective  yes, over the processes of the job.
- * Errors      those of pl_bootstrap_new_mpi() and pl_world_new().
+ * Errors      PL_INVALID: a setting; those of pl_bootstrap_new_mpi(), pl_world_new() and pl_trace_new().
  */
 enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
 
