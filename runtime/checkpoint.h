@@ -21,7 +21,7 @@
 
 enum { PL_CHECKPOINT_EXTRA_BYTES = 256 };
 
-/** What a checkpoint holds besides arrays. Plain memory, equal on all ranks. */
+/** What a checkpoint holds besides arrays. Plain memory; rank 0's is kept, and loading gives it to all ranks. */
 struct pl_checkpoint_state {
     uint64_t step;
     struct pl_sampler_state sampler;

@@ -424,13 +424,33 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
     return t->stopped ? PL_OK : status;
 }
 
+/*
+ * Where this rank goes on. A checkpoint has rank 0's place; where each host has a shard of its own, of another number of images perhaps, ranks have
+ * that in common how many images each of them has taken.
+ */
+static struct pl_sampler_state own_place(const struct trainer *t, const struct pl_sampler *sampler)
+{
+    struct pl_sampler_state place = t->resumed;
+    uint64_t sharing = 0; /* ranks on the host of rank 0 */
+
+    if (t->training.channel.facts.distribution == PL_CHANNEL_SHARDED_BY_KEY) {
+        for (int r = 0; r < pl_world_size(t->world); r++) {
+            sharing += pl_world_host_of(t->world, r) == pl_world_host_of(t->world, 0);
+        }
+        place.count = sampler->count;
+        place.position = place.position * sampler->deal.size / sharing;
+    }
+    return place;
+}
+
 /* What does not fit the data any more (another number of images) is an error of the user's. */
 static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler, struct pl_error *reterr)
 {
     PL_TRY(pl_sampler_init(sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal, reterr));
     pl_sampler_start(sampler, epoch);
     if (epoch == t->first_epoch && t->resumed.count > 0) {
-        enum pl_status status = pl_sampler_restore(sampler, &t->resumed, reterr);
+        struct pl_sampler_state place = own_place(t, sampler);
+        enum pl_status status = pl_sampler_restore(sampler, &place, reterr);
 
         if (status != PL_OK) {
             pl_error_context(reterr, "the checkpoint of step %llu is of other data or another seed", (unsigned long long)t->step);

@@ -4,7 +4,8 @@
 
     resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, each at a random moment, unless said otherwise
 
-The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step.
+The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
+for each rank.
 """
 import os
 import pathlib
@@ -20,12 +21,18 @@ MNIST = BUILD / "examples/mnist/mnist"
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
+def launch(words):
+    return subprocess.Popen(["mpirun", "--oversubscribe", "--bind-to", "none", *map(str, words)], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def trainer(folder, name):
+    return [MNIST, "--epochs", "2", "--batch-size", "10", "--seed", "5", "--model-dir", folder / name, "--checkpoint-dir",
+            folder / (name + "-checkpoints"), "--checkpoint-steps", "3"]
+
+
 def start(folder, name):
-    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", MNIST, "--data", folder / "data", "--epochs", "2",
-               "--batch-size", "10", "--seed", "5", "--model-dir", folder / name, "--checkpoint-dir", folder / (name + "-checkpoints"),
-               "--checkpoint-steps", "3"]
-    return subprocess.Popen([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+    return launch(["-n", "2", *trainer(folder, name), "--data", folder / "data"])
 
 
 def finish(process):
@@ -76,6 +83,26 @@ def model(folder, name):
     return (folder / name / "model.safetensors").read_bytes()
 
 
+def sharded(folder):
+    """A checkpoint has rank 0's place in its shard; the others' have another number of images."""
+    def run(name, *words):
+        ranks = []
+        for shard in "ab":
+            ranks += [":"] if ranks else []
+            ranks += ["-n", "1", "env", f"SM_CHANNEL_TRAINING={folder / shard / 'training'}",
+                      'SM_INPUT_DATA_CONFIG={"training": {"S3DistributionType": "ShardedByS3Key"}}', *trainer(folder, name), *words]
+        return finish(launch(ranks))
+
+    for shard, count in ("a", 120), ("b", 100):
+        subprocess.run([BUILD / "examples/mnist/make_digits", folder / shard, str(count), "10", str(count)], check=True)
+    run("undivided")
+    run("divided", "--max-steps", "7")  # of 10, in the second epoch
+    out = run("divided")
+    assert "going on behind step 7, in epoch 2" in out, out
+    assert model(folder, "divided") == model(folder, "undivided"), out
+    print("shards of two sizes: the same bits")
+
+
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -104,6 +131,7 @@ def main():
             assert len(list((folder / (name + "-checkpoints")).glob("*.json"))) == 3
         print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")
         assert interrupted > 0
+        sharded(folder)
 
 
 main()
