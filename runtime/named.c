@@ -138,12 +138,11 @@ static enum pl_status refuse_ended(const struct pl_named *named, struct pl_error
     return PL_OK;
 }
 
-/* Elements of the shape from dimension `first` on. */
-static bool shape_elems(const struct pl_named_op *op, unsigned first, uint64_t *ret_elems)
+static bool shape_elems(const struct pl_named_op *op, uint64_t *ret_elems)
 {
     uint64_t elems = 1;
 
-    for (unsigned i = first; i < op->dims; i++) {
+    for (unsigned i = 0; i < op->dims; i++) {
         if (__builtin_mul_overflow(elems, op->shape[i], &elems)) {
             return false;
         }
@@ -197,7 +196,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if ((unsigned)op->kind >= PL_KIND_COUNT || op->kind == PL_REDUCE) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s is not a named operation", name, pl_kind_text(op->kind));
     }
-    if (op->dims > PL_NAMED_MAX_DIMS || !shape_elems(op, 0, &elems)) {
+    if (op->dims > PL_NAMED_MAX_DIMS || !shape_elems(op, &elems)) {
         return pl_error_set(reterr, PL_INVALID, "'%s': a shape has at most %d dimensions and 2^58 elements", name, PL_NAMED_MAX_DIMS);
     }
     if (makes_memory && op->dims == 0) {
@@ -303,7 +302,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     }
     local->transient = transient;
     if (op->kind != PL_BARRIER) { /* whose shape and type nobody has looked at */
-        (void)shape_elems(op, 0, &local->bytes);
+        (void)shape_elems(op, &local->bytes);
         local->bytes *= pl_dtype_bytes(op->dtype);
     }
     entry->local = local;

@@ -153,7 +153,7 @@ uint64_t named_definition_elems(const struct named_definition *definition);
 /** `elems` elements that change nothing under `op`, in host memory. */
 void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
 
-/** What an allreduce of `contributors` ranks' tensors needs besides buffers. */
+/** What a reduction of `contributors` ranks' tensors needs besides buffers. */
 void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors, struct pl_collective *collective);
 
 /* named_device.c: */

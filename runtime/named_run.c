@@ -256,11 +256,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
     }
     if (collective->kind == PL_REDUCE_SCATTER) {
         rows = counts[own];
-        collective->op = (enum pl_op)definition->op;
-        collective->flags = definition->flags;
-        collective->scaled = definition->scaled;
-        collective->prescale = definition->prescale;
-        collective->postscale = definition->postscale;
+        named_describe_sum(named, definition, named->ranks, collective);
     }
     PL_TRY(make_result(named, item,
                        collective->kind == PL_ALLGATHER  ? counts
