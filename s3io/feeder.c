@@ -28,6 +28,9 @@ enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 /* A FIFO's reader sends no event to a writer that waits for it, so its open is tried again at this pace. */
 #define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
 
+/* How often a wish to stop is looked for while a source brings nothing. */
+#define LOOK_NS (200 * PL_NS_PER_MS)
+
 /* The longest part of a RecordIO record, a multiple of four below 2^29. */
 #define MOST_PART_BYTES ((uint64_t)PL_RECORDIO_MOST_BYTES & ~UINT64_C(3))
 
@@ -212,17 +215,34 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
     return PL_OK;
 }
 
+/* Read some bytes, looking for a wish to stop while none come. */
+static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source *source, void *data, size_t bytes, size_t *ret_bytes,
+                                struct pl_error *reterr)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns ? feeder->options.timeout_ns : -1);
+    enum pl_status status;
+
+    do {
+        int64_t look_ns = pl_deadline_after_ns(LOOK_NS);
+
+        if (wants_stop(feeder, 0)) {
+            return cancelled(reterr);
+        }
+        status = pl_source_read(source, data, bytes, look_ns < deadline_ns ? look_ns : deadline_ns, ret_bytes, reterr);
+    } while (status == PL_TIMEOUT && !pl_deadline_passed(deadline_ns));
+    return status;
+}
+
 /* `bytes` of the source straight into the chunks; all of it with UINT64_MAX. Fewer bytes than asked for are an error. */
 static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes, struct pl_error *reterr)
 {
-    int64_t timeout_ns = feeder->options.timeout_ns ? feeder->options.timeout_ns : -1;
     bool all = bytes == UINT64_MAX;
 
     while (bytes > 0 && !is_over(feeder)) {
         size_t room = CHUNK_BYTES - feeder->filled, got;
 
-        PL_TRY(pl_source_read(source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, bytes < room ? (size_t)bytes : room,
-                              pl_deadline_after_ns(timeout_ns), &got, reterr));
+        PL_TRY(read_some(feeder, source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, bytes < room ? (size_t)bytes : room,
+                         &got, reterr));
         if (got == 0 && !all) {
             return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than listed", source->name, (unsigned long long)bytes);
         }
@@ -274,7 +294,7 @@ static enum pl_status put_inflated_record(struct pl_feeder *feeder, struct pl_so
 
     while (got > 0) {
         PL_TRY(pl_memory_grow(&data, &capacity, used + CHUNK_BYTES, 1, reterr));
-        PL_TRY(pl_source_read(source, data + used, capacity - used, PL_DEADLINE_NEVER, &got, reterr));
+        PL_TRY(read_some(feeder, source, data + used, capacity - used, &got, reterr));
         used += got;
     }
     PL_TRY(pl_source_open_memory(source->name, data, used, &memory, reterr));
@@ -312,9 +332,6 @@ static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, stru
     for (uint64_t i = 0; i < feeder->list.count && !is_over(feeder); i++) {
         uint64_t index = feeder->options.shuffle ? pl_sampler_order(i, feeder->list.count, feeder->options.seed, epoch) : i;
 
-        if (feeder->options.cancel_fd >= 0 && wants_stop(feeder, 0)) {
-            return cancelled(reterr);
-        }
         PL_TRY(put_object(feeder, &feeder->list.items[index], reterr));
         counts->objects += !is_over(feeder);
     }

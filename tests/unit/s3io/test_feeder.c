@@ -6,8 +6,12 @@
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
 
 enum { OBJECTS = 7 };
 
@@ -49,6 +53,7 @@ struct run {
     char path[PATH_MAX];
     struct pl_feeder_options options;
     uint64_t epochs;
+    struct pl_feeder_epochs silence; /* instead of objects */
     enum pl_status status;
     struct pl_feeder_counts counts; /* of the last epoch */
     struct pl_error error;
@@ -289,6 +294,75 @@ START_TEST(cut_epoch_is_an_error_for_the_reader)
 }
 END_TEST
 
+/* A source that brings nothing. */
+struct silence {
+    struct pl_source head;
+    atomic_bool *asked;
+};
+
+static enum pl_status silent_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+{
+    (void)data;
+    (void)bytes;
+    (void)ret_bytes;
+    atomic_store(((struct silence *)source)->asked, true);
+    (void)poll(NULL, 0, pl_deadline_poll_ms(deadline_ns));
+    return pl_error_set(reterr, PL_TIMEOUT, "silence");
+}
+
+static void silent_close(struct pl_source *source)
+{
+    free(source);
+}
+
+static enum pl_status open_silence(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = silent_read, .close = silent_close};
+    struct silence *silence = calloc(1, sizeof(*silence));
+
+    (void)epoch;
+    ck_assert_ptr_nonnull(silence);
+    silence->asked = context;
+    *ret_source = &silence->head;
+    return pl_source_init(&silence->head, &ops, "silence", reterr);
+}
+
+static void *run_silence(void *argument)
+{
+    struct run *run = argument;
+    struct pl_feeder *feeder;
+
+    ck_assert_ok(pl_feeder_open_epochs(&run->silence, run->path, &run->options, &feeder, &run->error), &run->error);
+    run->status = pl_feeder_run(feeder, 0, &run->counts, &run->error);
+    pl_feeder_close(feeder);
+    return NULL;
+}
+
+START_TEST(a_wish_to_stop_is_heard_while_the_source_is_silent)
+{
+    struct scratch fifos = scratch_new();
+    atomic_bool asked = false;
+    struct run run = {.silence = {.context = &asked, .open = open_silence}, .options = {.cancel_fd = eventfd(0, EFD_CLOEXEC)}};
+    char path[PATH_MAX];
+    int reader_fd = -1;
+
+    scratch_path(&fifos, "training", run.path);
+    ck_assert_int_eq(pthread_create(&run.thread, NULL, run_silence, &run), 0);
+    while (!atomic_load(&asked)) {
+        reader_fd = reader_fd < 0 ? open(scratch_path(&fifos, "training_0", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : reader_fd;
+        (void)poll(NULL, 0, 1);
+    }
+    ck_assert_int_eq(eventfd_write(run.options.cancel_fd, 1), 0);
+    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    ck_assert_int_eq(run.status, PL_CANCELLED);
+    ck_assert_int_eq(access(path, F_OK), -1);
+    ck_assert_int_eq(close(reader_fd), 0);
+    ck_assert_int_eq(close(run.options.cancel_fd), 0);
+    scratch_done(&fifos);
+}
+END_TEST
+
 UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, without_wrapping_the_objects_lie_back_to_back,
           shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
-          nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader)
+          nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader,
+          a_wish_to_stop_is_heard_while_the_source_is_silent)
