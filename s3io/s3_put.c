@@ -16,7 +16,6 @@ enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
-static const uint64_t least_part_bytes = UINT64_C(5) << 20; /* S3 refuses smaller ones, but for the last */
 
 struct sent_part {
     char etag[PL_HTTP_ETAG_BYTES];
@@ -375,7 +374,7 @@ static enum pl_status settle_parts(struct upload *upload, struct pl_error *reter
     uint64_t lanes;
 
     part = part < budget / 4 ? part : budget / 4;
-    part = part < least_part_bytes ? least_part_bytes : part;
+    part = part < PL_S3_LEAST_PART_BYTES ? PL_S3_LEAST_PART_BYTES : part;
     if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && upload->size_bytes / MAX_PARTS >= part) {
         part = (upload->size_bytes / MAX_PARTS / MIB + 1) * MIB;
     }

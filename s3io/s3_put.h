@@ -16,6 +16,7 @@
 #include "s3io/source.h"
 
 #define PL_S3_SIZE_UNKNOWN UINT64_MAX
+#define PL_S3_LEAST_PART_BYTES (UINT64_C(5) << 20) /* S3 refuses smaller parts, but for the last; less goes up with one request */
 
 /** Zero-initialise, then set what differs. */
 struct pl_s3_upload_options {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/tool_s3.h"
 
-#include <pthread.h>
+#include "base/memory.h"
 
-enum { THREADS = 4 };
+#include <pthread.h>
 
 /* Each thread takes the next index. */
 struct each {
@@ -46,10 +46,10 @@ static void *run(void *context)
 enum pl_status tool_each(size_t count, tool_each_function *function, void *context, struct pl_error *reterr)
 {
     struct each each = {.count = count, .function = function, .context = context, .lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_t threads[THREADS];
+    pthread_t threads[TOOL_AT_A_TIME - 1];
     size_t started = 0;
 
-    while (started < THREADS && started < count && pthread_create(&threads[started], NULL, run, &each) == 0) {
+    while (started < PL_ARRAY_ITEMS(threads) && started + 1 < count && pthread_create(&threads[started], NULL, run, &each) == 0) {
         started++;
     }
     (void)run(&each); /* this thread too, and alone where no other could be started */

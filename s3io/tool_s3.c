@@ -322,7 +322,7 @@ static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_er
 
 int main(int argc, char **argv)
 {
-    struct tool tool = {.timeout_ns = 300 * PL_NS_PER_S, .stop_fd = -1};
+    struct tool tool = {.timeout_ns = 300 * PL_NS_PER_S, .stream_options = {.budget_bytes = UINT64_C(64) << 20}, .stop_fd = -1};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
     bool help = false;

@@ -30,8 +30,10 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr) PL_MUST_CHEC
 enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
+enum { TOOL_AT_A_TIME = 5 };
+
 /**
- * Call `function` once for each index below `count`, on a few threads at a time. After a failure no more are begun; the first is reported.
+ * Call `function` once for each index below `count`, TOOL_AT_A_TIME at a time. After a failure no more are begun; the first is reported.
  */
 typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
 enum pl_status tool_each(size_t count, tool_each_function *function, void *context, struct pl_error *reterr) PL_MUST_CHECK;

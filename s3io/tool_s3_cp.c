@@ -205,12 +205,12 @@ static enum pl_status open_input(const struct tool *tool, struct pl_source **ret
 }
 
 /* A file, standard input ("-") or another object to s3://bucket/key. */
-static enum pl_status upload_source(struct tool *tool, const char *from, const char *bucket, const char *key, struct tool_progress *progress,
-                                    pthread_mutex_t *lock, struct pl_error *reterr)
+static enum pl_status upload_source(struct tool *tool, const char *from, const char *bucket, const char *key, uint64_t budget_bytes,
+                                    struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
     struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
-    struct pl_s3_upload_options options = {.budget_bytes = tool->stream_options.budget_bytes,
+    struct pl_s3_upload_options options = {.budget_bytes = budget_bytes,
                                            .part_bytes = tool->stream_options.part_bytes,
                                            .no_checksums = tool->no_checksums,
                                            .progress = uploaded,
@@ -220,7 +220,10 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
     struct stat info;
 
     if (pl_s3_uri_is(from)) {
-        PL_TRY(pl_source_open_s3(tool->client, from, &tool->stream_options, &source, reterr));
+        struct pl_s3_stream_options stream_options = tool->stream_options;
+
+        stream_options.budget_bytes = options.budget_bytes = budget_bytes / 2;
+        PL_TRY(pl_source_open_s3(tool->client, from, &stream_options, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
         PL_TRY(open_input(tool, &source, reterr));
     } else {
@@ -273,7 +276,7 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(tool_connect(tool, reterr));
     PL_TRY(tool_hold_stop(tool, reterr));
     tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
-    status = upload_source(tool, from, bucket, full.data, &progress, &lock, reterr);
+    status = upload_source(tool, from, bucket, full.data, tool->stream_options.budget_bytes, &progress, &lock, reterr);
     tool_progress_end(&progress);
     tool_let_stop(tool);
     return status;
@@ -284,6 +287,7 @@ struct tree_upload {
     const char *directory, *bucket, *prefix;
     const struct pl_object_list *files;
     const struct pl_s3_listing *there;
+    uint64_t budget_bytes; /* for one file */
     pthread_mutex_t lock;
     struct tool_progress progress; /* under `lock` */
 };
@@ -327,7 +331,20 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
         pthread_mutex_unlock(&tree->lock);
         return PL_OK;
     }
-    return upload_source(tree->tool, path.data, tree->bucket, key.data, &tree->progress, &tree->lock, reterr);
+    return upload_source(tree->tool, path.data, tree->bucket, key.data, tree->budget_bytes, &tree->progress, &tree->lock, reterr);
+}
+
+/* What one file of a tree may take: those that go up in parts at a time share what the others, which need their size only, leave. */
+static uint64_t share_of_budget(uint64_t budget_bytes, const struct pl_object_list *files)
+{
+    size_t at_a_time = files->count < TOOL_AT_A_TIME ? files->count : TOOL_AT_A_TIME, large = 0;
+    uint64_t others_bytes;
+
+    for (size_t i = 0; i < files->count && large < at_a_time; i++) {
+        large += files->items[i].size_bytes >= PL_S3_LEAST_PART_BYTES;
+    }
+    others_bytes = (at_a_time - large) * PL_S3_LEAST_PART_BYTES;
+    return large && budget_bytes > others_bytes ? (budget_bytes - others_bytes) / large : PL_S3_LEAST_PART_BYTES;
 }
 
 static enum pl_status upload_tree(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
@@ -350,6 +367,7 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     }
     tree.bucket = bucket;
     tree.prefix = prefix;
+    tree.budget_bytes = share_of_budget(tool->stream_options.budget_bytes, &files);
     for (size_t i = 0; i < files.count; i++) {
         total_bytes += files.items[i].size_bytes;
     }

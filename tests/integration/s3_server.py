@@ -227,6 +227,19 @@ def check_memory(folder):
     assert int(size) == 300_000_000
     assert int(peak_kib) < MEMORY_KIB, peak_kib
     print(f"  peak memory with a budget of 64 MiB: {int(peak_kib) // 1024} MiB")
+    # All files of a tree together do not take more either.
+    (folder / "tree").mkdir()
+    for index in range(5):
+        with open(folder / f"tree/{index}", "wb") as file:
+            file.write(random.Random(index).randbytes(1_000_000) * 40)
+    process = subprocess.Popen([TOOL, "-r", "cp", folder / "tree", "s3://bkt/tree"])
+    peak_kib = 0
+    while process.poll() is None:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        peak_kib = int(status.split("VmHWM:")[1].split()[0]) if "VmHWM:" in status else peak_kib
+        time.sleep(0.01)
+    assert process.returncode == 0 and 0 < peak_kib < MEMORY_KIB, peak_kib
+    print(f"  the same for a tree: {peak_kib // 1024} MiB")
 
 
 def check_stopped_gateway(server, folder):

@@ -12,6 +12,7 @@ import datetime
 import email.utils
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -77,7 +78,7 @@ class FakeS3:
         self.checksums = {key: crc_text(self.objects[key]) for key in checksums}
         self.checksums_32 = {key: base64.b64encode(zlib.crc32(self.objects[key]).to_bytes(4, "big")).decode() for key in checksums_32}
         self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
-        self.uploads = {}
+        self.uploads, self.upload_numbers = {}, itertools.count()
         self.parts = {}  # key -> number of parts, of objects that were uploaded so
         self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
         self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
@@ -200,7 +201,7 @@ class FakeS3:
         if not key:
             return self.list(items)
         if method == "POST" and "uploads" in items:
-            upload = f"upload/{len(self.uploads)}+x"
+            upload = f"upload/{next(self.upload_numbers)}+x"
             self.uploads[upload] = {}
             return 200, {}, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode()
         if "uploadId" in items:
