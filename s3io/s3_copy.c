@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,18 +91,44 @@ static enum pl_status make_parent(const char *path, struct pl_error *reterr)
     return parent ? pl_file_make_dirs(parent, 0777, reterr) : PL_MEMORY;
 }
 
+/* The unfinished file, which nobody else may be writing. One that was given its name between our two calls is not it any more. */
+static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
+{
+    const char *path = download->part_path.data;
+    struct stat named;
+
+    for (;;) {
+        download->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (download->fd < 0 || fstat(download->fd, ret_info) != 0) {
+            return pl_error_errno(reterr, "open '%s' for writing", path);
+        }
+        /* A file system without locks is written without one. */
+        if (flock(download->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            return pl_error_set(reterr, PL_FAILED, "'%s' is being written by another download", path);
+        }
+        if (lstat(path, &named) == 0 && named.st_dev == ret_info->st_dev && named.st_ino == ret_info->st_ino) {
+            return PL_OK;
+        }
+        pl_file_close_at(&download->fd);
+    }
+}
+
 static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)
 {
     const struct pl_s3_fetch *fetch = &download->fetches[index];
-    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (fetch->object.first_byte ? 0 : O_TRUNC);
+    uint64_t first = fetch->object.first_byte;
+    struct stat info;
 
     PL_TRY(make_parent(fetch->path, reterr));
     PL_TRY(name_part(fetch, &download->part_path, reterr));
-    download->fd = open(download->part_path.data, flags, 0666);
-    if (download->fd < 0 || lseek(download->fd, (off_t)fetch->object.first_byte, SEEK_SET) < 0) {
+    PL_TRY(lock_part(download, &info, reterr));
+    download->current = index;
+    if ((uint64_t)info.st_size < first) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is shorter than it was", download->part_path.data);
+    }
+    if (ftruncate(download->fd, (off_t)first) != 0 || lseek(download->fd, (off_t)first, SEEK_SET) < 0) {
         return pl_error_errno(reterr, "open '%s' for writing", download->part_path.data);
     }
-    download->current = index;
     return PL_OK;
 }
 

@@ -27,7 +27,8 @@ struct pl_s3_progress {
  * Fetch `count` objects in order, in parallel ranges. Directories are made. A file that has the object's size and time is left
  * alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXX.part") is continued.
  *
- * Errors  as pl_s3_stream_next(); bytes that fail their checksum are fetched once more from the beginning.
+ * Errors  as pl_s3_stream_next(); PL_FAILED for an unfinished file that another download is writing; bytes that fail their checksum are fetched once
+ * more from the beginning.
  */
 enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count, const struct pl_s3_stream_options *options,
                               bool again, int64_t read_timeout_ns, const struct pl_s3_progress *progress, struct pl_error *reterr) PL_MUST_CHECK;

@@ -169,6 +169,18 @@ class Run:
         else:
             check(not target.exists(), "a wrong file was put in place")
 
+    async def do_download_twice(self):
+        target = self.directory / "file"
+        first = asyncio.ensure_future(self.client("cp", "s3://bkt/obj", str(target)))
+        while not first.done() and not any(path.stat().st_size for path in self.directory.glob("file.*.part")):
+            await asyncio.sleep(0.05)
+        code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+        check(code > 0 and "is being written by another download" in err, f"the second: exit {code}: {err.strip()}")
+        self.proxy.released.set()
+        code, _, err = await first
+        check(code == 0, err)
+        check(target.read_bytes() == self.objects["obj"], "the file differs")
+
     async def do_resume(self):
         target = self.directory / "file"
         code, _, _ = await self.client("cp", "s3://bkt/obj", str(target))

@@ -15,6 +15,7 @@ Requests are passed on as they came, Host included, so signatures stay valid. RU
   close      nothing is passed on, the connection ends
   lose       passed on, the server does it, the answer is dropped and the connection ends
   delay      seconds                       wait before passing on
+  hold       wait until the test lets go (`released`) before passing on
   garbage    answer with bytes that are no HTTP
   long_head  answer with a head without end
   unrange    pass on without Range
@@ -97,6 +98,7 @@ class FaultProxy:
         self.rules = Rules(rules)
         self.calls = calls or {}
         self.log = []  # of (request line with range, fault or None, status)
+        self.released = asyncio.Event()
         self.server = None
         self.tasks = set()
 
@@ -163,6 +165,8 @@ class FaultProxy:
             raise Broken
         if fault == "delay":
             await asyncio.sleep(rule["seconds"])
+        if fault == "hold":
+            await self.released.wait()
         if fault == "unrange":
             request.drop("range")
         if fault == "call":
