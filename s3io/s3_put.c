@@ -84,12 +84,18 @@ static void lane_done(struct pl_s3_operation *operation, enum pl_status status)
 /* Fill a lane's buffer; `*ret_end` when the source has no more. */
 static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_end, struct pl_error *reterr)
 {
+    size_t more_bytes = 0;
+    char more;
+
     PL_TRY(pl_source_read_full(upload->source, lane->memory, upload->part_bytes, upload->deadline_ns, &lane->bytes, reterr));
     upload->given_bytes += lane->bytes;
-    *ret_end = lane->bytes < upload->part_bytes || upload->given_bytes == upload->size_bytes;
-    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end && upload->given_bytes != upload->size_bytes) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %llu bytes, %llu were expected", upload->source->name,
-                            (unsigned long long)upload->given_bytes, (unsigned long long)upload->size_bytes);
+    *ret_end = lane->bytes < upload->part_bytes || upload->given_bytes >= upload->size_bytes;
+    if (upload->given_bytes == upload->size_bytes) {
+        PL_TRY(pl_source_read(upload->source, &more, 1, upload->deadline_ns, &more_bytes, reterr));
+    }
+    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end && upload->given_bytes + more_bytes != upload->size_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %s bytes than the %llu that were expected", upload->source->name,
+                            upload->given_bytes + more_bytes > upload->size_bytes ? "more" : "fewer", (unsigned long long)upload->size_bytes);
     }
     return PL_OK;
 }
@@ -378,13 +384,13 @@ static enum pl_status settle_parts(struct upload *upload, struct pl_error *reter
     if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && upload->size_bytes / MAX_PARTS >= part) {
         part = (upload->size_bytes / MAX_PARTS / MIB + 1) * MIB;
     }
-    /* A small object needs a small buffer only: one byte more than it has, to see the source's end. */
+    /* A small object needs a small buffer only. */
     if (upload->size_bytes < part) {
-        part = upload->size_bytes + 1;
+        part = upload->size_bytes ? upload->size_bytes : 1;
     }
     lanes = budget / part;
     upload->part_bytes = part;
-    upload->lane_count = upload->size_bytes < part ? 1 : lanes < 1 ? 1 : lanes < MAX_PARALLEL ? (size_t)lanes : MAX_PARALLEL;
+    upload->lane_count = upload->size_bytes <= part ? 1 : lanes < 1 ? 1 : lanes < MAX_PARALLEL ? (size_t)lanes : MAX_PARALLEL;
     for (size_t i = 0; i < upload->lane_count; i++) {
         upload->lanes[i].upload = upload;
         upload->lanes[i].operation.client = upload->client;

@@ -105,6 +105,10 @@ class Run:
         self.fake.identity = "another-token"
         self.token_file.write_text("another-token\n")
 
+    def grow(self):
+        with open(self.directory / "file", "ab") as file:
+            file.write(b"more")
+
     def stop(self):
         self.process.terminate()
 
@@ -127,7 +131,8 @@ class Run:
     async def run(self):
         upstream = await self.fake.start()
         self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], {"replace": self.replace, "new_token": self.new_token,
-                                                                                "new_identity": self.new_identity, "stop": self.stop})
+                                                                                "new_identity": self.new_identity, "stop": self.stop,
+                                                                                "grow": self.grow})
         self.port = await self.proxy.start()
         try:
             begun = time.monotonic()
