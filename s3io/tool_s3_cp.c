@@ -55,6 +55,11 @@ static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetche
     return status;
 }
 
+static struct pl_s3_object object_of(const char *bucket, const char *key, const struct pl_s3_info *info)
+{
+    return (struct pl_s3_object){.bucket = bucket, .key = key, .etag = info->etag, .size_bytes = info->size_bytes, .checksum = info->checksum};
+}
+
 static enum pl_status download_one(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -74,7 +79,7 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
     }
     PL_TRY(tool_connect(tool, reterr));
     PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
-    fetch.object = (struct pl_s3_object){.bucket = bucket, .key = key, .etag = info.etag, .size_bytes = info.size_bytes, .checksum = info.checksum};
+    fetch.object = object_of(bucket, key, &info);
     fetch.modified_s = info.modified_s;
     status = download_all(tool, &fetch, 1, reterr);
     pl_s3_info_done(&info);
@@ -86,9 +91,10 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
-    struct pl_s3_fetch *fetches = NULL;
-    size_t capacity = 0, count = 0, cut;
-    enum pl_status status;
+    PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
+    PL_AUTO_FREE char **names = NULL; /* the download reorders what it gets */
+    size_t count = 0, cut;
+    enum pl_status status = PL_OK;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
     PL_TRY(tool_connect(tool, reterr));
@@ -96,45 +102,39 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
     }
-    status = pl_memory_grow(&fetches, &capacity, listing.count, sizeof(*fetches), reterr);
+    fetches = pl_memory_new(listing.count, sizeof(*fetches), reterr);
+    names = pl_memory_new(listing.count, sizeof(*names), reterr);
+    if (!fetches || !names) {
+        return PL_MEMORY;
+    }
     cut = (size_t)(last_part(prefix) - prefix); /* names below keep what is behind the prefix's last slash */
     for (size_t i = 0; i < listing.count && status == PL_OK; i++) {
         const struct pl_s3_entry *entry = &listing.items[i];
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-        char *name = NULL;
 
         if (entry->size_bytes == 0 && entry->key[strlen(entry->key) - 1] == '/') {
             continue; /* a folder's marker; one with bytes can be no file, and is not left out in silence */
         }
         status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
         if (status == PL_OK) {
-            status = pl_text_take(&path, &name, reterr);
+            status = pl_text_take(&path, &names[count], reterr);
         } else {
             pl_error_context(reterr, "s3://%s/%s", bucket, entry->key);
         }
         if (status == PL_OK) {
-            fetches[count++] =
+            fetches[count] =
                 (struct pl_s3_fetch){.object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
-                                     .path = name,
+                                     .path = names[count],
                                      .modified_s = entry->modified_s};
+            count++;
         }
     }
     if (status == PL_OK) {
-        PL_AUTO_FREE char **names = pl_memory_new(count, sizeof(*names), reterr);
-
-        for (size_t i = 0; names && i < count; i++) {
-            names[i] = (char *)(uintptr_t)fetches[i].path; /* the download reorders */
-        }
-        status = names ? download_all(tool, fetches, count, reterr) : PL_MEMORY;
-        for (size_t i = 0; names && i < count; i++) {
-            free(names[i]);
-        }
-    } else {
-        for (size_t i = 0; i < count; i++) {
-            free((char *)(uintptr_t)fetches[i].path);
-        }
+        status = download_all(tool, fetches, count, reterr);
     }
-    free(fetches);
+    for (size_t i = 0; i < count; i++) {
+        free(names[i]);
+    }
     return status;
 }
 
@@ -204,6 +204,27 @@ static enum pl_status open_input(const struct tool *tool, struct pl_source **ret
     return PL_OK;
 }
 
+/* Another object: its size decides how large the parts of its copy are. */
+static enum pl_status open_object(struct tool *tool, const char *uri, uint64_t budget_bytes, uint64_t *ret_size_bytes, struct pl_source **ret_source,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    struct pl_s3_stream_options options = tool->stream_options;
+    struct pl_s3_info info = {.etag = NULL};
+    struct pl_s3_object object;
+    enum pl_status status;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
+    object = object_of(bucket, key, &info);
+    options.budget_bytes = budget_bytes;
+    status = pl_source_open_s3_objects(tool->client, uri, &object, 1, &options, ret_source, reterr);
+    *ret_size_bytes = info.size_bytes;
+    pl_s3_info_done(&info);
+    return status;
+}
+
 /* A file, standard input ("-") or another object to s3://bucket/key. */
 static enum pl_status upload_source(struct tool *tool, const char *from, const char *bucket, const char *key, uint64_t budget_bytes,
                                     struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
@@ -220,10 +241,8 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
     struct stat info;
 
     if (pl_s3_uri_is(from)) {
-        struct pl_s3_stream_options stream_options = tool->stream_options;
-
-        stream_options.budget_bytes = options.budget_bytes = budget_bytes / 2;
-        PL_TRY(pl_source_open_s3(tool->client, from, &stream_options, &source, reterr));
+        options.budget_bytes = budget_bytes / 2;
+        PL_TRY(open_object(tool, from, budget_bytes - options.budget_bytes, &size_bytes, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
         PL_TRY(open_input(tool, &source, reterr));
     } else {
