@@ -162,11 +162,19 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
+/* But for what whoever started us had us ignore: blocked, it would be told all the same. */
 static void stop_signals(sigset_t *ret_signals)
 {
+    static const int signals[] = {SIGINT, SIGTERM};
+
     (void)sigemptyset(ret_signals);
-    (void)sigaddset(ret_signals, SIGINT);
-    (void)sigaddset(ret_signals, SIGTERM);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(signals); i++) {
+        struct sigaction action;
+
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(ret_signals, signals[i]);
+        }
+    }
 }
 
 enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)

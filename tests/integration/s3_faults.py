@@ -49,6 +49,11 @@ def held_up_s(*pids):
     return delay_ns / 1e9
 
 
+def ignore_interrupts():
+    """As a shell without job control does for what it starts with "&"."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 async def talk(process, deadline_s):
     """What the process says until it ends, which it has to within the deadline."""
     answer = asyncio.ensure_future(process.communicate())
@@ -112,6 +117,9 @@ class Run:
     def stop(self):
         self.process.terminate()
 
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
     async def client(self, *words):
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self.port}",
                        "AWS_REGION": "us-east-1", "NO_PROXY": "*", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -124,7 +132,7 @@ class Run:
         environment.update((name, value.format(port=self.port, token_file=self.token_file)) for name, value in extra.items())
         process = self.process = await asyncio.create_subprocess_exec(
             self.tool, *self.scenario["options"], *words, env=environment, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, preexec_fn=ignore_interrupts if self.scenario.get("in_background") else None)
         out, err = await talk(process, self.scenario["deadline_s"])
         return process.returncode, out, err.decode(errors="replace")
 
@@ -132,7 +140,7 @@ class Run:
         upstream = await self.fake.start()
         self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], {"replace": self.replace, "new_token": self.new_token,
                                                                                 "new_identity": self.new_identity, "stop": self.stop,
-                                                                                "grow": self.grow})
+                                                                                "grow": self.grow, "interrupt": self.interrupt})
         self.port = await self.proxy.start()
         try:
             begun = time.monotonic()
