@@ -7,25 +7,27 @@
 #   tests/gpu.sh --list           name the steps
 #   --build DIR                   build folder (build-gpu)
 #   --packages DIR                Debian packages unpacked below DIR: libraries and tools that the machine lacks, such as Open MPI and Check
-#   --json FILE                   the table and the figures of the benchmarks (BUILD/gpu/results.json)
-#   --limit SECONDS               stop what runs then, leave out what has not begun, and still write the table
+#   --json FILE                   steps, figures and goals (BUILD/gpu/results.json), written after each step
+#   --limit SECONDS               for everything: what runs then is stopped, what has not begun is left out
 #
 #   tests/gpu.sh --pack DIR       on a Debian 12 machine with network: fill such a DIR, to be carried to the other
 #
-# Steps, in this order:
+# Steps, in this order, each stopped after a time of its own, whatever becomes of the others:
 #   unit         device code, the layers and ranks as threads with the real driver
-#   bench        the kernels against the card's copy bandwidth; what the runtime adds to a step of ResNet-50's gradients; allreduces of ranks that
-#                share the card
+#   kernels      against the card's copy bandwidth
+#   step         what the runtime adds to a step of ResNet-50's gradients
+#   sharing      allreduces of ranks that share the card, and how much of them a backward pass hides
 #   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
 #   torch        images a second beside PyTorch
-#   conformance  the collectives' conformance matrix between processes, in host memory and in the card's
+#   conformance  the collectives' conformance matrix between processes, in the card's memory
 #   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
 #
 # What is missing (Open MPI, Check, cuDNN, compute-sanitizer, torch) is named, and what needs it is left out.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-steps=(unit bench examples torch conformance sanitizer)
+steps=(unit kernels step sharing examples torch conformance sanitizer)
+declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [conformance]=60 [sanitizer]=180) # seconds
 build=$root/build-gpu packages= json= limit=0 only=()
 
 # What apt would install on a machine that has nothing, without what every machine with a compiler has.
@@ -53,7 +55,7 @@ while [ $# -gt 0 ]; do
     --limit) limit=${2:?--limit SECONDS}; shift ;;
     --list) echo "${steps[*]}"; exit 0 ;;
     --pack) pack "$(realpath -m "${2:?--pack DIR}")"; exit ;;
-    *) sed -n '3,27s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    *) sed -n '3,28s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
 done
@@ -70,6 +72,7 @@ fi
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 PATH=$PATH:$(python3 -c 'import sysconfig; print(sysconfig.get_path("scripts"))') # meson and ninja, where they came from PyPI
 command -v nvcc >/dev/null || { echo "no CUDA toolkit: nvcc is neither on the PATH nor in /usr/local/cuda/bin"; exit 1; }
+device+=", CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
 cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 work=$build/gpu
 mkdir -p "$work"
@@ -119,33 +122,36 @@ mpi=enabled check=enabled
 has ompi-c || { mpi=disabled; left_out+=("Open MPI: one process at a time, ranks as threads"); }
 has check || { check=auto; left_out+=("Check: no unit tests"); }
 
-names=() results=() seconds=() details=()
-# step NAME COMMAND...: run it, keep its output in WORK/NAME.log and its last line in the table.
+report() { "$root/tests/bench/gpu_report.py" "$work" "$json" "$device" "${left_out[@]+"${left_out[@]}"}"; }
+
+# step NAME COMMAND...: run it for as long as it may, keep its output in WORK/NAME.log and its last line in the table.
 step() {
-  local name=$1 began=$SECONDS code=0 pid watch= stopped= what
+  local name=$1 began=$SECONDS code=0 pid watch stopped= what result=FAILED may=${most[$1]}
   shift
-  names+=("$name")
-  if [ "$limit" -gt 0 ] && [ $((limit - SECONDS)) -lt 5 ]; then
-    results+=(skipped) seconds+=(0) details+=("no time was left")
+  [ "$limit" = 0 ] || [ $((limit - SECONDS)) -ge "$may" ] || may=$((limit - SECONDS))
+  if [ "$may" -lt 5 ]; then
+    printf '%s\tskipped\t0\tno time was left\n' "$name" >>"$work/steps.tsv"
     return 77
   fi
   echo "---- $name"
   set -m # a process group of its own, so that all of it can be stopped
   "$@" >"$work/$name.log" 2>&1 </dev/null &
   pid=$!
-  [ "$limit" = 0 ] || { { sleep $((limit - SECONDS)); kill -- "-$pid"; sleep 3; kill -KILL -- "-$pid"; } 2>/dev/null & watch=$!; }
+  { sleep "$may"; kill -- "-$pid"; sleep 3; kill -KILL -- "-$pid"; } 2>/dev/null &
+  watch=$!
   set +m
   wait $pid || code=$?
-  [ -z "$watch" ] || { kill -- "-$watch"; wait "$watch"; } 2>/dev/null
-  [ $code -le 128 ] || [ $SECONDS -lt "$limit" ] || stopped="stopped when $limit s were over: "
+  { kill -- "-$watch"; wait "$watch"; } 2>/dev/null
+  [ $code -le 128 ] || [ $((SECONDS - began)) -lt "$may" ] || stopped="stopped after $may s: "
   what=$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1)
   [ $code = 0 ] || [ $code = 77 ] || what=$(grep -m 1 -E 'ERROR|error:' "$work/$name.log" || echo "$what")
-  seconds+=($((SECONDS - began))) details+=("$stopped${what:0:110}")
   case $code in
-    0) results+=(passed) ;;
-    77) results+=(skipped) ;;
-    *) results+=(FAILED); tail -n 30 "$work/$name.log" ;;
+    0) result=passed ;;
+    77) result=skipped ;;
+    *) tail -n 30 "$work/$name.log" ;;
   esac
+  printf '%s\t%s\t%d\t%s\n' "$name" "$result" $((SECONDS - began)) "$stopped${what:0:110}" >>"$work/steps.tsv"
+  report >/dev/null
   return $code
 }
 wanted() { [[ " ${only[*]} " = *" $1 "* ]]; }
@@ -166,7 +172,7 @@ real_tests=(device_kernel device_device:new_memory_is_zero_and_copies_go_both_wa
   collectives_device:every_operation_is_right_on_a_shared_device collectives_device:long_vectors_go_through_in_segments
   collectives_device:reproducible_sums_have_the_bits_of_host_memory runtime_device_named runtime_device_plan examples_cuda)
 
-# run_tests ENTRY... -- WORDS...: those programs or cases, each behind the words.
+# run_tests ENTRY... -- WORDS...: those programs or cases, each behind the words; one that hangs is stopped after a minute.
 run_tests() {
   local entry name only program found=0 failed=0 code entries=()
   while [ "$1" != -- ]; do entries+=("$1"); shift; done
@@ -179,7 +185,7 @@ run_tests() {
     found=$((found + 1)) code=0
     echo "== $entry"
     # CUDA does not survive a fork; the cases named fork by themselves, before they use it.
-    env "$([ -n "$only" ] && echo "CK_RUN_CASE=$only" || echo CK_FORK=no)" "$@" "$program" || code=$?
+    env "$([ -n "$only" ] && echo "CK_RUN_CASE=$only" || echo CK_FORK=no)" timeout --foreground -k 3 60 "$@" "$program" || code=$?
     [ $code = 0 ] || [ $code = 77 ] || failed=$((failed + 1))
   done
   [ $found -gt 0 ] || { echo "no unit tests were built"; return 77; }
@@ -188,69 +194,59 @@ run_tests() {
 }
 unit_tests() { run_tests "${real_tests[@]}" --; }
 sanitize() {
-  local tool
+  local tool code=0
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
   for tool in memcheck racecheck; do
-    run_tests device_kernel runtime_device_named runtime_device_plan -- compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 || return
+    run_tests device_kernel runtime_device_named runtime_device_plan -- compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 5 || code=$?
   done
+  return $code
 }
 conformance() {
   [ $mpi = enabled ] || { echo "no Open MPI"; return 77; }
   [ -x "$build/tests/integration/conformance_ranks" ] || { echo "not built"; return 77; }
-  local ranks
+  local ranks code=0
   for ranks in 2 4; do
     echo "== $ranks processes on one GPU"
-    mpirun --oversubscribe --bind-to none -n $ranks "$build/tests/integration/conformance_ranks" devices 1 || return
+    timeout --foreground -k 3 28 mpirun --oversubscribe --bind-to none -n $ranks "$build/tests/integration/conformance_ranks" devices 1 || code=$?
   done
-  "$root/tests/integration/conformance.sh"
+  return $code
 }
-measure() {
-  local list=$root/examples/synthetic/resnet50.json ranks=2 kind
+gradients=$root/examples/synthetic/resnet50.json
+bench_step() { "$build/tests/bench/step_device" --gradients "$gradients" --json "$work/step_device.json"; }
+bench_kernels() { "$build/tests/bench/bench_device" --gradients "$gradients" --json "$work/bench_device.json"; }
+bench_sharing() {
+  local kind ranks code=0
   local words=(allreduce --buffers device --min-bytes 4KiB --max-bytes 256MiB --factor 8 --pairs 5 --json)
-  local step=("$build/examples/synthetic/synthetic" --gradients "$list" --backward-ms 20 --json 1)
-  "$build/tests/bench/bench_device" --gradients "$list" --json "$work/bench_device.json" || return
-  "$build/tests/bench/step_device" --gradients "$list" --json "$work/step_device.json" || return
+  local step=("$build/examples/synthetic/synthetic" --gradients "$gradients" --backward-ms 20 --json 1)
   export PACELINE_SHARE_DEVICE=1
-  "${step[@]}" --device cuda | tee "$work/synthetic.json" || return
+  "$build/collectives/paceline-info" || code=$?
+  "${step[@]}" --device cuda | tee -a "$work/synthetic.json" || code=$?
   if [ $mpi = enabled ]; then
-    for ranks in 2 4; do
-      mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || return
-    done
     for kind in busy timer; do
-      mpirun --oversubscribe --bind-to none -n 2 "${step[@]}" --device cuda:0 --work $kind | tee -a "$work/synthetic.json" || return
+      mpirun --oversubscribe --bind-to none -n 2 "${step[@]}" --device cuda:0 --work $kind | tee -a "$work/synthetic.json" || code=$?
+    done
+    for ranks in 2 4; do
+      mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || code=$?
     done
   else
-    "$build/collectives/paceline-bench" "${words[@]}" --threads $ranks | tee "$work/allreduce_$ranks.json" || return
+    "$build/collectives/paceline-bench" "${words[@]}" --threads 2 | tee "$work/allreduce_2.json" || code=$?
     echo "no Open MPI: one rank's overlap only"
   fi
-  "$build/collectives/paceline-info"
+  return $code
 }
 
 cd "$work" || exit 1
+rm -f "$work"/*.json # figures of this run only
+: >"$work/steps.tsv"
 if step build compile; then
   ! wanted unit || step unit unit_tests
-  ! wanted bench || step bench measure
-  ! wanted examples || step examples "$root/tests/integration/gpu_examples.py"
+  ! wanted kernels || step kernels bench_kernels
+  ! wanted step || step step bench_step
+  ! wanted sharing || step sharing bench_sharing
+  ! wanted examples || step examples "$root/tests/integration/gpu_examples.py" --json "$work/examples.json"
   ! wanted torch || step torch "$root/tests/bench/torch_peer.py" --build "$build" --json "$work/torch.json"
   ! wanted conformance || step conformance conformance
   ! wanted sanitizer || step sanitizer sanitize
 fi
-
 echo
-echo "$device, CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), $(date -u +%F), $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
-failed=0
-for i in "${!names[@]}"; do
-  printf '%-12s %-8s %5d s  %s\n' "${names[i]}" "${results[i]}" "${seconds[i]}" "${details[i]}"
-  [ "${results[i]}" != FAILED ] || failed=$((failed + 1))
-done
-for what in "${left_out[@]+"${left_out[@]}"}"; do echo "left out     $what"; done
-python3 - "$json" "$work" "$device" <<'P' "${#names[@]}" "${names[@]}" "${results[@]}" "${seconds[@]}" "${details[@]}"
-import datetime, json, pathlib, sys
-path, work, device, count, rest = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5:]
-steps = [{"name": row[0], "result": row[1], "seconds": int(row[2]), "detail": row[3]} for row in zip(*(rest[i * count:(i + 1) * count] for i in range(4)))]
-figures = {file.stem: [json.loads(line) for line in file.read_text().splitlines() if line.startswith("{")]
-           for file in sorted(work.glob("*.json")) if str(file) != path}
-pathlib.Path(path).write_text(json.dumps({"device": device, "date": str(datetime.date.today()), "steps": steps, "figures": figures}, indent=1) + "\n")
-P
-echo "figures in $json"
-[ $failed = 0 ]
+report

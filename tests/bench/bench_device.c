@@ -417,6 +417,10 @@ int main(int argc, char **argv)
         return 77;
     }
     bench.json = json ? fopen(json, "we") : NULL;
+    setlinebuf(stdout); /* what is measured stays, whatever becomes of the rest */
+    if (bench.json) {
+        setlinebuf(bench.json);
+    }
     status = json && !bench.json ? pl_error_set(&error, PL_SYSTEM, "cannot write '%s'", json) : PL_OK;
     if (status == PL_OK && gradients) {
         status = gradient_list_read(gradients, &bench.list, &error);

@@ -234,6 +234,10 @@ static enum pl_status run(struct bench *b, struct pl_error *reterr)
     if (b->json_path && !b->json) {
         return pl_error_errno(reterr, "write '%s'", b->json_path);
     }
+    setlinebuf(stdout); /* what is measured stays, whatever becomes of the rest */
+    if (b->json) {
+        setlinebuf(b->json);
+    }
     PL_TRY(set_up(b, reterr));
     PL_TRY(bench_host(b, reterr));
     PL_TRY(bench_overhead(b, reterr));

@@ -64,7 +64,7 @@ def our_rate(build, name, data, batch, steps, precision):
     """The second of two epochs, so that neither start nor choice of algorithms counts."""
     command = [build / "examples" / name / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
                "--device", "cuda", "--precision", precision]
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
     return float(RATE.findall(done.stdout)[-1])
 
 
@@ -82,6 +82,15 @@ def make_data(build, name, folder, count):
     for i in range(count // (len(shards) * cifar10.RECORDS)):
         for shard in shards:
             (folder / "training" / f"more-{i:05}-{shard.name}").symlink_to(shard)
+
+
+def compare(torch, words, name, data, batch, steps, precision):
+    ours, peers = [], []
+    for _ in range(words.rounds):
+        ours.append(our_rate(words.build, name, data, batch, steps, precision))
+        peers.append(torch_rate(torch, name, batch, steps, precision))
+    return {"model": name, "batch": batch, "precision": precision, "ours": round(statistics.median(ours)), "torch": round(statistics.median(peers)),
+            "ratio": round(statistics.median(a / b for a, b in zip(ours, peers)), 3)}
 
 
 def main():
@@ -103,23 +112,23 @@ def main():
         print(f"torch {torch.__version__} has no GPU")
         return 77
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
+    failed = 0
     for name in ("mnist", "cifar10"):
         for batch in map(int, words.batch.split(",")):
             steps = max(20, min(words.steps, 60000 // batch))
             with tempfile.TemporaryDirectory(prefix="paceline-peer-") as scratch:
                 make_data(words.build, name, pathlib.Path(scratch), steps * batch)
                 for precision in words.precision.split(","):
-                    ours, peers = [], []
-                    for _ in range(words.rounds):
-                        ours.append(our_rate(words.build, name, scratch, batch, steps, precision))
-                        peers.append(torch_rate(torch, name, batch, steps, precision))
-                    line = json.dumps({"model": name, "batch": batch, "precision": precision, "ours": round(statistics.median(ours)),
-                                       "torch": round(statistics.median(peers)),
-                                       "ratio": round(statistics.median(a / b for a, b in zip(ours, peers)), 3)})
+                    try:
+                        line = json.dumps(compare(torch, words, name, scratch, batch, steps, precision))
+                    except (subprocess.SubprocessError, RuntimeError) as error:  # the others are worth having
+                        print(f"ERROR: {name}, batch {batch}, {precision}: {error}", flush=True)
+                        failed = 1
+                        continue
                     print(line, flush=True)
                     if words.json:
-                        words.json.write(line + "\n")
-    return 0
+                        print(line, file=words.json, flush=True)
+    return failed
 
 
 if __name__ == "__main__":

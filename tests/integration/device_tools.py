@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
 SUPPORT = BUILD / "tests/support"
 
 
@@ -52,13 +53,32 @@ def bench():
         says(run("collectives/paceline-bench", *words, word, status=2), wanted)
 
 
+def report(work, step_rows):
+    """What tests/gpu.sh prints and keeps while a step has been stopped in the middle of a figure."""
+    kernels = [{"case": "device", "peak_gb_s": 4300.2}, {"case": "pack, 16 tensors, 4 MiB", "of_peak": 0.89, "of_copy": 0.97},
+               {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.95}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
+    (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')
+    (work / "examples.json").write_text('{"model": "mnist", "ranks": 1, "accuracy": 0.5, "cpu": 0.9}\n{"model": "mnist", "ranks": 2, "accuracy": 0.9, "cpu": 0.91}\n')
+    (work / "steps.tsv").write_text("build\tpassed\t30\tdone\nkernels\tFAILED\t90\tstopped after 90 s: \t\r\xc3\n", encoding="latin-1")
+    done = subprocess.run([SOURCE / "tests/bench/gpu_report.py", work, work / "results.json", "A card", "torch: none"], text=True, capture_output=True)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 1, done.returncode
+    host, overhead = step_rows[0]["host_us"], step_rows[2]["overhead"]
+    says(done.stdout, "A card, ", "kernels      FAILED      90 s  stopped after 90 s", "left out     torch: none", "| the ceiling | 4300 GB/s |  |",
+         "| at least 89%, 97% of a copy of as many bytes (pack, 16 tensors, 4 MiB) | NO |", "91%, 92% of a copy of as many bytes (AdamW, ", "| 2: 0.900, CPU 0.910 | yes |",
+         f"| 20 us | {host:.1f} us | {'yes' if host < 20 else 'NO'} |", f"| 1 % | {overhead:+.2%} | {'yes' if overhead < 0.01 else 'NO'} |", "| not measured |  |")
+    kept = json.loads((work / "results.json").read_text())
+    assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept
+
+
 def step():
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "step.json"
+        path = pathlib.Path(folder) / "step_device.json"
         run("tests/bench/step_device", "--backward-ms", 0, "--work-mib", 1, "--rounds", 1, "--json", path, fake="devices=1")
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [row["case"] for row in rows] == ["host, the runtime's calls of a step", "one rank, bare loop", "one rank, runtime"], rows
         assert rows[0]["tensors"] == 8 and rows[0]["host_us"] > 0 and rows[1]["step_us"] > 0, rows
+        report(pathlib.Path(folder), rows)
     run("tests/bench/step_device", fake="no_device", status=77)
 
 
