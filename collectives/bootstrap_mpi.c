@@ -197,7 +197,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
     MPI_Comm_rank(comm, &seat->rank);
     MPI_Comm_size(comm, &seat->size);
     MPI_Query_thread(&level);
-    MPI_Comm_get_attr(comm, MPI_TAG_UB, &tag_limit, &found);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_limit, &found); /* not every communicator has it */
     if (!found || *tag_limit < (1 << PL_TAG_BITS) - 1) {
         free(seat);
         return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed", found ? *tag_limit : 0, PL_TAG_BITS);

@@ -24,6 +24,10 @@ for n in 2 4; do
     timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
     timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" training 1 8
 done
+for n in 1 5; do
+    echo "== $n processes, halves of a program's own MPI"
+    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" halves
+done
 support=$PACELINE_BUILD/tests/support
 if [ -e "$support/nccl/libnccl.so.2" ]; then
     for setting in "1 no_nccl" "3 nccl"; do

@@ -3,6 +3,7 @@
  * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]], and for processes in device
  * memory: conformance_ranks devices N, where local rank r has device r mod N. Random mixtures on `worlds` worlds of processes that draw their
  * settings and hosts: conformance_ranks mixed SEED WORLDS. Random training programs likewise: conformance_ranks training SEED WORLDS.
+ * Worlds of a program that starts and ends MPI itself: conformance_ranks halves.
  */
 #include "base/clock.h"
 #include "tests/support/conformance.h"
@@ -10,6 +11,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/training.h"
 
+#include <mpi.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -75,6 +77,32 @@ static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
     return 0;
 }
 
+/* MPI is the program's: ranks with even and with odd numbers, the last one first, are a world each, and MPI goes on behind them. */
+static void run_halves(char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_world *world = NULL;
+    int rank = 0, size = 0, sum = 0;
+    MPI_Comm half;
+
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+    RANKS_OK(pl_bootstrap_new_mpi(&half, &bootstrap, &error));
+    RANKS_OK(pl_world_new(bootstrap, NULL, &world, &error));
+    RANKS_NEED(pl_world_size(world) == (size + 1 - rank % 2) / 2, "rank %d: %d ranks", rank, pl_world_size(world));
+    RANKS_NEED(pl_world_rank(world) == (size - 1 - rank) / 2, "rank %d is rank %d", rank, pl_world_rank(world));
+    RANKS_OK(pl_allreduce(world, &rank, &sum, 1, PL_INT32, PL_SUM, &error));
+    RANKS_OK(pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error));
+    pl_world_free(world);
+    pl_bootstrap_free(bootstrap);
+    MPI_Comm_free(&half);
+    MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Finalize();
+    RANKS_NEED(sum == size * size / 4, "the larger sum is %d", sum);
+}
+
 /* A failure of one rank is that of all, at the latest when its deadline has passed. */
 static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int steps, char *failure), uint64_t seed, uint64_t worlds)
 {
@@ -127,7 +155,9 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "training") == 0) {
         return run_drawn(training_run, strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
     }
-    if (argc >= 3 && !devices) {
+    if (argc == 2 && strcmp(argv[1], "halves") == 0) {
+        run_halves(failure);
+    } else if (argc >= 3 && !devices) {
         ranks_run(atoi(argv[2]), &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
     } else if (run_processes(devices, failure) != 0) {
         return 1;
