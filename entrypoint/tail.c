@@ -23,6 +23,11 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
     }
 }
 
+bool pl_tail_line_is_open(const struct pl_tail *tail)
+{
+    return tail->used > 0 && tail->bytes[(tail->behind + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
+}
+
 /* Bytes of the terminal control sequence at `text` (which begins with ESC). */
 static size_t escape_length(const char *text, size_t room)
 {

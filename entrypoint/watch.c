@@ -277,6 +277,23 @@ static void watch_to_end(struct watcher *watcher)
     }
 }
 
+/* A progress bar ends without a line end; what is said of the failure begins a line of its own all the same. */
+static void end_line(struct watcher *watcher)
+{
+    struct copier *copier = &watcher->copier;
+    int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
+
+    if (copier->broken || copier->begin < copier->end || !pl_tail_line_is_open(&copier->tail)) {
+        return;
+    }
+    copier->bytes[0] = '\n';
+    copier->begin = 0;
+    copier->end = 1;
+    while (copier->begin < copier->end && !pl_deadline_passed(deadline_ns)) {
+        turn(watcher, deadline_ns);
+    }
+}
+
 void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link, struct pl_ending *ret_ending)
 {
     struct watcher watcher = {.watch = watch, .signals = signals, .link = link, .copier = {.fd = -1}};
@@ -307,6 +324,7 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
         tcsetpgrp(STDIN_FILENO, getpgrp());
     }
     if (!pl_ending_ok(ending)) {
+        end_line(&watcher);
         ending->out_of_memory = memory_kills() > kills_before; /* the program need not be the one that was killed: its shell, say, ends with 137 */
         if (watch->disks != NULL && ending->note[0] == '\0') {
             pl_failure_full_disks(watch->disks, ending->note, sizeof(ending->note));

@@ -209,6 +209,9 @@ def exit_codes():
     for code in (1, 3, 127, 255):
         with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': f'#!/bin/sh\necho why >&2\nexit {code}\n'}) as tree:
             refused(tree, f'code {code}', 'algo-1', 'why')
+    with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': '#!/bin/sh\nprintf " 45%%" >&2; exit 3\n'}) as tree:
+        tree.train()
+        expect(tree.done.stderr == b' 45%\npaceline: error: the program on host algo-1 exited with code 3\n', tree.done.stderr)
 
 
 def what_the_user_exports_reaches_ranks():
