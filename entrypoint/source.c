@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive. */
-static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool remove_source, struct pl_plan_steps *steps,
-                                 struct pl_error *reterr)
+/* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive; what was fetched from S3 is one. */
+static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched, struct pl_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     struct pl_words *argv = NULL;
@@ -20,8 +19,8 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
     PL_TRY(pl_verb_find_companion(job->self_path, "paceline-unpack", &companion, reterr));
     PL_TRY(pl_steps_add(steps, "bringing the code into place", NULL, &argv, reterr));
     PL_TRY(pl_words_add(argv, companion, reterr));
-    if (remove_source) {
-        PL_TRY(pl_words_add(argv, "--remove", reterr));
+    if (fetched) {
+        PL_TRY(pl_words_add(argv, "--fetched", reterr));
     }
     PL_TRY(
         pl_words_add_list(argv, (const char *const[]){"--max-bytes", pl_job_option(job, "PACELINE_SOURCE_MAX_BYTES", "17179869184"), NULL}, reterr));

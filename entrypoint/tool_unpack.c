@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-unpack [--max-bytes N] [--remove] SOURCE DEST
+ * paceline-unpack [--max-bytes N] [--fetched] SOURCE DEST
+ *
+ * With --fetched SOURCE is an archive that was fetched for this; it is removed behind it.
  *
  * A program of its own, so that an archive from outside is read by a process that can do nothing else and whose end,
  * whatever it is, process 1 survives.
@@ -17,7 +19,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum pl_status bring(const char *source, const char *dest, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+/* A name with .tar or .tgz: damaged, or with another content, it is an error and no file to be copied as it is. */
+static bool has_archive_name(const char *source)
+{
+    const char *name = strrchr(source, '/');
+    const char *tar = strstr(name != NULL ? name : source, ".tar");
+    size_t length = strlen(source);
+
+    return (tar != NULL && (tar[4] == '\0' || tar[4] == '.')) || (length > 4 && strcmp(source + length - 4, ".tgz") == 0);
+}
+
+static enum pl_status bring(const char *source, const char *dest, bool is_archive, const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int dest_fd = -1;
     struct stat info;
@@ -33,21 +45,24 @@ static enum pl_status bring(const char *source, const char *dest, const struct p
     if (S_ISDIR(info.st_mode)) {
         return pl_unpack_copy_tree(source, dest_fd, limits, reterr);
     }
-    return pl_unpack_is_archive(source) ? pl_unpack_file(source, dest_fd, limits, reterr) : pl_unpack_copy_file(source, dest_fd, limits, reterr);
+    if (is_archive || has_archive_name(source) || pl_unpack_is_archive(source)) {
+        return pl_unpack_file(source, dest_fd, limits, reterr);
+    }
+    return pl_unpack_copy_file(source, dest_fd, limits, reterr);
 }
 
 int main(int argc, char **argv)
 {
     struct pl_unpack_limits limits = {.max_bytes = INT64_C(1) << 34, .max_entries = 1000000};
     struct pl_error error = PL_ERROR_NONE;
-    bool remove_source = false;
+    bool fetched = false;
     enum pl_status status;
     int at = 1;
 
     pl_log_set_prefix("paceline-unpack");
     for (; at < argc && argv[at][0] == '-'; at++) {
-        if (strcmp(argv[at], "--remove") == 0) {
-            remove_source = true;
+        if (strcmp(argv[at], "--fetched") == 0) {
+            fetched = true;
         } else if (strcmp(argv[at], "--max-bytes") == 0 && at + 1 < argc) {
             char *end = NULL;
 
@@ -62,14 +77,14 @@ int main(int argc, char **argv)
         }
     }
     if (argc - at != 2) {
-        pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--remove] SOURCE DEST");
+        pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--fetched] SOURCE DEST");
         return PL_EXIT_USAGE;
     }
-    status = bring(argv[at], argv[at + 1], &limits, &error);
+    status = bring(argv[at], argv[at + 1], fetched, &limits, &error);
     if (status != PL_OK) {
         pl_log_error(&error, "bringing the code from %s into %s", argv[at], argv[at + 1]);
     }
-    if (remove_source && unlink(argv[at]) != 0) {
+    if (fetched && unlink(argv[at]) != 0) {
         pl_log(PL_LOG_WARNING, "removing %s: %s", argv[at], strerror(errno));
     }
     return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -173,12 +173,12 @@ static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entr
     return count_entry(unpacker);
 }
 
-static enum pl_status read_failed(struct unpacker *unpacker, struct archive *archive)
+static enum pl_status read_failed(struct archive *archive, struct pl_error *reterr)
 {
     const char *text = archive_error_string(archive);
 
-    return pl_error_raise(unpacker->reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive), "reading the archive: %s",
-                          text != NULL ? text : "unknown error");
+    return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive),
+                          "reading the tar archive (plain, or with gzip, bzip2, xz or zstd): %s", text != NULL ? text : "unknown error");
 }
 
 /* The data of the entry at hand into `fd`. Holes are counted like data: a sparse entry cannot get round the limit. */
@@ -196,7 +196,7 @@ static enum pl_status write_data(struct unpacker *unpacker, struct archive *arch
             break;
         }
         if (result != ARCHIVE_OK) {
-            return read_failed(unpacker, archive);
+            return read_failed(archive, unpacker->reterr);
         }
         if (offset < end) {
             return refuse(unpacker, name, "its pieces overlap");
@@ -305,15 +305,15 @@ static enum pl_status unpack(struct archive *archive, int dest_fd, const struct 
 {
     struct unpacker unpacker = {.left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
 
-    for (;;) {
+    for (bool first = true;; first = false) {
         struct archive_entry *entry = NULL;
         int result = archive_read_next_header(archive, &entry);
 
         if (result == ARCHIVE_EOF) {
-            return PL_OK;
+            return first ? pl_error_set(reterr, PL_CORRUPT, "the archive is empty") : PL_OK;
         }
         if (result != ARCHIVE_OK && result != ARCHIVE_WARN) {
-            return read_failed(&unpacker, archive);
+            return read_failed(archive, reterr);
         }
         PL_TRY(unpack_entry(&unpacker, archive, entry, dest_fd));
     }
@@ -327,7 +327,7 @@ enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unp
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
     }
     if (archive_read_open_filename(archive, path, BLOCK_BYTES) != ARCHIVE_OK) {
-        return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive), "%s: %s", path, archive_error_string(archive));
+        return read_failed(archive, reterr);
     }
     return unpack(archive, dest_fd, limits, reterr);
 }
@@ -340,7 +340,7 @@ enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, con
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading an archive");
     }
     if (archive_read_open_memory(archive, data, bytes) != ARCHIVE_OK) {
-        return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive), "%s", archive_error_string(archive));
+        return read_failed(archive, reterr);
     }
     return unpack(archive, dest_fd, limits, reterr);
 }

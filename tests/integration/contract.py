@@ -305,6 +305,7 @@ def code_from_s3():
     """sourcedir.tar.gz from a server that checks signatures, and the error when the object is missing."""
     with Tree() as tree:
         tree.write('store/jobs/source/sourcedir.tar.gz', archive([('run.sh', SHOW.encode())]))
+        tree.write('store/jobs/source/run.sh', SHOW)
         server = subprocess.Popen([sys.executable, SOURCE / 'tests/support/fake_s3.py', tree.base / 'store'], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, text=True)
         try:
@@ -319,6 +320,8 @@ def code_from_s3():
             (tree.base / 'output/success').unlink()
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': 's3://bkt/jobs/no-such.tar.gz'}))
             refused(tree, 's3://bkt/jobs/no-such.tar.gz')
+            tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': 's3://bkt/jobs/source/run.sh'}))
+            refused(tree, 'reading the tar archive')
         finally:
             server.terminate()
             server.wait(60)
@@ -349,6 +352,19 @@ def package_with_setup_py():
 def code_that_is_not_there():
     with Tree({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': '/no/such/sourcedir.tar.gz'}) as tree:
         refused(tree, 'sagemaker_submit_directory: expected code at /no/such/sourcedir.tar.gz')
+
+
+def damaged_archive():
+    """What has an archive's name is unpacked or refused, and never copied as it is."""
+    whole = archive([('big', os.urandom(50000)), ('run.sh', SHOW.encode())])
+    for name, content, words in (('sourcedir.tar.gz', whole[:20000], 'truncated gzip input'), ('sourcedir.tar', b'', 'reading the tar archive'),
+                                 ('sourcedir.tar', bytes(10240), 'the archive is empty'),
+                                 ('code.tgz', b'<html>403 Forbidden</html>' * 100, 'reading the tar archive (plain, or with gzip, bzip2, xz or zstd)')):
+        with Tree() as tree:
+            tree.write(f'input/data/code/{name}', content)
+            tree.write('input/config/hyperparameters.json',
+                       json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/input/data/code/{name}'}))
+            refused(tree, 'bringing the code', name, words)
 
 
 def dangerous_archive():
@@ -515,7 +531,7 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_signal_while_the_job_is_refused,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_s3, package_with_setup_py, code_that_is_not_there, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
+         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
