@@ -19,7 +19,9 @@
 struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
-    bool is_there; /* the file of a failed exec: only the child stands where a relative name counts from */
+    /* The file of a failed exec, and how it begins: only the child stands where a relative name counts from. */
+    bool is_there;
+    char head[128];
 };
 
 static const char *environment_value(char *const *environment, const char *name)
@@ -61,6 +63,16 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
 }
 
+static void child_look_at(const char *path, struct start_failure *failure)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    failure->is_there = access(path, F_OK) == 0;
+    if (fd >= 0 && read(fd, failure->head, sizeof(failure->head) - 1) < 0) {
+        failure->head[0] = '\0';
+    }
+}
+
 _Noreturn static void child_run(const struct pl_process_setup *setup, const char *path, int report_fd)
 {
     struct start_failure failure = {.code = 0};
@@ -73,11 +85,25 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
         execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);
         failure.code = errno;
         failure.step = STEP_EXEC;
-        failure.is_there = access(path, F_OK) == 0;
+        child_look_at(path, &failure);
     }
     while (write(report_fd, &failure, sizeof(failure)) < 0 && errno == EINTR) {
     }
     _exit(127);
+}
+
+/* The file is there, and what is to run it is not: that of a script's first line, or a program's loader. */
+static enum pl_status raise_no_interpreter(const char *path, const struct start_failure *failure, enum pl_status status, struct pl_error *reterr)
+{
+    const char *name = failure->head + 2 + strspn(failure->head + 2, " \t");
+    size_t length = strcspn(name, " \t\r\n");
+
+    if (memcmp(failure->head, "#!", 2) != 0) {
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its dynamic loader is not", path);
+    }
+    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its interpreter '%.*s%s' is not%s",
+                          path, (int)length, name, name[length] == '\r' ? "\\r" : "",
+                          name[length] == '\r' ? ": the script's lines end in CR LF, save it with LF alone" : "");
 }
 
 static enum pl_status raise_start_failure(const struct pl_process_setup *setup, const char *path, const struct start_failure *failure,
@@ -94,10 +120,7 @@ static enum pl_status raise_start_failure(const struct pl_process_setup *setup, 
         break;
     }
     if (failure->code == ENOENT && failure->is_there) {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': the file is there, its interpreter (first line, or "
-                              "the dynamic loader) is not",
-                              path);
+        return raise_no_interpreter(path, failure, status, reterr);
     }
     if (failure->code == ENOEXEC) {
         return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,

@@ -2,6 +2,7 @@
 #include "entrypoint/watch.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -213,18 +214,26 @@ END_TEST
 
 START_TEST(a_missing_interpreter_is_told_from_a_missing_program)
 {
-    static const char script[] = "#!/bin/sh\r\nexit 0\r\n";
+    static const struct {
+        const char *text, *told;
+    } scripts[] = {
+        {"#!/bin/sh\r\nexit 0\r\n", "'./program': the file is there, its interpreter '/bin/sh\\r' is not: the script's lines end in CR LF"},
+        {"#! /nonexistent/sh -e\nexit 0\n", "its interpreter '/nonexistent/sh' is not: No such file"}};
     const char *const argv[] = {"./program", NULL};
     struct scratch scratch = scratch_new();
     struct pl_ending ending;
     char path[PATH_MAX];
 
-    scratch_write(&scratch, "program", script, sizeof(script) - 1);
-    ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), 0755), 0);
-    start_program(argv, scratch.path);
-    ending = await_ending();
-    ck_assert(ending.not_started);
-    ck_assert_ptr_nonnull(strstr(ending.note, "'./program': the file is there, its interpreter"));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
+        scratch_write(&scratch, "program", scripts[i].text, strlen(scripts[i].text));
+        ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), 0755), 0);
+        start_program(argv, scratch.path);
+        ending = await_ending();
+        ck_assert(ending.not_started);
+        ck_assert_msg(strstr(ending.note, scripts[i].told) != NULL, "%s", ending.note);
+        pl_link_close(&link_to_watch);
+        pl_signals_close(&signals);
+    }
     scratch_done(&scratch);
 }
 END_TEST
