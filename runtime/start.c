@@ -189,9 +189,10 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
 static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
+    struct pl_collective meeting = {.kind = PL_BARRIER, .name = "pl_runtime_stop"}; /* told to a rank that is still at work */
     struct pl_error error = PL_ERROR_NONE;
 
-    PL_TRY(pl_barrier(runtime->world, reterr));
+    PL_TRY(pl_collective_run(runtime->world, &meeting, reterr));
     if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, path, &error) != PL_OK) {
         pl_log_error(&error, "the trace was not merged, its rings stay");
     }

@@ -77,7 +77,7 @@ def late_stop():
     assert len(costs) == 3 and costs[1] > STOP_LATE_S - 1, costs
     assert "waiting for rank 0 since" in done.stderr, done.stderr
     done = run(2, "stop", STOP_LATE_S, code=1, PACELINE_TIMEOUT_S="5")
-    assert re.search(r"leaving without the other ranks: .*barrier, did not end before rank 1's deadline.*rank 0", done.stderr), done.stderr
+    assert re.search(r"leaving without the other ranks: .*barrier 'pl_runtime_stop', did not end before rank 1's deadline.*rank 0", done.stderr), done.stderr
     assert not alive(), "a rank survived"
 
 
