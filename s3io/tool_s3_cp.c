@@ -78,7 +78,11 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
         fetch.path = path.data;
     }
     PL_TRY(tool_connect(tool, reterr));
-    PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
+    status = pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr);
+    if (status == PL_NOT_FOUND) { /* the answer to a HEAD has no words of its own */
+        pl_error_context(reterr, "no such object; what lies below such a name takes --recursive");
+    }
+    PL_TRY(status);
     fetch.object = object_of(bucket, key, &info);
     fetch.modified_s = info.modified_s;
     status = download_all(tool, &fetch, 1, reterr);
