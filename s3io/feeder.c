@@ -419,6 +419,9 @@ enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const st
     PL_TRY(make(path, options, &feeder, reterr));
     feeder->store = store;
     status = pl_store_list(store, deadline_ns, &feeder->list, reterr);
+    if (status == PL_OK && feeder->list.count == 0) {
+        status = pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", store->name);
+    }
     if (status != PL_OK) {
         pl_feeder_close(feeder);
         return status;

@@ -39,7 +39,7 @@ struct pl_feeder_counts {
 
 struct pl_feeder;
 
-/** Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now. */
+/** Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now; where there are none is PL_NOT_FOUND. */
 enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
                               struct pl_feeder **ret_feeder, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -244,6 +244,22 @@ START_TEST(reader_that_leaves_early_gets_the_next_epoch)
 }
 END_TEST
 
+START_TEST(a_store_without_objects_is_no_empty_epoch)
+{
+    struct scratch objects = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_feeder *feeder;
+    struct pl_store *store;
+
+    ck_assert_ok(pl_store_open_directory(objects.path, false, &store, &error), &error);
+    ck_assert_int_eq(pl_feeder_open(store, "/dev/null/x", &(struct pl_feeder_options){.cancel_fd = -1}, PL_DEADLINE_NEVER, &feeder, &error),
+                     PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.cause, "holds no objects"));
+    pl_store_close(store);
+    scratch_done(&objects);
+}
+END_TEST
+
 START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
 {
     struct scratch objects = scratch_new(), fifos = scratch_new();
@@ -365,4 +381,4 @@ END_TEST
 UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, without_wrapping_the_objects_lie_back_to_back,
           shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
           nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader,
-          a_wish_to_stop_is_heard_while_the_source_is_silent)
+          a_wish_to_stop_is_heard_while_the_source_is_silent, a_store_without_objects_is_no_empty_epoch)
