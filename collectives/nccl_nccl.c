@@ -2,10 +2,9 @@
 /*
  * A GPU a rank, by NCCL. Requests go to one stream in the order posted, behind what the callers' streams were given; an event tells their end.
  *
- *     posted     the stream waits for the caller's; the roll is called unless the request is PL_AGREED
- *     given      to NCCL, a group of requests as a group of NCCL's; the communicator does not block, so the host may still be at it
- *     launched   all is in the stream, the request's event behind it
- *     ended      the event is reached and all ranks have called the same
+ *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the request is PL_AGREED
+ *     given      to NCCL, behind that event, a group of requests as a group of NCCL's; the communicator does not block, so the host may still be at
+ * it launched   all is in the stream, the request's event behind it ended      the event is reached and all ranks have called the same
  *
  * Requests that disagree may already run when the roll shows it: then the communicator is aborted and every rank reports the disagreement.
  * What NCCL would do otherwise than collective.h promises is left to the next backend; see exact().
@@ -269,9 +268,10 @@ static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const voi
     return ncclSuccess;
 }
 
-/* One request, inside a group. */
-static enum pl_status give(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
+/* One request, inside a group. The wait comes only here: before, an earlier request that NCCL is still at would be behind it. */
+static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
 {
+    const struct pl_collective *c = &request->collective;
     struct scaling scaling = scaling_of(n, c);
     ncclRedOp_t op = plain_op(c->op);
     ncclDataType_t type = ncclInt8;
@@ -279,6 +279,7 @@ static enum pl_status give(struct nccl *n, const struct pl_collective *c, struct
     bool made = false;
     enum pl_status status;
 
+    PL_TRY(pl_stream_order(&n->stream, request, n->stream.stream, reterr));
     if (reduces(c)) {
         (void)find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
@@ -323,7 +324,7 @@ static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
     while (status == PL_OK) {
         struct pl_request *next = *after(request);
 
-        status = give(n, &request->collective, reterr);
+        status = give(n, request, reterr);
         n->given_count++;
         n->waiting = next;
         if (!next || next != request->sibling) {
@@ -346,7 +347,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
     for (int i = 0; i < n->given_count; i++, request = request->sibling) {
         PL_TRY(finish(n, &request->collective, reterr));
-        PL_TRY(pl_stream_mark(&n->stream, n->stream.stream, pl_stream_event_of(request), reterr));
+        PL_TRY(pl_device_event_record(n->device, *pl_stream_event_of(request), n->stream.stream, reterr));
         request->launched = true;
         request->moves++;
     }
@@ -379,7 +380,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct nccl *n = state;
 
     (void)ret_done;
-    PL_TRY(pl_stream_follow(&n->stream, request->collective.stream, reterr));
+    PL_TRY(pl_stream_mark(&n->stream, request->collective.stream, pl_stream_event_of(request), reterr));
     if (!(request->collective.flags & PL_AGREED)) {
         PL_TRY(pl_roll_call(&n->rolls, &request->signature, NULL, roll_of(request), reterr));
     }

@@ -37,7 +37,7 @@ enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *r
 /** Give the event back, if there is one, without waiting for it; `*event` is NULL then. */
 void pl_stream_give_back(struct pl_stream *stream, void **event);
 
-/** Where a streamed backend keeps the event behind a request: the first of the request's words. NULL until all of it is given to the device. */
+/** Where a streamed backend keeps the event behind a request once that is launched: the first of the request's words. */
 static inline void **pl_stream_event_of(struct pl_request *request)
 {
     return (void **)(void *)&request->words[0];

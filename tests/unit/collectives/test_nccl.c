@@ -205,6 +205,49 @@ START_TEST(a_step_needs_no_host_between_its_collectives)
 }
 END_TEST
 
+/* The second is posted behind work that is held, while NCCL is still at the first: that one ends all the same. */
+static void second_waits_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_device *device = pl_world_device(world);
+    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = COUNT, .memory = PL_MEMORY_DEVICE, .flags = PL_AGREED};
+    struct pl_request *requests[2];
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status first;
+    void *memory[2], *pinned, *stream;
+
+    (void)argument;
+    RANKS_OK(pl_device_stream_new(device, &stream, &error));
+    RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
+    for (int i = 0; i < 2; i++) {
+        RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory[i], &error));
+    }
+    c.stream = stream;
+    for (int i = 0; i < 2; i++) {
+        if (i == 1) {
+            (void)device_order("hold_copies");
+            RANKS_OK(pl_device_copy(device, pinned, memory[1], sizeof(float), stream, &error));
+        }
+        c.send = c.recv = memory[i];
+        c.deadline_ns = pl_deadline_after_ns((i == 0 ? 10 : 60) * PL_NS_PER_S);
+        RANKS_OK(pl_collective_post(world, &c, &requests[i], &error));
+    }
+    first = pl_request_wait(requests[0], &told);
+    (void)device_order("let_copies_go");
+    RANKS_NEED(first == PL_OK, "the first waits for what is before the second: %s: %s", pl_status_name(first), told.cause);
+    RANKS_OK(pl_request_wait(requests[1], &error));
+    for (int i = 0; i < 2; i++) {
+        pl_device_release(device, memory[i]);
+    }
+    pl_device_release_pinned(device, pinned);
+    pl_device_stream_free(device, stream);
+}
+
+START_TEST(a_collective_waits_for_its_own_callers_work_only)
+{
+    ck_assert_ranks_on(2, 2, NULL, second_waits_alone, NULL);
+}
+END_TEST
+
 /* A group, then collectives of other backends behind it, and NCCL's again. */
 static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -424,8 +467,8 @@ END_TEST
 
 UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right, every_operation_is_right_in_the_order_of_gpu_indices,
           the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
-          a_step_needs_no_host_between_its_collectives, groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks,
-          faults_of_nccl_end_all_ranks_with_rank_host_and_device, a_lost_device_ends_all_ranks_with_rank_host_and_device,
-          the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
-          the_setting_backend_chooses_among_those_for_devices,
+          a_step_needs_no_host_between_its_collectives, a_collective_waits_for_its_own_callers_work_only, groups_and_other_backends_keep_the_order,
+          a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
+          a_lost_device_ends_all_ranks_with_rank_host_and_device, the_progress_thread_asks_nccl_for_this_device,
+          ranks_that_cannot_join_leave_it_to_the_hosts, the_setting_backend_chooses_among_those_for_devices,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)
