@@ -212,7 +212,7 @@ def _exit(status=None):
 
 def _leave(pid):
     """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
-    if os.getpid() != pid:
+    if os.getpid() != pid or not _sets:  # init() may have failed
         return
     if "mpi4py.MPI" not in sys.modules:  # the process's end is told its status; buffers have to last until then
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open_sets))

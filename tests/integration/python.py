@@ -122,6 +122,7 @@ refuses(lambda: pl.allreduce(numpy.ones((4, 4))[:, ::2], name="strided"), "a str
 refuses(lambda: pl.alltoall(numpy.ones(n + 1), [1] * (n + 1)), "more splits than ranks")
 refuses(lambda: pl.alltoall(numpy.ones(n), [1] * (n - 1)), "fewer splits than ranks")
 refuses(lambda: pl.alltoall(numpy.ones(n), [0.5] * n), "splits that are no whole numbers")
+refuses(lambda: pl.alltoall(numpy.ones(n), [n + 1] + [-1] * (n - 1) if n > 1 else [-1]), "a negative split")
 refuses(lambda: pl.broadcast(numpy.ones(1), n), "a root beyond the ranks")
 refuses(lambda: pl.allreduce(numpy.ones(1), average=True, op=pl.Sum), "two reductions for one")
 refuses(lambda: pl.allreduce(numpy.ones(1), op="most"), "an unknown reduction")
@@ -170,10 +171,14 @@ print("operations fine on rank", r)
 
 HOROVOD = r'''
 import copy
+import os
 import torch
 import paceline as hvd
-hvd.init()
+at_start = [hvd.ProcessSet([1])] if os.environ["OMPI_COMM_WORLD_SIZE"] == "2" else []
+hvd.init(process_sets=at_start)
 n, r = hvd.size(), hvd.rank()
+for process_set in at_start:
+    assert process_set.process_set_id == 1 and process_set.included() == (r == 1) and hvd.remove_process_set(process_set)
 
 def fresh(**keywords):
     """A model and its optimizer as a program made for Horovod has them, and the gradient that every rank should see."""
@@ -235,6 +240,44 @@ optimizer.zero_grad()
 loss_of(model).backward()
 optimizer.step()
 assert (model.bias.grad == n).all()
+
+optimizer.zero_grad()
+loss_of(model).backward()
+try:
+    loss_of(model).backward()
+    raise AssertionError("a backward pass too many")
+except RuntimeError as error:
+    assert "more than 1 backward passes without step()" in str(error), error
+optimizer.synchronize()
+
+# A parameter without a name gets one; two of one name are refused.
+model = torch.nn.Linear(3, 2)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=[("only the weight", model.weight)])
+loss_of(model).backward()
+optimizer.step()
+assert (model.weight.grad == mean).all() and (model.bias.grad == 1).all()
+try:
+    hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=[("twice", parameter) for parameter in model.parameters()])
+    raise AssertionError("two parameters of one name")
+except ValueError as error:
+    assert "'twice'" in str(error), error
+
+# State of every kind of optimizer: numbers, tensors and options that differ by rank become the root's.
+def flat(state):
+    return [(key, index, value.tolist() if torch.is_tensor(value) else value) for index, slots in state["state"].items() for key, value in slots.items()
+            ] + state["param_groups"]
+for kind in (torch.optim.SGD, torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adamax,
+             torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop):
+    torch.manual_seed(r)
+    model = torch.nn.Linear(3, 2)
+    optimizer = kind(model.parameters(), lr=0.1 * (r + 1), **({"momentum": 0.5} if kind is torch.optim.SGD else {}))
+    for _ in range(r + 1):
+        (model(torch.randn(5, 3)) ** 2).sum().backward()
+        optimizer.step()
+    own = flat(optimizer.state_dict())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=n - 1)
+    everywhere = hvd.allgather_object(flat(optimizer.state_dict()))
+    assert all(state == everywhere[n - 1] for state in everywhere) and (own == everywhere[n - 1]) == (r == n - 1), (kind, own, everywhere)
 
 # A scheduler that was made first has a hold on step().
 model = torch.nn.Linear(3, 2)
@@ -309,6 +352,11 @@ for sparse_as_dense in (True, False):
     expected = torch.full((n + 1, 2), 1 / n)
     expected[0] = 1
     assert table.weight.grad.is_sparse and torch.allclose(table.weight.grad.to_dense(), expected), table.weight.grad
+try:
+    hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), "sparse", op=hvd.Max)
+    raise AssertionError("a maximum of rows")
+except ValueError as error:
+    assert "a sum and an average, not max" in str(error), error
 handle = hvd.sparse_allreduce_async(torch.eye(2)[:1].to_sparse() * r, "sparse", op=hvd.Sum)
 assert torch.equal(handle().to_dense(), torch.tensor([[n * mean, 0.0]]))
 
@@ -356,6 +404,12 @@ assert (gradient(lambda x: hvd.alltoall(x)) == torch.arange(1.0, n + 1)).all()
 assert (gradient(lambda x: hvd.alltoall(x, torch.tensor([1] * (n - 1) + [2]))[0], n + 1)[:n] == torch.arange(1.0, n + 1)).all()
 assert (gradient(lambda x: hvd.reducescatter(x)) == torch.arange(1.0, n + 1)).all()
 assert (gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum)) == n * torch.arange(1.0, n + 1)).all()
+if n > 1:
+    alone = hvd.add_process_set([n - 1])
+    if alone.included():
+        assert (gradient(lambda x: hvd.allreduce(x, process_set=alone)) == r + 1).all()
+        assert (gradient(lambda x: hvd.broadcast(x, n - 1, process_set=alone)) == r + 1).all()
+    hvd.remove_process_set(alone)
 with torch.no_grad():
     assert not hvd.allreduce(torch.ones(1, requires_grad=True)).requires_grad
 try:
@@ -413,7 +467,10 @@ def main():
         assert (result.returncode == 0) == (how == "well") and result.stdout.count("to the end") == (2 if how == "well" else 0), (how, result)
         assert how in ("well", "sys.exit") or "no more data" in result.stdout, result.stdout
         assert "shut the named tensors down" not in result.stdout, result.stdout
-    print("endings: well without shutdown(), badly with an exit status, a text or an exception")
+    result = subprocess.run([PYTHON, "-c", ENDINGS, "well"], env=dict(environment, PACELINE_TIMEOUT_S="soon"), stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert result.returncode == 1 and "PACELINE_TIMEOUT_S is 'soon': expected a number" in result.stdout, result
+    print("endings: well without shutdown(), badly with an exit status, a text, an exception or a bad setting")
     if not has("torch"):
         print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
         return
