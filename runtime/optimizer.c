@@ -65,6 +65,9 @@ static enum pl_status check_options(const struct pl_optimizer_options *options, 
         {"loss_scale", options->loss_scale, HUGE_VAL},
     };
 
+    if ((unsigned)options->kind > PL_ADAMW) {
+        return pl_error_set(reterr, PL_INVALID, "%d is no kind of optimizer", (int)options->kind);
+    }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
         double value = (double)(float)numbers[i].value;
 

@@ -287,7 +287,7 @@ static void *gradient_at(const struct pl_plan *plan, uint64_t elem)
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
 {
     if (plan->sealed || plan->tensor_count == 0) {
-        return pl_error_set(reterr, PL_INVALID, "%s: sealed already or without tensors", plan->name);
+        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan %s", plan->name, plan->sealed ? "that is sealed" : "without tensors");
     }
     PL_TRY(check_memory(plan, reterr));
     PL_TRY(agree(plan, reterr));
@@ -453,12 +453,18 @@ static void complete_tensor(struct pl_plan *plan, struct plan_tensor *tensor)
     }
 }
 
+/* `what` is a tensor or a bucket, of which there are `count`. */
+static enum pl_status check_index(const struct pl_plan *plan, const char *what, size_t index, size_t count, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    return index < count ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: no %s %zu, there are %zu, counted from 0", plan->name, what, index, count);
+}
+
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr)
 {
     struct plan_tensor *tensor;
 
-    PL_TRY(pl_plan_check_sealed(plan, reterr));
-    PL_BUG_IF(index >= plan->tensor_count);
+    PL_TRY(check_index(plan, "tensor", index, plan->tensor_count, reterr));
     tensor = &plan->tensors[index];
     if (tensor->passes >= plan->options.passes_per_step) {
         return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
@@ -546,8 +552,7 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 {
     int64_t began_ns = pl_clock_now_ns();
 
-    PL_TRY(pl_plan_check_sealed(plan, reterr));
-    PL_BUG_IF(bucket >= plan->bucket_count);
+    PL_TRY(check_index(plan, "bucket", bucket, plan->bucket_count, reterr));
     if (plan->started <= bucket) {
         PL_TRY(complete_missing(plan, bucket, reterr));
         PL_TRY(start_complete(plan, reterr));

@@ -112,7 +112,8 @@ enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan);
  * The gradient of tensor `index` is complete in this pass; its buckets start when nothing of them is missing. Buckets
  * start in order, on every rank the same one.
  *
- * Errors  PL_INVALID naming the tensor when it was ready more often than passes_per_step says; those of a post.
+ * Errors  PL_INVALID for an index that no tensor has, and, naming the tensor, when it was ready more often than passes_per_step says; those of a
+ *         post.
  */
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -407,6 +407,11 @@ static void refused(struct pl_world *world, void *context)
     ck_assert_ptr_nonnull(strstr(error.cause, "pl_plan_seal() comes first"));
     ck_assert_ok(pl_plan_seal(plan, &error), &error);
     ck_assert_int_eq(pl_plan_add(plan, "late", 1, shape, &index, &error), PL_INVALID);
+    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "gradients: pl_plan_seal() of a plan that is sealed");
+    ck_assert_int_eq(pl_plan_wait_bucket(plan, 1, &error), PL_INVALID);
+    ck_assert_int_eq(pl_plan_ready(plan, 1, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "gradients: no tensor 1, there are 1, counted from 0");
     pl_plan_free(plan);
 }
 
