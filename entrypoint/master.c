@@ -204,7 +204,8 @@ static void read_reason(struct worker *worker)
     words[bytes > 0 ? bytes : 0] = '\0';
     line = strrchr(words, '\n') != NULL ? strrchr(words, '\n') + 1 : words;
     if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':') != NULL) {
-        line = strrchr(line, ':') + 2;
+        line = strrchr(line, ':') + 1;
+        line += strspn(line, " ");
     }
     snprintf(worker->reason, sizeof(worker->reason), "%.180s", words[0] != '\0' ? line : "the session ended");
 }
