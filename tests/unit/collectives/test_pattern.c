@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. */
+/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And how long messages are. */
+#include "collectives/exchange.h"
 #include "collectives/pattern.h"
+#include "collectives/world_private.h"
+
+#include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
 #include <stdint.h>
@@ -244,5 +248,44 @@ START_TEST(doubling_of_five_looks_like_this)
 }
 END_TEST
 
+/* The exchange backend of a world in which it takes everything. */
+static struct pl_exchange *exchange_of(struct pl_world *world)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        if (world->backends[i].backend == &pl_backend_exchange) {
+            return world->backends[i].state;
+        }
+    }
+    return NULL;
+}
+
+/* Half of a lane's bytes are one message of halving, and MPI counts bytes in an int. */
+static void plan_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_exchange *exchange = exchange_of(world);
+    const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = UINT64_C(1) << 33};
+    float values[2000] = {0};
+    uint64_t message_bytes;
+
+    (void)argument;
+    pl_exchange_plan(exchange, &large);
+    RANKS_NEED(exchange->pattern == PL_PATTERN_HALVING, "not halving");
+    message_bytes = exchange->lane_elems * sizeof(float) / 2;
+    RANKS_NEED(message_bytes <= INT32_MAX, "a message of %llu bytes", (unsigned long long)message_bytes);
+    RANKS_OK(pl_allreduce(world, values, values, 2000, PL_FLOAT32, PL_SUM, &error));
+    RANKS_NEED(exchange->lane_room_bytes <= 2 * sizeof(values), "%zu bytes a lane for %zu bytes", exchange->lane_room_bytes, sizeof(values));
+}
+
+START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "halving", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test", NULL), PL_OK);
+    ck_assert_ranks(16, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_pieces, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
-          doubling_of_five_looks_like_this)
+          doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors)

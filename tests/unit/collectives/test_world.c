@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
 #include "collectives/bootstrap.h"
-#include "collectives/exchange.h"
 #include "collectives/world_private.h"
 
 #include "base/clock.h"
@@ -676,45 +675,6 @@ START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)
 }
 END_TEST
 
-/* The exchange backend of a world in which it takes everything. */
-static struct pl_exchange *exchange_of(struct pl_world *world)
-{
-    for (int i = 0; i < world->backend_count; i++) {
-        if (world->backends[i].backend == &pl_backend_exchange) {
-            return world->backends[i].state;
-        }
-    }
-    return NULL;
-}
-
-/* Half of a lane's bytes are one message of halving, and MPI counts bytes in an int. */
-static void plan_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    struct pl_exchange *exchange = exchange_of(world);
-    const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = UINT64_C(1) << 33};
-    float values[2000] = {0};
-    uint64_t taken;
-
-    (void)argument;
-    pl_exchange_plan(exchange, &large);
-    RANKS_NEED(exchange->pattern == PL_PATTERN_HALVING, "not halving");
-    taken = exchange->lane_elems * sizeof(float) / 2;
-    RANKS_NEED(taken <= INT32_MAX, "a message of %llu bytes", (unsigned long long)taken);
-    RANKS_OK(pl_allreduce(world, values, values, 2000, PL_FLOAT32, PL_SUM, &error));
-    RANKS_NEED(exchange->lane_room_bytes <= 2 * sizeof(values), "%zu bytes a lane for %zu bytes", exchange->lane_room_bytes, sizeof(values));
-}
-
-START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
-{
-    struct pl_knobs knobs;
-
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "halving", "test", NULL), PL_OK);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_SEGMENT_BYTES, "1073741824", "test", NULL), PL_OK);
-    ck_assert_ranks(16, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_pieces, NULL);
-}
-END_TEST
-
 /* ---- starting ---- */
 
 /* A bootstrap whose exchanges fail behind the first few, on all ranks alike. */
@@ -807,5 +767,4 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, a_world_
           a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
           a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words,
           a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts,
-          pieces_between_hosts_are_no_larger_than_messages_and_vectors)
+          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
