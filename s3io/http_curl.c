@@ -396,7 +396,6 @@ static int sleep_ms(const struct pl_http *http, int64_t now_ns)
     for (const struct pl_http_request *request = http->requests; request; request = request->next) {
         int64_t due_ns = request->running ? http->looked_ns + LOOK_NS : request->start_ns;
 
-        due_ns = due_ns < request->deadline_ns ? due_ns : request->deadline_ns;
         until_ns = due_ns < until_ns ? due_ns : until_ns;
     }
     return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns + PL_NS_PER_MS - 1) / PL_NS_PER_MS);

@@ -39,7 +39,7 @@ enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_lis
 
 /**
  * Append everything in `bucket` whose key begins with `prefix`, in key order; with a `delimiter` ("/"; NULL for none) only one
- * level, deeper ones as common prefixes behind the objects.
+ * level, deeper ones as common prefixes behind the objects of their page.
  */
 enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, int64_t deadline_ns,
                           struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * One S3 request through all its repetitions: signing, retrying, resuming inside a range, following regions, new keys.
- * Internal to the S3 client; everything here runs on the engine's thread except pl_s3_call().
+ * Internal to the S3 client; everything here runs on the engine's thread except what s3_call.c is for: threads that wait.
  */
 #ifndef PL_S3IO_S3_OPERATION_H
 #define PL_S3IO_S3_OPERATION_H
