@@ -106,7 +106,7 @@ void pl_cuda_unload(struct pl_cuda *cuda)
 }
 
 /* Those of them that the oldest toolkit's header does not name. */
-enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721, EXTERNAL_DEVICE = 911 };
+enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721, MPS_CLIENT_TERMINATED = 810, EXTERNAL_DEVICE = 911 };
 
 /* After these a context does no more work ("sticky" errors), and every later call returns them again. */
 static bool ends_context(CUresult result)
@@ -114,6 +114,7 @@ static bool ends_context(CUresult result)
     switch ((unsigned)result) {
     case CONTAINED:
     case TENSOR_MEMORY_LEAK:
+    case MPS_CLIENT_TERMINATED:
     case EXTERNAL_DEVICE:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:

@@ -423,19 +423,19 @@ END_TEST
 
 START_TEST(errors_that_only_newer_toolkits_name_stay_too)
 {
-    struct pl_device *devices[3];
+    struct pl_device *devices[4];
     struct pl_error error = PL_ERROR_NONE;
     uint64_t bytes;
 
-    devices[0] = open_gpu("fail=cuMemGetInfo_v2:1:226,fail=cuMemGetInfo_v2:1:721,fail=cuMemGetInfo_v2:1:911");
-    for (int i = 0; i < 3; i++) {
+    devices[0] = open_gpu("fail=cuMemGetInfo_v2:1:226,fail=cuMemGetInfo_v2:1:721,fail=cuMemGetInfo_v2:1:810,fail=cuMemGetInfo_v2:1:911");
+    for (int i = 0; i < 4; i++) {
         if (i > 0) {
             ck_assert_ok(pl_device_open(0, &devices[i], &error), &error);
         }
         ck_assert_int_eq(pl_device_free_bytes(devices[i], &bytes, &error), PL_LIBRARY);
         ck_assert_int_eq(pl_device_failure(devices[i], &error), PL_LIBRARY);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         pl_device_close(devices[i]);
     }
 }
