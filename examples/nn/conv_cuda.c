@@ -60,7 +60,7 @@ void nn_conv_close(struct convolution *convolution)
 static enum pl_status choose_algorithms(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *c, size_t *ret_bytes,
                                         struct pl_error *reterr)
 {
-    size_t bytes[3];
+    size_t bytes[3] = {0};
 
 #define LIST(most, count, list) cudnnGetConvolutionForwardAlgorithm_v7(cuda->dnn, c->input, c->weight, c->shape, c->output, most, count, list)
 #define BYTES(algorithm, bytes) cudnnGetConvolutionForwardWorkspaceSize(cuda->dnn, c->input, c->weight, c->shape, c->output, algorithm, bytes)
@@ -69,7 +69,9 @@ static enum pl_status choose_algorithms(struct cuda_state *cuda, const struct nn
 #undef BYTES
 #define LIST(most, count, list) cudnnGetConvolutionBackwardDataAlgorithm_v7(cuda->dnn, c->weight, c->output, c->shape, c->input, most, count, list)
 #define BYTES(algorithm, bytes) cudnnGetConvolutionBackwardDataWorkspaceSize(cuda->dnn, c->weight, c->output, c->shape, c->input, algorithm, bytes)
-    CHOOSE_ALGORITHM(cuda, "gradient of its input", cudnnConvolutionBwdDataAlgoPerf_t, LIST, BYTES, &c->backward_data, &bytes[1]);
+    if (layer->index > 0) { /* nobody asks for the images' gradient, for whose few channels there may be no algorithm */
+        CHOOSE_ALGORITHM(cuda, "gradient of its input", cudnnConvolutionBwdDataAlgoPerf_t, LIST, BYTES, &c->backward_data, &bytes[1]);
+    }
 #undef LIST
 #undef BYTES
 #define LIST(most, count, list) cudnnGetConvolutionBackwardFilterAlgorithm_v7(cuda->dnn, c->input, c->output, c->shape, c->weight, most, count, list)
