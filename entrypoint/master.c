@@ -419,7 +419,7 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
 
 static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct master *master = supervisor->state;
+    struct master *master = supervisor->state;
     const bool ok = master->main_ended && pl_ending_ok(&master->main_ending);
     const bool has_ranks = supervisor->plan->spawns_ranks;
     int64_t deadline_ns = pl_deadline_after_ns(ok ? FIRST_REPORT_NS : LATE_REPORT_NS);
@@ -431,6 +431,11 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
         PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
     }
     if (!ok) {
+        if (master->rank_ended && !supervisor->failed && master->main_ending.note[0] == '\0') {
+            /* mpirun's own words for it are longer than what a failure file shows. */
+            snprintf(master->main_ending.note, sizeof(master->main_ending.note),
+                     "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
+        }
         pl_supervise_fail_by(supervisor, &master->main_ending);
     } else if (has_ranks && !master->rank_ended) {
         pl_supervise_fail(supervisor, 1, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");

@@ -252,6 +252,16 @@ def an_mpirun_that_runs_no_rank():
         refused(tree, 'mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options')
 
 
+def ranks_that_leave_without_a_word():
+    """Status 0 without MPI_Finalize is a failure to mpirun, which says so at greater length than a failure file holds."""
+    probe = BUILD / 'tests/integration/lifecycle_probe'
+    if shutil.which('mpirun') is None or not probe.exists():
+        skipped.append('ranks_that_leave_without_a_word: no mpirun')
+        return
+    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': f'#!/bin/sh\nexec {probe} leave\n'}) as tree:
+        refused(tree, 'mpirun on host algo-1 exited with code 1: no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?')
+
+
 def host_names_that_mpirun_would_split():
     hps = {'sagemaker_program': '/bin/true', 'sagemaker_mpi_enabled': 'true'}
     for name in ('a:2', 'a,b', 'a b'):
@@ -530,7 +540,7 @@ def intermediate_output_to_s3():
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_signal_while_the_job_is_refused,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
-         host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
+         ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
