@@ -232,7 +232,8 @@ START_TEST(a_missing_interpreter_is_told_from_a_missing_program)
         ck_assert(ending.not_started);
         ck_assert_msg(strstr(ending.note, scripts[i].told) != NULL, "%s", ending.note);
         pl_link_close(&link_to_watch);
-        pl_signals_close(&signals);
+        pl_signals_restore(&signals);
+        ck_assert_int_eq(close(signals.fd), 0);
     }
     scratch_done(&scratch);
 }
