@@ -65,11 +65,13 @@ static enum pl_status launch(struct pl_stream *stream, const struct pl_collectiv
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_stream *stream = state;
+    void **event = pl_stream_event_of(request);
 
     (void)ret_done;
-    PL_TRY(pl_stream_follow(stream, request->collective.stream, reterr));
+    PL_TRY(pl_stream_mark(stream, request->collective.stream, event, reterr));
+    PL_TRY(pl_stream_order(stream, request, stream->stream, reterr));
     PL_TRY(launch(stream, &request->collective, reterr));
-    PL_TRY(pl_stream_mark(stream, stream->stream, pl_stream_event_of(request), reterr));
+    PL_TRY(pl_device_event_record(stream->device, *event, stream->stream, reterr));
     request->launched = true;
     return PL_OK;
 }

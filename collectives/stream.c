@@ -7,17 +7,8 @@
 
 enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device, struct pl_error *reterr)
 {
-    enum pl_status status;
-
     *stream = (struct pl_stream){.device = device};
-    status = pl_device_stream_new(device, &stream->stream, reterr);
-    if (status == PL_OK) {
-        status = pl_device_event_new(device, false, &stream->turn, reterr);
-    }
-    if (status != PL_OK) {
-        pl_stream_done(stream);
-    }
-    return status;
+    return pl_device_stream_new(device, &stream->stream, reterr);
 }
 
 void pl_stream_done(struct pl_stream *stream)
@@ -30,18 +21,10 @@ void pl_stream_done(struct pl_stream *stream)
         pl_device_event_free(stream->device, stream->spare[i]);
     }
     free(stream->spare);
-    if (stream->turn) {
-        pl_device_event_free(stream->device, stream->turn);
-    }
     if (stream->stream) {
         pl_device_stream_free(stream->device, stream->stream);
     }
     *stream = (struct pl_stream){.device = NULL};
-}
-
-enum pl_status pl_stream_follow(struct pl_stream *stream, void *other, struct pl_error *reterr)
-{
-    return pl_device_stream_follow(stream->device, stream->stream, other, stream->turn, reterr);
 }
 
 enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event, struct pl_error *reterr)

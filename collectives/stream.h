@@ -14,7 +14,6 @@
 struct pl_stream {
     struct pl_device *device;
     void *stream;
-    void *turn;   /* an event, used from one call to the next only */
     void **spare; /* events */
     size_t spare_count;
     size_t spare_capacity;
@@ -23,9 +22,6 @@ struct pl_stream {
 
 enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_stream_done(struct pl_stream *stream);
-
-/** Work given to this stream from now on waits for what `other` was given so far. */
-enum pl_status pl_stream_follow(struct pl_stream *stream, void *other, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** An event behind everything that `on` (the stream itself or another one) was given so far; to be given back. Allocates when more are out than ever
  * before. */
