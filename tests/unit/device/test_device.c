@@ -361,7 +361,7 @@ END_TEST
 
 START_TEST(ordinary_memory_is_copied_by_the_deadline)
 {
-    struct pl_device *device = open_gpu("hang=1,delay_us=1");
+    struct pl_device *device = open_gpu("hang=1");
     struct pl_error error = PL_ERROR_NONE;
     float value = 1.0F;
     void *base;
