@@ -228,7 +228,7 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
             RANKS_OK(pl_device_copy(device, pinned, memory[1], sizeof(float), stream, &error));
         }
         c.send = c.recv = memory[i];
-        c.deadline_ns = pl_deadline_after_ns((i == 0 ? 10 : 60) * PL_NS_PER_S);
+        c.deadline_ns = pl_deadline_after_ns((i == 0 ? 30 : 60) * PL_NS_PER_S);
         RANKS_OK(pl_collective_post(world, &c, &requests[i], &error));
     }
     first = pl_request_wait(requests[0], &told);
