@@ -399,6 +399,8 @@ assert (gradient(lambda x: hvd.allreduce(x)) == places / n).all()
 assert (gradient(lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=3.0)) == 3 * places).all()
 assert (gradient(lambda x: hvd.grouped_allreduce([x, x * 2], op=hvd.Sum)[1]) == 2 * places).all()
 assert (gradient(lambda x: hvd.allgather(x, "gathered"), r + 1) == places / n).all()
+numbers = torch.arange(places)  # of all rows; those of this rank begin at r * (r + 1) / 2
+assert torch.equal(gradient(lambda x: hvd.allgather(x, "numbered") * numbers, r + 1), places / n * numbers[r * (r + 1) // 2:][:r + 1])
 assert (gradient(lambda x: hvd.broadcast(x, n - 1)) == (places / n if r == n - 1 else 0)).all()
 assert (gradient(lambda x: hvd.alltoall(x)) == torch.arange(1.0, n + 1)).all()
 assert (gradient(lambda x: hvd.alltoall(x, torch.tensor([1] * (n - 1) + [2]))[0], n + 1)[:n] == torch.arange(1.0, n + 1)).all()

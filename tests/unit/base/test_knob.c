@@ -73,10 +73,10 @@ END_TEST
 
 START_TEST(a_bad_value_is_refused_with_its_name_and_what_was_expected)
 {
-    static const char *const bad[][2] = {{"PACELINE_TIMEOUT_S", "soon"}, {"PACELINE_TIMEOUT_S", "-1"},
-                                         {"PACELINE_TIMEOUT_S", "nan"},  {"PACELINE_SPIN_US", "1e999"},
-                                         {"PACELINE_REPRODUCIBLE", "2"}, {"PACELINE_SEGMENT_BYTES", "1MB"},
-                                         {"PACELINE_SEGMENT_BYTES", ""}, {"PACELINE_SEGMENT_BYTES", "9223372036854775807KiB"}};
+    static const char *const bad[][2] = {
+        {"PACELINE_TIMEOUT_S", "soon"},    {"PACELINE_TIMEOUT_S", "-1"},   {"PACELINE_TIMEOUT_S", "nan"},
+        {"PACELINE_TIMEOUT_S", "5 min"},   {"PACELINE_SPIN_US", "1e999"},  {"PACELINE_REPRODUCIBLE", "2"},
+        {"PACELINE_SEGMENT_BYTES", "1MB"}, {"PACELINE_SEGMENT_BYTES", ""}, {"PACELINE_SEGMENT_BYTES", "9223372036854775807KiB"}};
     struct pl_knobs knobs;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -26,7 +26,7 @@ static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
 
 static void run_sizes(const struct pl_world_options *options, struct conformance conformance)
 {
-    static const int sizes[] = {1, 2, 3, 5, 8};
+    static const int sizes[] = {1, 2, 3, 4, 5, 8};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         ck_assert_ranks(sizes[i], options, run, &conformance);
@@ -139,6 +139,35 @@ START_TEST(every_operation_is_right_in_the_arena)
 }
 END_TEST
 
+/* D7: rank r gives 17 r mod 35 rows, rank 0 none, and so each another number. */
+static void gather_ragged(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { RANKS = 35, ROWS = RANKS * (RANKS - 1) / 2 };
+    int32_t own[RANKS], all[ROWS];
+    uint64_t rows[RANKS], at = 0;
+    int rank = pl_world_rank(world);
+
+    (void)argument;
+    for (int r = 0; r < RANKS; r++) {
+        rows[r] = (uint64_t)(17 * r % RANKS);
+        own[r] = 100 * rank + r;
+    }
+    RANKS_OK(pl_collective_run(world, &((struct pl_collective){.kind = PL_ALLGATHER, .dtype = PL_INT32, .counts = rows, .send = own, .recv = all}),
+                               &error));
+    for (int r = 0; r < RANKS; r++) {
+        for (int i = 0; i < 17 * r % RANKS; i++, at++) {
+            RANKS_NEED(all[at] == 100 * r + i, "row %d of rank %d is %d", i, r, all[at]);
+        }
+    }
+}
+
+START_TEST(thirty_five_ranks_gather_ragged_rows)
+{
+    ck_assert_ranks(35, NULL, gather_ragged, NULL);
+    ck_assert_ranks(35, &((struct pl_world_options){.pretend_ranks_per_host = 4}), gather_ragged, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
           every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, every_operation_is_right_whatever_the_order_of_ranks,
-          every_operation_is_right_in_the_arena)
+          every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)

@@ -67,6 +67,12 @@ START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
             ck_assert_int_eq(memcmp(first->results[0], second->results[0], sizeof(first->results[0])), 0);
         }
     }
+    for (int size = 2; size <= 4; size++) { /* on one host */
+        ck_assert_ranks(size, NULL, sum_rough, first);
+        ck_assert_ranks(size, NULL, sum_rough, second);
+        need_equal_ranks(first, size);
+        ck_assert_int_eq(memcmp(first->results[0], second->results[0], sizeof(first->results[0])), 0);
+    }
     free(first);
     free(second);
 }
@@ -246,36 +252,49 @@ START_TEST(a_nan_from_any_rank_is_a_nan_on_every_rank)
 }
 END_TEST
 
+struct scaling {
+    enum pl_kind kind; /* PL_REDUCE_SCATTER: every rank has `count` elements of the result */
+    double prescale, postscale;
+    uint64_t count;
+};
+
 /* floats: i % 10; whole numbers: twice that and one more, of which halving keeps i % 10. */
 static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    uint64_t count = *(const uint64_t *)argument;
+    const struct scaling *scaling = argument;
     int n = pl_world_size(world);
-    float *floats = calloc(count, sizeof(*floats));
-    int32_t *wholes = calloc(count, sizeof(*wholes));
+    bool scatters = scaling->kind == PL_REDUCE_SCATTER;
+    uint64_t given = scaling->count * (scatters ? (uint64_t)n : 1);
+    uint64_t first = scatters ? scaling->count * (uint64_t)pl_world_rank(world) : 0;
+    float *floats = calloc(given, sizeof(*floats));
+    int32_t *wholes = calloc(given, sizeof(*wholes));
+    struct pl_collective c = {.kind = scaling->kind,
+                              .scaled = true,
+                              .prescale = scaling->prescale,
+                              .postscale = scaling->postscale,
+                              .count = scaling->count,
+                              .send = floats,
+                              .recv = floats + first};
+    struct pl_collective d = c;
     struct pl_error error = PL_ERROR_NONE;
 
-    for (uint64_t i = 0; i < count; i++) {
+    d.dtype = PL_INT32;
+    d.send = wholes;
+    d.recv = wholes + first;
+    for (uint64_t i = 0; i < given; i++) {
         floats[i] = (float)(i % 10);
-        wholes[i] = (int32_t)(i % 10) * 2 + 1; /* halved and cut before the sum */
+        wholes[i] = (int32_t)(i % 10) * 2 + 1;
     }
-    {
-        struct pl_collective c = {
-            .kind = PL_ALLREDUCE, .scaled = true, .prescale = 0.5, .postscale = 4.0, .count = count, .send = floats, .recv = floats};
-        struct pl_collective d = c;
-
-        d.dtype = PL_INT32;
-        d.send = wholes;
-        d.recv = wholes;
-        if (pl_collective_run(world, &c, &error) != PL_OK || pl_collective_run(world, &d, &error) != PL_OK) {
-            snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
-        }
+    if (pl_collective_run(world, &c, &error) != PL_OK || pl_collective_run(world, &d, &error) != PL_OK) {
+        snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
     }
-    for (uint64_t i = 0; !failure[0] && i < count; i++) {
-        int expected = (int)(i % 10) * 2 * n;
+    for (uint64_t i = first; !failure[0] && i < first + scaling->count; i++) {
+        double expected = (double)(i % 10) * scaling->prescale * n * scaling->postscale;
+        int whole = (int)((double)(i % 10 * 2 + 1) * scaling->prescale); /* cut before the sum */
 
-        if (floats[i] != (float)expected || wholes[i] != 2 * expected) {
-            snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %g and %d, not %d", (unsigned long long)i, (double)floats[i], wholes[i], expected);
+        if ((double)floats[i] != expected || wholes[i] != whole * n * (int)scaling->postscale) {
+            snprintf(failure, RANKS_TEXT_BYTES, "%s, %g and %g: element %llu: %g and %d", pl_kind_text(scaling->kind), scaling->prescale,
+                     scaling->postscale, (unsigned long long)i, (double)floats[i], wholes[i]);
         }
     }
     free(floats);
@@ -284,8 +303,18 @@ static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEX
 
 START_TEST(scales_apply_before_and_after)
 {
-    on_layouts(scale, &(uint64_t){11});
-    on_layouts(scale, &(uint64_t){30000});
+    static const double factors[][2] = {{0.5, 4.0}, {0.5, 1.0}, {1.0, 4.0}};
+
+    for (size_t i = 0; i < 2 * sizeof(factors) / sizeof(factors[0]); i++) {
+        struct scaling scaling = {
+            .kind = i % 2 ? PL_REDUCE_SCATTER : PL_ALLREDUCE, .prescale = factors[i / 2][0], .postscale = factors[i / 2][1], .count = 11};
+
+        ck_assert_ranks(1, NULL, scale, &scaling);
+        ck_assert_ranks(2, NULL, scale, &scaling);
+        on_layouts(scale, &scaling);
+        scaling.count = 30000;
+        on_layouts(scale, &scaling);
+    }
 }
 END_TEST
 

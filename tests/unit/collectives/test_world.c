@@ -66,8 +66,10 @@ static void know_their_place(struct pl_world *world, void *argument, char failur
 {
     int per_host = *(const int *)argument;
     int rank = pl_world_rank(world);
+    int first = rank / per_host * per_host, beyond = pl_world_size(world) < first + per_host ? pl_world_size(world) : first + per_host;
 
     RANKS_NEED(pl_world_local_rank(world) == rank % per_host, "local rank %d", pl_world_local_rank(world));
+    RANKS_NEED(pl_world_local_size(world) == beyond - first, "local size %d", pl_world_local_size(world));
     RANKS_NEED(pl_world_cross_rank(world) == rank / per_host, "cross rank %d", pl_world_cross_rank(world));
     RANKS_NEED(pl_world_cross_size(world) == (pl_world_size(world) + per_host - 1) / per_host, "cross size %d", pl_world_cross_size(world));
     RANKS_NEED(pl_world_is_homogeneous(world) == (pl_world_size(world) % per_host == 0), "homogeneous %d", pl_world_is_homogeneous(world));
@@ -603,21 +605,23 @@ END_TEST
 
 /* ---- barrier ---- */
 
-static int64_t arrived_ns[RANKS_MOST];
+static bool last_has_come;
 
 static void hold(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    int rank = pl_world_rank(world);
-    int last = pl_world_size(world) - 1;
+    bool is_last = pl_world_rank(world) == pl_world_size(world) - 1;
 
     (void)argument;
-    if (rank == last) {
+    if (is_last) {
         pl_clock_nap(100 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        __atomic_store_n(&last_has_come, true, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&arrived_ns[rank], pl_clock_now_ns(), __ATOMIC_RELAXED);
     RANKS_OK(pl_barrier(world, &error));
-    RANKS_NEED(pl_clock_now_ns() >= __atomic_load_n(&arrived_ns[last], __ATOMIC_RELAXED), "left before the last rank came");
+    RANKS_NEED(__atomic_load_n(&last_has_come, __ATOMIC_ACQUIRE), "left before the last rank came");
     RANKS_OK(pl_barrier(world, &error));
+    if (is_last) { /* all have looked */
+        __atomic_store_n(&last_has_come, false, __ATOMIC_RELEASE);
+    }
 }
 
 START_TEST(a_barrier_holds_early_ranks_until_the_last_comes)

@@ -252,6 +252,7 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
 {
     struct pl_error said = PL_ERROR_NONE;
     struct bench bench = {0};
+    pl_named_handle group;
     float host[4] = {0};
 
     (void)argument;
@@ -266,6 +267,9 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
         }
         RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_MISMATCH, "no mismatch: %s", said.cause);
         RANKS_NEED(strstr(said.cause, "in device memory"), "'%s'", said.cause);
+        RANKS_OK(pl_named_submit_group(bench.named, "group", (struct pl_named_op[]){op_of(&bench, 3, NULL), op}, 2, &group, &error));
+        RANKS_NEED(pl_named_wait(bench.named, group, NULL, &said) == PL_MISMATCH, "no mismatch of a group: %s", said.cause);
+        RANKS_NEED(strstr(said.cause, "'group.1of2'") && strstr(said.cause, "in device memory"), "'%s'", said.cause);
         op.kind = PL_ALLGATHER;
         op.memory = PL_MEMORY_DEVICE;
         op.send = bench.send[0];
@@ -277,6 +281,7 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
 START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
 {
     run(2, disagrees);
+    run(3, disagrees);
 }
 END_TEST
 

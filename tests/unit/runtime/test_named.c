@@ -140,7 +140,69 @@ START_TEST(every_kind_works_by_name)
 }
 END_TEST
 
-/* C1, C3, C4, C5, C6, K3: groups of mixed types, an empty one, and operations without names. */
+/* D5, D6, G5-G8: many that make new memory under way at once, whose rows differ from rank to rank and from one to the next. */
+static void many_kinds_body(struct rank *self)
+{
+    enum { EACH = 12, ROWS_MOST = 16 };
+    int n = self->size;
+
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) {
+        int32_t rows[EACH][ROWS_MOST], scatter[EACH][ROWS_MOST];
+        pl_named_handle gathers[EACH], scatters[EACH];
+
+        for (int k = 0; k < EACH; k++) {
+            int i = self->rank % 2 ? EACH - 1 - k : k;
+            char name[32];
+            struct pl_named_op op = {.name = name, .kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 1, .send = rows[i]};
+
+            for (int e = 0; e < ROWS_MOST; e++) {
+                rows[i][e] = 1000 * i + 100 * self->rank + e;
+                scatter[i][e] = 100 * i + e;
+            }
+            op.shape[0] = (uint64_t)((self->rank + i + step) % 4);
+            snprintf(name, sizeof(name), "gather %d", i);
+            expect_ok(pl_named_submit(named, &op, &gathers[i], &error));
+            op = (struct pl_named_op){.name = name, .kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .dims = 1, .send = scatter[i]};
+            op.shape[0] = (uint64_t)i;
+            op.scaled = i % 2;
+            op.prescale = 1;
+            op.postscale = 2;
+            snprintf(name, sizeof(name), "scatter %d", i);
+            expect_ok(pl_named_submit(named, &op, &scatters[i], &error));
+        }
+        for (int i = 0; i < EACH; i++) {
+            struct pl_named_result gathered = {0}, scattered = {0};
+            int first = self->rank * (i / n) + (self->rank < i % n ? self->rank : i % n);
+            uint64_t at = 0;
+
+            expect_ok(pl_named_wait(named, scatters[i], &scattered, &error));
+            expect_ok(pl_named_wait(named, gathers[i], &gathered, &error));
+            for (int r = 0; r < n; r++) {
+                for (int e = 0; e < (r + i + step) % 4; e++, at++) {
+                    expect(((int32_t *)gathered.data)[at] == 1000 * i + 100 * r + e, "gather %d: %d", i, ((int32_t *)gathered.data)[at]);
+                }
+            }
+            expect(gathered.rows == at, "gather %d: %llu rows", i, (unsigned long long)gathered.rows);
+            expect(scattered.rows == (uint64_t)(i / n + (self->rank < i % n)), "scatter %d: %llu rows", i, (unsigned long long)scattered.rows);
+            for (uint64_t e = 0; e < scattered.rows; e++) {
+                expect(((int32_t *)scattered.data)[e] == (1 + i % 2) * n * (100 * i + first + (int)e), "scatter %d: %d", i,
+                       ((int32_t *)scattered.data)[e]);
+            }
+            pl_named_result_done(&gathered);
+            pl_named_result_done(&scattered);
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(many_that_make_memory_each_give_their_own_rows)
+{
+    over_sizes(many_kinds_body);
+}
+END_TEST
+
+/* C1, C3, C4, C5, C6, K3: groups of mixed types, an empty one, one of one member, and operations without names. */
 static void groups_body(struct rank *self)
 {
     int n = self->size;
@@ -155,14 +217,16 @@ static void groups_body(struct rank *self)
             {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_MAX, .dims = 2, .shape = {2, 1}, .send = wide, .recv = wide},
             {.kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .send = &whole, .recv = &whole},
         };
-        pl_named_handle group, empty, alone;
+        pl_named_handle group, empty, single_member, alone;
         struct pl_named_result results[3] = {{0}};
         bool done = false;
-        float unnamed = 1;
+        float unnamed = 1, member = (float)self->rank;
+        struct pl_named_op of_one = sum_of(NULL, &member, 1);
         struct pl_named_op nameless = sum_of(NULL, &unnamed, 1);
 
         expect_ok(pl_named_submit_group(named, "group", ops, 3, &group, &error));
         expect_ok(pl_named_submit_group(named, "none", ops, 0, &empty, &error));
+        expect_ok(pl_named_submit_group(named, "one", &of_one, 1, &single_member, &error));
         expect_ok(pl_named_submit(named, &nameless, &alone, &error));
         expect_ok(pl_named_poll(named, empty, &done, &error));
         expect(done, "an empty group is done at once");
@@ -171,6 +235,8 @@ static void groups_body(struct rank *self)
             expect_ok(pl_named_poll(named, group, &done, &error));
         }
         expect_ok(pl_named_wait(named, group, results, &error));
+        expect_ok(pl_named_wait(named, single_member, NULL, &error));
+        expect((int)member == n * (n - 1) / 2, "%g", (double)member);
         expect_ok(pl_named_wait(named, alone, NULL, &error));
         expect(single[4] == 5 && wide[0] == n - 1 && whole == INT64_C(9007199254740993), "%g %g", (double)single[4], wide[0]);
         expect((int)unnamed == n, "%g", (double)unnamed);
@@ -205,5 +271,5 @@ START_TEST(names_can_be_used_again_and_again)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named", tensors_match_by_name_in_any_order, every_kind_works_by_name, groups_start_together_and_names_may_be_left_out,
-          names_can_be_used_again_and_again)
+UNIT_MAIN("runtime/named", tensors_match_by_name_in_any_order, every_kind_works_by_name, many_that_make_memory_each_give_their_own_rows,
+          groups_start_together_and_names_may_be_left_out, names_can_be_used_again_and_again)

@@ -207,10 +207,9 @@ END_TEST
 
 static void passes(struct pl_world *world, void *context)
 {
-    bool average_passes = *(bool *)context;
-    struct pl_plan_options options = {.sum = true, .passes_per_step = 4, .average_passes = average_passes, .predivide = average_passes ? 2.0 : 0.0};
+    const struct pl_plan_options *options = context;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = sealed_plan(world, &options);
+    struct pl_plan *plan = sealed_plan(world, options);
     int rank = pl_world_rank(world);
 
     for (int step = 0; step < 3; step++) {
@@ -225,7 +224,7 @@ static void passes(struct pl_world *world, void *context)
         ck_assert_ptr_nonnull(strstr(error.cause, "'b' was ready 5 times"));
         ck_assert_ok(pl_plan_wait(plan, &error), &error);
         for (size_t t = 0; t < TENSORS; t++) {
-            check_gradient(plan, t, triangle(pl_world_size(world)) * (average_passes ? 1.0 : 4.0), step);
+            check_gradient(plan, t, triangle(pl_world_size(world)) * (options->average_passes ? 1.0 : 4.0), step);
         }
     }
     pl_plan_free(plan);
@@ -233,10 +232,16 @@ static void passes(struct pl_world *world, void *context)
 
 START_TEST(several_passes_a_step_add_up_and_one_too_many_is_refused_by_name)
 {
-    bool average_passes[] = {false, true};
+    struct pl_plan_options options[] = {
+        {.sum = true, .passes_per_step = 4},
+        {.sum = true, .passes_per_step = 4, .average_passes = true},
+        {.sum = true, .passes_per_step = 4, .average_passes = true, .predivide = 2.0},
+    };
 
-    ranks_run(2, passes, &average_passes[0]);
-    ranks_run(3, passes, &average_passes[1]);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(options); i++) {
+        ranks_run(1, passes, &options[i]);
+        ranks_run(3, passes, &options[i]);
+    }
 }
 END_TEST
 
@@ -329,10 +334,10 @@ static void broadcast(struct pl_world *world, void *context)
 
 START_TEST(broadcast_gives_all_ranks_the_roots_values)
 {
-    int roots[] = {0, 2};
-
-    ranks_run(3, broadcast, &roots[0]);
-    ranks_run(3, broadcast, &roots[1]);
+    for (int size = 1; size <= 4; size++) {
+        ranks_run(size, broadcast, &(int){0});
+        ranks_run(size, broadcast, &(int){size - 1});
+    }
 }
 END_TEST
 

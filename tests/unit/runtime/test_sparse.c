@@ -122,8 +122,9 @@ END_TEST
 
 START_TEST(dense_is_preferred_when_it_moves_less)
 {
-    ck_assert(pl_sparse_prefers_dense(2500, 64, 1000));
-    ck_assert(!pl_sparse_prefers_dense(100, 64, 1000));
+    /* 1000 rows of 64 floats, twice, are 512000 bytes; a gathered row and its index are 264. */
+    ck_assert(pl_sparse_prefers_dense(1940, 64, 1000));
+    ck_assert(!pl_sparse_prefers_dense(1939, 64, 1000));
 }
 END_TEST
 
