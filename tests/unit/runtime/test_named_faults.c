@@ -160,7 +160,7 @@ static void difference_and_missing_body(struct rank *self)
     float data[4] = {0};
     struct pl_named_op op = sum_of("w", data, 4);
 
-    ENGINE();
+    ENGINE(NULL);
     for (int step = 0; step < 3; step++) {
         op.name = step == 1 && self->rank > 1 ? "other" : "w";
         op.shape[0] = step == 1 && self->rank == 1 ? 3 : 4;
