@@ -85,7 +85,9 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
         execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);
         failure.code = errno;
         failure.step = STEP_EXEC;
-        child_look_at(path, &failure);
+        if (failure.code == ENOENT) { /* of what is there, it is a file then, and no pipe that would not open */
+            child_look_at(path, &failure);
+        }
     }
     while (write(report_fd, &failure, sizeof(failure)) < 0 && errno == EINTR) {
     }

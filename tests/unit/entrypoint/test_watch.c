@@ -239,6 +239,22 @@ START_TEST(a_missing_interpreter_is_told_from_a_missing_program)
 }
 END_TEST
 
+START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
+{
+    const char *const argv[] = {"./program", NULL};
+    struct scratch scratch = scratch_new();
+    struct pl_ending ending;
+    char path[PATH_MAX];
+
+    ck_assert_int_eq(mkfifo(scratch_path(&scratch, "program", path), 0755), 0);
+    start_program(argv, scratch.path);
+    ending = await_ending();
+    ck_assert(ending.not_started);
+    ck_assert_int_eq(ending.code, 126);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(few_descriptors_are_enough)
 {
     struct rlimit limit;
@@ -259,4 +275,4 @@ UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_
           the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
           the_program_dies_with_its_supervisor, a_missing_program_says_so, a_missing_interpreter_is_told_from_a_missing_program,
-          few_descriptors_are_enough)
+          a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer, few_descriptors_are_enough)
