@@ -23,10 +23,14 @@
 static bool has_archive_name(const char *source)
 {
     const char *name = strrchr(source, '/');
-    const char *tar = strstr(name != NULL ? name : source, ".tar");
     size_t length = strlen(source);
 
-    return (tar != NULL && (tar[4] == '\0' || tar[4] == '.')) || (length > 4 && strcmp(source + length - 4, ".tgz") == 0);
+    for (const char *tar = strstr(name != NULL ? name : source, ".tar"); tar != NULL; tar = strstr(tar + 1, ".tar")) {
+        if (tar[4] == '\0' || tar[4] == '.') {
+            return true;
+        }
+    }
+    return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
 }
 
 static enum pl_status bring(const char *source, const char *dest, bool is_archive, const struct pl_unpack_limits *limits, struct pl_error *reterr)

@@ -368,7 +368,7 @@ def damaged_archive():
     """What has an archive's name is unpacked or refused, and never copied as it is."""
     whole = archive([('big', os.urandom(50000)), ('run.sh', SHOW.encode())])
     for name, content, words in (('sourcedir.tar.gz', whole[:20000], 'truncated gzip input'), ('sourcedir.tar', b'', 'reading the tar archive'),
-                                 ('sourcedir.tar', bytes(10240), 'the archive is empty'),
+                                 ('sourcedir.tar', bytes(10240), 'the archive is empty'), ('a.target.tar', b'', 'reading the tar archive'),
                                  ('code.tgz', b'<html>403 Forbidden</html>' * 100, 'reading the tar archive (plain, or with gzip, bzip2, xz or zstd)')):
         with Tree() as tree:
             tree.write(f'input/data/code/{name}', content)
