@@ -22,7 +22,7 @@ static enum pl_status remove_old(int directory_fd, const char *name, struct pl_e
     if (fstatat(directory_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
         return PL_OK;
     }
-    return unlinkat(directory_fd, name, 0) == 0 ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
+    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
 }
 
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)
