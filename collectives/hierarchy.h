@@ -31,7 +31,7 @@ struct pl_hierarchy_chunk {
     uint64_t own_count;
 };
 
-/** What is done in turn; small collectives use only the first. */
+/** What is done in turn where the vector is not split into chunks. */
 enum pl_hierarchy_stage { PL_HIERARCHY_INSIDE, PL_HIERARCHY_BETWEEN, PL_HIERARCHY_SPREAD, PL_HIERARCHY_END };
 
 struct pl_hierarchy {

@@ -3,8 +3,9 @@
  * A GPU a rank, by NCCL. Requests go to one stream in the order posted, behind what the callers' streams were given; an event tells their end.
  *
  *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the request is PL_AGREED
- *     given      to NCCL, behind that event, a group of requests as a group of NCCL's; the communicator does not block, so the host may still be at
- * it launched   all is in the stream, the request's event behind it ended      the event is reached and all ranks have called the same
+ *     given      to NCCL behind that event, a group of requests as a group of NCCL's; the call does not block, so NCCL may still be at it
+ *     launched   all is in the stream, the request's event behind it
+ *     ended      the event is reached and all ranks have called the same
  *
  * Requests that disagree may already run when the roll shows it: then the communicator is aborted and every rank reports the disagreement.
  * What NCCL would do otherwise than collective.h promises is left to the next backend; see exact().
