@@ -496,6 +496,15 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
     return true;
 }
 
+/*
+ * What the answer for the first bytes tells of an object of several ranges. Of one that was uploaded in parts, which its ETag tells ("...-N"),
+ * nothing: a range that happens to be a part comes with that part's checksum.
+ */
+static struct pl_checksum told_checksum(const struct part *part)
+{
+    return strchr(part->operation.etag, '-') ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE} : part->operation.wanted;
+}
+
 /* A checksum of the whole, over all chunks: the caller knew it, or the answer for the first bytes told it. */
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
 {
@@ -505,7 +514,7 @@ static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part
         return PL_OK;
     }
     if (chunk->offset == 0) {
-        stream->wanted = object->checksum.kind != PL_CHECKSUM_NONE ? object->checksum : part->operation.wanted;
+        stream->wanted = object->checksum.kind != PL_CHECKSUM_NONE ? object->checksum : told_checksum(part);
         stream->checksum = (struct pl_checksum){.kind = stream->wanted.kind};
     }
     pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);

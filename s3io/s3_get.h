@@ -25,7 +25,8 @@ struct pl_s3_object {
     const char *etag; /* NULL: unknown, then `size_bytes` is not used: the first request finds both */
     uint64_t size_bytes;
     uint64_t first_byte;         /* begin here */
-    struct pl_checksum checksum; /* of the whole object, if known: it, or what the server tells, is checked when reading began at byte 0 */
+    struct pl_checksum checksum; /* of the whole object, if known: it, or what the server tells with the first bytes (unless the object came in
+                                    parts and has several ranges), is checked when reading began at byte 0 */
 };
 
 /** Zero-initialise, then set what differs. */

@@ -64,7 +64,7 @@ class Failure(Exception):
 
 
 class FakeS3:
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), needs_if_match=False, refuses_checksums=False, keep=None):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None):
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
         self.malformed = malformed          # with 400 instead of 301
@@ -79,7 +79,9 @@ class FakeS3:
         self.checksums_32 = {key: base64.b64encode(zlib.crc32(self.objects[key]).to_bytes(4, "big")).decode() for key in checksums_32}
         self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
         self.uploads, self.upload_numbers = {}, itertools.count()
-        self.parts = {}  # key -> number of parts, of objects that were uploaded so
+        self.part_bytes = part_bytes or {}  # key -> length of a part, of objects that came in parts and have a checksum of each, as S3 has it
+        # key -> number of parts, of objects that were uploaded so
+        self.parts = {key: -(-len(self.objects[key]) // length) for key, length in self.part_bytes.items()}
         self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
         self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
         self.keep_below = keep  # a directory
@@ -261,6 +263,9 @@ class FakeS3:
         if first >= len(data):
             raise Failure(416, "InvalidRange", {"Content-Range": f"bytes */{len(data)}"})
         headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        length = self.part_bytes.get(key, 0)
+        if length and first % length == 0 and last == min(first + length, len(data)) - 1:
+            headers["x-amz-checksum-crc32c"] = crc_text(data[first:last + 1])
         return 206, headers, data[first:last + 1]
 
     def list(self, items):
