@@ -14,6 +14,8 @@
 
 enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
+#define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while the source brings nothing */
+
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
 
@@ -81,17 +83,40 @@ static void lane_done(struct pl_s3_operation *operation, enum pl_status status)
     pthread_mutex_unlock(&upload->lock);
 }
 
+static enum pl_status given_up(struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CANCELLED, "the upload was given up");
+}
+
+/* Read some bytes; a source that brings none for long does not keep a wish to stop from being heard. */
+static enum pl_status read_some(struct upload *upload, void *data, size_t bytes, size_t *ret_bytes, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    do {
+        int64_t look_ns = upload->patience.go_on ? pl_deadline_after_ns(LOOK_NS) : PL_DEADLINE_NEVER;
+
+        if (pl_s3_patience_ends(&upload->patience)) {
+            return given_up(reterr);
+        }
+        status = pl_source_read(upload->source, data, bytes, look_ns < upload->deadline_ns ? look_ns : upload->deadline_ns, ret_bytes, reterr);
+    } while (status == PL_TIMEOUT && !pl_deadline_passed(upload->deadline_ns));
+    return status;
+}
+
 /* Fill a lane's buffer; `*ret_end` when the source has no more. */
 static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_end, struct pl_error *reterr)
 {
-    size_t more_bytes = 0;
+    size_t got = 1, more_bytes = 0;
     char more;
 
-    PL_TRY(pl_source_read_full(upload->source, lane->memory, upload->part_bytes, upload->deadline_ns, &lane->bytes, reterr));
+    for (lane->bytes = 0; got && lane->bytes < upload->part_bytes; lane->bytes += got) {
+        PL_TRY(read_some(upload, lane->memory + lane->bytes, upload->part_bytes - lane->bytes, &got, reterr));
+    }
     upload->given_bytes += lane->bytes;
     *ret_end = lane->bytes < upload->part_bytes || upload->given_bytes >= upload->size_bytes;
     if (upload->given_bytes == upload->size_bytes) {
-        PL_TRY(pl_source_read(upload->source, &more, 1, upload->deadline_ns, &more_bytes, reterr));
+        PL_TRY(read_some(upload, &more, 1, &more_bytes, reterr));
     }
     if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end && upload->given_bytes + more_bytes != upload->size_bytes) {
         return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %s bytes than the %llu that were expected", upload->source->name,
@@ -173,7 +198,7 @@ static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **r
             continue;
         }
         if (upload->synced.status == PL_OK && pl_s3_patience_ends(&upload->patience)) {
-            upload->synced.status = pl_error_set(&upload->synced.error, PL_CANCELLED, "the upload was given up");
+            upload->synced.status = given_up(&upload->synced.error);
         }
         if (upload->synced.status != PL_OK || (all ? busy == 0 : *ret_lane != NULL)) {
             break;

@@ -17,8 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while standard input brings nothing */
-
 static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -165,27 +163,9 @@ static bool goes_on(void *context)
     return tool_goes_on(((const struct upload_progress *)context)->tool);
 }
 
-/* Standard input, whatever it is. */
-struct input {
-    struct pl_source head;
-    const struct tool *tool;
-};
-
-/* Nothing may come for long: a wish to stop is looked for meanwhile. */
 static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
 {
-    const struct input *input = (const struct input *)source;
-    enum pl_status status;
-
-    do {
-        int64_t look_ns = pl_deadline_after_ns(LOOK_NS);
-
-        if (!tool_goes_on(input->tool)) {
-            return pl_error_set(reterr, PL_CANCELLED, "reading '%s' was given up", source->name);
-        }
-        status = pl_fd_read_some(STDIN_FILENO, data, bytes, look_ns < deadline_ns ? look_ns : deadline_ns, source->name, ret_bytes, reterr);
-    } while (status == PL_TIMEOUT && !pl_deadline_passed(deadline_ns));
-    return status;
+    return pl_fd_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
 }
 
 static void close_input(struct pl_source *source)
@@ -193,18 +173,18 @@ static void close_input(struct pl_source *source)
     free(source);
 }
 
-static enum pl_status open_input(const struct tool *tool, struct pl_source **ret_source, struct pl_error *reterr)
+/* Standard input, whatever it is. */
+static enum pl_status open_input(struct pl_source **ret_source, struct pl_error *reterr)
 {
     static const struct pl_source_ops ops = {.read = read_input, .close = close_input};
-    struct input *input = pl_memory_new(1, sizeof(*input), reterr);
-    enum pl_status status = input ? pl_source_init(&input->head, &ops, "standard input", reterr) : PL_MEMORY;
+    struct pl_source *source = pl_memory_new(1, sizeof(*source), reterr);
+    enum pl_status status = source ? pl_source_init(source, &ops, "standard input", reterr) : PL_MEMORY;
 
     if (status != PL_OK) {
-        free(input);
+        free(source);
         return status;
     }
-    input->tool = tool;
-    *ret_source = &input->head;
+    *ret_source = source;
     return PL_OK;
 }
 
@@ -248,7 +228,7 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
         options.budget_bytes = budget_bytes / 2;
         PL_TRY(open_object(tool, from, budget_bytes - options.budget_bytes, &size_bytes, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
-        PL_TRY(open_input(tool, &source, reterr));
+        PL_TRY(open_input(&source, reterr));
     } else {
         PL_TRY(pl_source_open_file(from, &source, reterr));
         size_bytes = stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PL_S3_SIZE_UNKNOWN;

@@ -232,6 +232,11 @@ class Run:
         else:
             check("copy" not in self.fake.objects, "a wrong object was made")
 
+    async def do_copy_stopped(self):
+        code, _, err = await self.client("cp", "s3://bkt/obj", "s3://bkt/copy")
+        check(code == -signal.SIGTERM, f"exit {code}: {err.strip()}")
+        check("copy" not in self.fake.objects, "an object was made")
+
     async def do_upload_tree(self):
         for name in self.scenario["files"]:
             path = self.directory / "tree" / name
