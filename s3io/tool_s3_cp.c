@@ -188,30 +188,33 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
     return PL_OK;
 }
 
-/* Another object: its size decides how large the parts of its copy are. */
-static enum pl_status open_object(struct tool *tool, const char *uri, uint64_t budget_bytes, uint64_t *ret_size_bytes, struct pl_source **ret_source,
-                                  struct pl_error *reterr)
+/* The object that is copied: its size decides how large the parts of its copy are. */
+static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_s3_info *ret_info, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    return pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), ret_info, reterr);
+}
+
+static enum pl_status open_object(struct tool *tool, const char *uri, const struct pl_s3_info *info, uint64_t budget_bytes,
+                                  struct pl_source **ret_source, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
     struct pl_s3_stream_options options = tool->stream_options;
-    struct pl_s3_info info = {.etag = NULL};
     struct pl_s3_object object;
-    enum pl_status status;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
-    PL_TRY(pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr));
-    object = object_of(bucket, key, &info);
+    object = object_of(bucket, key, info);
     options.budget_bytes = budget_bytes;
-    status = pl_source_open_s3_objects(tool->client, uri, &object, 1, &options, ret_source, reterr);
-    *ret_size_bytes = info.size_bytes;
-    pl_s3_info_done(&info);
-    return status;
+    return pl_source_open_s3_objects(tool->client, uri, &object, 1, &options, ret_source, reterr);
 }
 
-/* A file, standard input ("-") or another object to s3://bucket/key. */
-static enum pl_status upload_source(struct tool *tool, const char *from, const char *bucket, const char *key, uint64_t budget_bytes,
-                                    struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
+/* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */
+static enum pl_status upload_source(struct tool *tool, const char *from, const struct pl_s3_info *object, const char *bucket, const char *key,
+                                    uint64_t budget_bytes, struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
     struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
@@ -226,7 +229,8 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const c
 
     if (pl_s3_uri_is(from)) {
         options.budget_bytes = budget_bytes / 2;
-        PL_TRY(open_object(tool, from, budget_bytes - options.budget_bytes, &size_bytes, &source, reterr));
+        size_bytes = object->size_bytes;
+        PL_TRY(open_object(tool, from, object, budget_bytes - options.budget_bytes, &source, reterr));
     } else if (strcmp(from, "-") == 0) {
         PL_TRY(open_input(&source, reterr));
     } else {
@@ -262,6 +266,7 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
     PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
+    struct pl_s3_info object = {.etag = NULL};
     struct tool_progress progress;
     struct stat info;
     enum pl_status status;
@@ -277,11 +282,17 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(pl_text_check(&full, reterr));
     PL_TRY(check_source(from, reterr));
     PL_TRY(tool_connect(tool, reterr));
-    PL_TRY(tool_hold_stop(tool, reterr));
-    tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
-    status = upload_source(tool, from, bucket, full.data, tool->stream_options.budget_bytes, &progress, &lock, reterr);
-    tool_progress_end(&progress);
-    tool_let_stop(tool);
+    if (pl_s3_uri_is(from)) {
+        PL_TRY(find_object(tool, from, &object, reterr)); /* while a signal still ends the process: there is nothing to clear up */
+    }
+    status = tool_hold_stop(tool, reterr);
+    if (status == PL_OK) {
+        tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
+        status = upload_source(tool, from, &object, bucket, full.data, tool->stream_options.budget_bytes, &progress, &lock, reterr);
+        tool_progress_end(&progress);
+        tool_let_stop(tool);
+    }
+    pl_s3_info_done(&object);
     return status;
 }
 
@@ -334,7 +345,7 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
         pthread_mutex_unlock(&tree->lock);
         return PL_OK;
     }
-    return upload_source(tree->tool, path.data, tree->bucket, key.data, tree->budget_bytes, &tree->progress, &tree->lock, reterr);
+    return upload_source(tree->tool, path.data, NULL, tree->bucket, key.data, tree->budget_bytes, &tree->progress, &tree->lock, reterr);
 }
 
 /* What one file of a tree may take: those that go up in parts at a time share what the others, which need their size only, leave. */

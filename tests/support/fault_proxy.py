@@ -28,7 +28,7 @@ Requests are passed on as they came, Host included, so signatures stay valid. RU
   pieces     size   the body in pieces of so many bytes
   chunked    end       the body in chunked coding, without a length; with end false the connection ends instead of the coding
   hang_up    the whole answer, then the connection ends without a word
-  call       name   a function of the test is called, then the request is passed on
+  call       name, seconds   a function of the test is called, and so many seconds (0) later the request is passed on
 """
 import asyncio
 import json
@@ -171,6 +171,7 @@ class FaultProxy:
             request.drop("range")
         if fault == "call":
             self.calls[rule["name"]]()
+            await asyncio.sleep(rule.get("seconds", 0))
         if not upstream:
             upstream.append(await asyncio.open_connection(*self.upstream, limit=MAX_HEAD))
         up_reader, up_writer = upstream[0]
