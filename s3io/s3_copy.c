@@ -99,12 +99,15 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
 
     for (;;) {
         download->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (download->fd < 0 || fstat(download->fd, ret_info) != 0) {
+        if (download->fd < 0) {
             return pl_error_errno(reterr, "open '%s' for writing", path);
         }
         /* A file system without locks is written without one. */
         if (flock(download->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             return pl_error_set(reterr, PL_FAILED, "'%s' is being written by another download", path);
+        }
+        if (fstat(download->fd, ret_info) != 0) { /* not before: its size may have changed until then */
+            return pl_error_errno(reterr, "stat '%s'", path);
         }
         if (lstat(path, &named) == 0 && named.st_dev == ret_info->st_dev && named.st_ino == ret_info->st_ino) {
             return PL_OK;
