@@ -417,13 +417,14 @@ static void answered(struct pl_s3_operation *operation)
 static void on_done(struct pl_http_request *request, enum pl_status status)
 {
     struct pl_s3_operation *operation = of_request(request);
+    bool all_came = operation->is_found && operation->received_bytes == operation->expected_bytes; /* no range is left to ask for */
 
     operation->head = request->head;
     if (status == PL_OK) {
         answered(operation);
-    } else if (request->error.retryable && operation->is_found && operation->received_bytes == operation->expected_bytes) {
-        range_ended(operation); /* only the end of the answer has not come, and no range is left to ask for */
-    } else if (request->error.retryable) {
+    } else if (request->error.retryable && all_came && request->refused == PL_OK) {
+        range_ended(operation); /* only the end of the answer has not come */
+    } else if (request->error.retryable && !all_came) {
         retry_later(operation, status, &request->error, -1);
     } else {
         fail(operation, status, &request->error);

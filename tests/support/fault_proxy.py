@@ -26,7 +26,8 @@ Requests are passed on as they came, Host included, so signatures stay valid. RU
   drip       at, rate       so many body bytes, then `rate` bytes a second
   flip       at     one body byte is inverted
   pieces     size   the body in pieces of so many bytes
-  chunked    end       the body in chunked coding, without a length; with end false the connection ends instead of the coding
+  chunked    end, extra   the body in chunked coding, without a length, and a chunk of `extra` behind it; with end false the connection ends
+                          instead of the coding
   hang_up    the whole answer, then the connection ends without a word
   call       name, seconds   a function of the test is called, and so many seconds (0) later the request is passed on
 """
@@ -219,6 +220,8 @@ class FaultProxy:
             writer.write(piece)
             await writer.drain()
         if fault == "chunked":
+            extra = rule.get("extra", "").encode()
+            writer.write(b"%x\r\n%s\r\n" % (len(extra), extra) if extra else b"")
             writer.write(b"0\r\n\r\n" if rule.get("end", True) else b"")
         if fault in ("reset", "truncate"):
             await asyncio.sleep(0.05)  # a reset throws away what the other side has not read yet
