@@ -431,7 +431,7 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
         PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
     }
     if (!ok) {
-        if (master->rank_ended && !supervisor->failed && master->main_ending.note[0] == '\0') {
+        if (master->rank_ended && !supervisor->failed && !master->main_ending.signalled && master->main_ending.note[0] == '\0') {
             /* mpirun's own words for it are longer than what a failure file shows. */
             snprintf(master->main_ending.note, sizeof(master->main_ending.note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");

@@ -202,7 +202,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
     }
     switch (frame->type) {
     case PL_FRAME_HELLO:
-        if (party != state->master) { /* its first frame; one that comes later has nothing to say */
+        if (party != state->master && frame->count >= 2) { /* the master's first frame; one that comes later has nothing to say */
             meet_master(supervisor, party, frame);
         }
         break;

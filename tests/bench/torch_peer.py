@@ -65,7 +65,10 @@ def our_rate(build, name, data, batch, steps, precision):
     command = [build / "examples" / name / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
                "--device", "cuda", "--precision", precision]
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
-    return float(RATE.findall(done.stdout)[-1])
+    rates = RATE.findall(done.stdout)
+    if not rates:
+        raise RuntimeError(f"no rate in what {name} printed")
+    return float(rates[-1])
 
 
 def make_data(build, name, folder, count):
