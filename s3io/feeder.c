@@ -13,15 +13,16 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 /*
- * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A pipe of 1 MiB holds at most 256 pages,
- * which are at most five chunks (the last of an epoch may be short); the one before may still be in the epoch before. A
- * chunk comes up again only after CHUNKS others.
+ * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A chunk comes up again only after CHUNKS - 1 others,
+ * which is more than the pipe holds, unless a reader has made it larger, or still has that of an epoch before: then it gets other pages, and
+ * those that are lent stay with the pipe.
  */
 enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 
@@ -41,10 +42,11 @@ struct pl_feeder {
     struct pl_feeder_options options;
     struct pl_object_list list;
     unsigned char *chunks;
-    unsigned chunk;    /* being filled */
-    size_t filled;     /* of it */
-    int fd;            /* the FIFO being written */
-    bool closed_early; /* the reader has left it */
+    uint64_t lent_until[CHUNKS]; /* `epoch_bytes` behind the chunk's own in this epoch; 0: it was not lent in it */
+    unsigned chunk;              /* being filled */
+    size_t filled;               /* of it */
+    int fd;                      /* the FIFO being written */
+    bool closed_early;           /* the reader has left it */
     uint64_t epoch_bytes;
     uint64_t made_until; /* FIFOs of epochs before this were made */
     uint64_t made_from;  /* and those before this removed */
@@ -163,6 +165,28 @@ static ssize_t put(const struct pl_feeder *feeder, unsigned char *data, size_t b
     return feeder->options.copy ? write(feeder->fd, data, bytes) : vmsplice(feeder->fd, &part, 1, SPLICE_F_NONBLOCK);
 }
 
+static enum pl_status take_other_pages(unsigned char *chunks, size_t bytes, struct pl_error *reterr)
+{
+    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "take other pages for the feeder's buffers");
+}
+
+/* Go to the next chunk, whose pages may be changed from then on. */
+static enum pl_status next_chunk(struct pl_feeder *feeder, struct pl_error *reterr)
+{
+    uint64_t lent_until;
+    int unread = 0;
+
+    feeder->lent_until[feeder->chunk] = feeder->epoch_bytes;
+    feeder->chunk = (feeder->chunk + 1) % CHUNKS;
+    feeder->filled = 0;
+    lent_until = feeder->lent_until[feeder->chunk];
+    if (feeder->options.copy || lent_until == 0 ||
+        (ioctl(feeder->fd, FIONREAD, &unread) == 0 && lent_until + (uint64_t)unread <= feeder->epoch_bytes)) {
+        return PL_OK;
+    }
+    return take_other_pages(feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES, CHUNK_BYTES, reterr);
+}
+
 /* Write the current chunk and go to the next. A reader that left makes this and later calls do nothing. */
 static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
 {
@@ -187,9 +211,7 @@ static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
             return pl_error_errno(reterr, "write FIFO '%s'", feeder->path);
         }
     }
-    feeder->chunk = (feeder->chunk + 1) % CHUNKS;
-    feeder->filled = 0;
-    return PL_OK;
+    return next_chunk(feeder, reterr);
 }
 
 static bool is_over(const struct pl_feeder *feeder)
@@ -353,6 +375,10 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     feeder->closed_early = false;
     feeder->epoch_bytes = 0;
     feeder->filled = 0;
+    memset(feeder->lent_until, 0, sizeof(feeder->lent_until));
+    if (!feeder->options.copy) { /* a reader may still have the pipe of an epoch before */
+        PL_TRY(take_other_pages(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES, reterr));
+    }
     status = feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
     /* The name goes before the end is told: a reader must never find the FIFO of an epoch that is over. */
     remove_fifo(feeder, epoch);

@@ -53,7 +53,7 @@ struct run {
     char path[PATH_MAX];
     struct pl_feeder_options options;
     uint64_t epochs;
-    struct pl_feeder_epochs silence; /* instead of objects */
+    struct pl_feeder_epochs from; /* instead of objects */
     enum pl_status status;
     struct pl_feeder_counts counts; /* of the last epoch */
     struct pl_error error;
@@ -343,27 +343,110 @@ static enum pl_status open_silence(void *context, uint64_t epoch, struct pl_sour
     return pl_source_init(&silence->head, &ops, "silence", reterr);
 }
 
-static void *run_silence(void *argument)
+static void *run_epochs(void *argument)
 {
     struct run *run = argument;
     struct pl_feeder *feeder;
 
-    ck_assert_ok(pl_feeder_open_epochs(&run->silence, run->path, &run->options, &feeder, &run->error), &run->error);
-    run->status = pl_feeder_run(feeder, 0, &run->counts, &run->error);
+    ck_assert_ok(pl_feeder_open_epochs(&run->from, run->path, &run->options, &feeder, &run->error), &run->error);
+    for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
+        run->status = pl_feeder_run(feeder, epoch, &run->counts, &run->error);
+    }
     pl_feeder_close(feeder);
     return NULL;
 }
+
+/* Epochs that each lie in a pipe whole: more than the feeder has pages where pipes may be so large, else all together. */
+enum { EPOCHS = 8, EPOCH_BYTES = 700 << 10, LARGE_EPOCHS = 2, LARGE_EPOCH_BYTES = 7 << 20, LARGE_PIPE_BYTES = 8 << 20 };
+
+struct written {
+    unsigned char bytes[LARGE_EPOCHS * LARGE_EPOCH_BYTES];
+    size_t epoch_bytes;
+};
+
+static enum pl_status open_bytes(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    const struct written *written = context;
+
+    return pl_source_open_memory("bytes", written->bytes + epoch * written->epoch_bytes, written->epoch_bytes, ret_source, reterr);
+}
+
+/* The FIFO of an epoch once something is in it; the feeder, too, gives the pipe a size before it writes. */
+static int open_epoch(const struct scratch *fifos, unsigned epoch, bool large)
+{
+    struct pollfd wait = {.events = POLLIN};
+    char path[PATH_MAX], name[32];
+
+    snprintf(name, sizeof(name), "training_%u", epoch);
+    while ((wait.fd = open(scratch_path(fifos, name, path), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    ck_assert_int_eq(poll(&wait, 1, 10000), 1);
+    ck_assert(!large || fcntl(wait.fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES) >= LARGE_PIPE_BYTES);
+    return wait.fd;
+}
+
+static bool large_pipes_are_allowed(void)
+{
+    int fds[2];
+    bool allowed;
+
+    ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
+    allowed = fcntl(fds[0], F_SETPIPE_SZ, LARGE_PIPE_BYTES) >= LARGE_PIPE_BYTES;
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    return allowed;
+}
+
+START_TEST(what_lies_in_pipes_stays_as_it_was_written)
+{
+    static struct written written;
+    static unsigned char got[LARGE_EPOCH_BYTES + 1];
+    bool large = large_pipes_are_allowed();
+    struct scratch fifos = scratch_new();
+    struct run run = {.epochs = large ? LARGE_EPOCHS : EPOCHS,
+                      .from = {.context = &written, .open = open_bytes},
+                      .options = {.cancel_fd = -1, .timeout_ns = 10 * PL_NS_PER_S}};
+    uint32_t state = 1;
+    int fds[EPOCHS];
+
+    for (size_t i = 0; i < sizeof(written.bytes); i++) {
+        state = state * 1664525 + 1013904223;
+        written.bytes[i] = (unsigned char)(state >> 24);
+    }
+    written.epoch_bytes = large ? LARGE_EPOCH_BYTES : EPOCH_BYTES;
+    scratch_path(&fifos, "training", run.path);
+    ck_assert_int_eq(pthread_create(&run.thread, NULL, run_epochs, &run), 0);
+    for (unsigned epoch = 0; epoch < run.epochs; epoch++) {
+        fds[epoch] = open_epoch(&fifos, epoch, large);
+    }
+    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    ck_assert_ok(run.status, &run.error);
+    for (unsigned epoch = 0; epoch < run.epochs; epoch++) {
+        size_t at = 0;
+
+        for (ssize_t now = 1; now > 0; at += (size_t)now) {
+            now = read(fds[epoch], got + at, written.epoch_bytes + 1 - at);
+            ck_assert_int_ge(now, 0);
+        }
+        ck_assert_uint_eq(at, written.epoch_bytes);
+        ck_assert_msg(memcmp(got, written.bytes + epoch * written.epoch_bytes, at) == 0, "epoch %u", epoch);
+        ck_assert_int_eq(close(fds[epoch]), 0);
+    }
+    scratch_done(&fifos);
+}
+END_TEST
 
 START_TEST(a_wish_to_stop_is_heard_while_the_source_is_silent)
 {
     struct scratch fifos = scratch_new();
     atomic_bool asked = false;
-    struct run run = {.silence = {.context = &asked, .open = open_silence}, .options = {.cancel_fd = eventfd(0, EFD_CLOEXEC)}};
+    struct run run = {.epochs = 1, .from = {.context = &asked, .open = open_silence}, .options = {.cancel_fd = eventfd(0, EFD_CLOEXEC)}};
     char path[PATH_MAX];
     int reader_fd = -1;
 
     scratch_path(&fifos, "training", run.path);
-    ck_assert_int_eq(pthread_create(&run.thread, NULL, run_silence, &run), 0);
+    ck_assert_int_eq(pthread_create(&run.thread, NULL, run_epochs, &run), 0);
     while (!atomic_load(&asked)) {
         reader_fd = reader_fd < 0 ? open(scratch_path(&fifos, "training_0", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : reader_fd;
         (void)poll(NULL, 0, 1);
@@ -381,4 +464,4 @@ END_TEST
 UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, without_wrapping_the_objects_lie_back_to_back,
           shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
           nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader,
-          a_wish_to_stop_is_heard_while_the_source_is_silent, a_store_without_objects_is_no_empty_epoch)
+          a_wish_to_stop_is_heard_while_the_source_is_silent, what_lies_in_pipes_stays_as_it_was_written, a_store_without_objects_is_no_empty_epoch)
