@@ -15,6 +15,7 @@
 enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
 #define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while the source brings nothing */
+#define NAME_NS (10 * PL_NS_PER_S)   /* how long one that comes while an upload is begun waits for its name */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
@@ -47,7 +48,8 @@ struct upload {
     struct pl_s3_upload_options options;
     struct pl_s3_patience patience; /* as the options have it */
     int64_t deadline_ns;
-    char *id; /* encoded for a query */
+    char *id;        /* encoded for a query */
+    int64_t begun_s; /* no later than when the server began it, by its own clock; -1: unknown */
     struct lane lanes[MAX_PARALLEL];
     size_t lane_count;
     size_t part_count, part_capacity;
@@ -266,25 +268,48 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
 }
 
 /* One request about the object that sends no part. */
-static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation, struct pl_error *reterr)
+static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation, const struct pl_s3_patience *patience, struct pl_error *reterr)
 {
     operation->bucket = upload->bucket;
     operation->key = upload->key;
     operation->deadline_ns = upload->deadline_ns;
-    return pl_s3_call(upload->client, operation, &upload->patience, reterr);
+    return pl_s3_call(upload->client, operation, patience, reterr);
+}
+
+/* The patience for an answer without which what the server has begun could not be aborted. */
+struct last_wait {
+    const struct pl_s3_patience *usual;
+    int64_t until_ns; /* set once the usual one ends */
+};
+
+static bool waits_on(void *context)
+{
+    struct last_wait *wait = context;
+
+    if (wait->until_ns == PL_DEADLINE_NEVER && pl_s3_patience_ends(wait->usual)) {
+        wait->until_ns = pl_deadline_after_ns(NAME_NS);
+    }
+    return !pl_deadline_passed(wait->until_ns);
 }
 
 static enum pl_status create(struct upload *upload, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .judge_reply = true};
+    struct last_wait wait = {.usual = &upload->patience, .until_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
     PL_AUTO_TEXT struct pl_text id = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text encoded = PL_TEXT_NONE;
+    int64_t asked_ns = pl_clock_now_ns();
     enum pl_status status;
 
+    if (pl_s3_patience_ends(&upload->patience)) {
+        return given_up(reterr);
+    }
     if (!upload->options.no_checksums) {
         operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-algorithm", "CRC32C"};
     }
-    status = call(upload, &operation, reterr);
+    status = call(upload, &operation, &patience, reterr);
+    upload->begun_s = operation.head.date_s < 0 ? -1 : operation.head.date_s - (pl_clock_now_ns() - asked_ns) / PL_NS_PER_S - 2;
     if (status == PL_OK) {
         status = take_element(&operation.reply, "InitiateMultipartUploadResult/UploadId", &id, reterr);
     }
@@ -309,17 +334,17 @@ static void append_escaped(const char *text, struct pl_text *xml)
     }
 }
 
-/* Has the object the size that was sent? `etag` gets its ETag, "" where that may not be asked. */
-static enum pl_status check_result(struct upload *upload, char etag[static PL_HTTP_ETAG_BYTES], struct pl_error *reterr)
+/* Has the object the size that was sent? `ret_head` is what is said of it, without an ETag where that may not be asked. */
+static enum pl_status check_result(struct upload *upload, struct pl_http_head *ret_head, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "HEAD"};
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = call(upload, &operation, &error);
+    enum pl_status status = call(upload, &operation, &upload->patience, &error);
 
-    memcpy(etag, operation.head.etag, PL_HTTP_ETAG_BYTES);
+    *ret_head = operation.head;
     pl_s3_operation_done(&operation);
     if (status != PL_OK && error.domain == PL_DOMAIN_HTTP && error.code == 403) {
-        etag[0] = '\0';
+        ret_head->etag[0] = '\0';
         return PL_OK; /* a role that may write but not read */
     }
     if (status == PL_OK && operation.head.content_length != (int64_t)upload->given_bytes) {
@@ -332,17 +357,18 @@ static enum pl_status check_result(struct upload *upload, char etag[static PL_HT
     return status;
 }
 
-/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its ETag. */
+/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its ETag, and no older. */
 static bool was_completed(struct upload *upload)
 {
-    char etag[PL_HTTP_ETAG_BYTES], tail[24];
+    struct pl_http_head head;
+    char tail[24];
     size_t length, tail_length = (size_t)snprintf(tail, sizeof(tail), "-%zu\"", upload->part_count);
 
-    if (check_result(upload, etag, NULL) != PL_OK) {
+    if (check_result(upload, &head, NULL) != PL_OK) {
         return false;
     }
-    length = strlen(etag);
-    return length > tail_length && strcmp(etag + length - tail_length, tail) == 0;
+    length = strlen(head.etag);
+    return length > tail_length && strcmp(head.etag + length - tail_length, tail) == 0 && head.last_modified_s >= upload->begun_s;
 }
 
 static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
@@ -372,7 +398,7 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     operation.query = query.data;
     operation.body = xml.data;
     operation.body_bytes = xml.length;
-    status = call(upload, &operation, reterr);
+    status = call(upload, &operation, &upload->patience, reterr);
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
     } else if (status == PL_NOT_FOUND && was_completed(upload)) {
@@ -438,7 +464,7 @@ static enum pl_status put_whole(struct upload *upload, const struct lane *lane, 
         pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), checksum);
         operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
     }
-    status = call(upload, &operation, reterr);
+    status = call(upload, &operation, &upload->patience, reterr);
     pl_s3_operation_done(&operation);
     if (status == PL_OK && upload->options.progress) {
         upload->options.progress(upload->options.context, lane->bytes);
@@ -449,7 +475,7 @@ static enum pl_status put_whole(struct upload *upload, const struct lane *lane, 
 static enum pl_status run(struct upload *upload, struct pl_error *reterr)
 {
     struct lane *first = &upload->lanes[0];
-    char etag[PL_HTTP_ETAG_BYTES];
+    struct pl_http_head head;
     bool end = false;
     enum pl_status status;
 
@@ -457,7 +483,7 @@ static enum pl_status run(struct upload *upload, struct pl_error *reterr)
     PL_TRY(fill(upload, first, &end, reterr));
     if (end) {
         PL_TRY(put_whole(upload, first, reterr));
-        return check_result(upload, etag, reterr);
+        return check_result(upload, &head, reterr);
     }
     PL_TRY(create(upload, reterr));
     status = send_parts(upload, first, reterr);
@@ -468,7 +494,7 @@ static enum pl_status run(struct upload *upload, struct pl_error *reterr)
         abort_upload(upload);
         return status;
     }
-    return check_result(upload, etag, reterr);
+    return check_result(upload, &head, reterr);
 }
 
 enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source, uint64_t size_bytes,

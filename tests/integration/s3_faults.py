@@ -79,6 +79,8 @@ def make_objects(scenario):
             objects[f"tree/{index % 5}/key {index:03}"] = draw.randbytes(size)
     elif scenario["do"] == "remove":
         objects.update((key, key.encode()) for key in scenario["keys"])
+    elif "there" in scenario:
+        objects[scenario["there"]] = draw.randbytes(scenario["object_bytes"])
     elif scenario["do"] not in ("upload", "upload_tree"):
         objects["obj"] = draw.randbytes(scenario["object_bytes"])
     return objects
@@ -212,11 +214,12 @@ class Run:
         data = random.Random(self.scenario["name"]).randbytes(self.scenario["object_bytes"])
         source = self.directory / "file"
         source.write_bytes(data)
+        before = self.fake.objects.get("up")
         code, _, err = await self.client("cp", str(source), "s3://bkt/up")
         if self.judge(code, err):
             check(self.fake.objects.get("up") == data, "the object differs")
         else:
-            check("up" not in self.fake.objects, "a wrong object was made")
+            check(self.fake.objects.get("up") == before, "a wrong object was made")
 
     async def do_upload_stopped(self):
         source = self.directory / "file"

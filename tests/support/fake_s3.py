@@ -79,6 +79,7 @@ class FakeS3:
         self.checksums_32 = {key: base64.b64encode(zlib.crc32(self.objects[key]).to_bytes(4, "big")).decode() for key in checksums_32}
         self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
         self.uploads, self.upload_numbers = {}, itertools.count()
+        self.modified = {}  # key -> when, of objects that were put together from parts
         self.part_bytes = part_bytes or {}  # key -> length of a part, of objects that came in parts and have a checksum of each, as S3 has it
         # key -> number of parts, of objects that were uploaded so
         self.parts = {key: -(-len(self.objects[key]) // length) for key, length in self.part_bytes.items()}
@@ -245,7 +246,8 @@ class FakeS3:
         data, etag = self.objects[key], self.etag(key)
         if fields.get("if-match", etag) != etag:
             raise Failure(412, "PreconditionFailed")
-        headers = {"ETag": etag, "Last-Modified": "Fri, 24 May 2013 00:00:00 GMT"}
+        modified_s = self.modified.get(key, datetime.datetime(2013, 5, 24, tzinfo=datetime.timezone.utc).timestamp())
+        headers = {"ETag": etag, "Last-Modified": email.utils.formatdate(modified_s, usegmt=True)}
         if self.checksums.get(key):
             headers["x-amz-checksum-crc32c"] = self.checksums[key]
         if key in self.checksums_32:
@@ -298,6 +300,7 @@ class FakeS3:
         self.keep(key)
         del self.uploads[items["uploadId"]]
         self.parts[key] = len(numbers)
+        self.modified[key] = time.time() + self.clock_offset_s
         self.checksums.pop(key, None)
         return 200, {}, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"
 

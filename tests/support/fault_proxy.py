@@ -30,6 +30,7 @@ Requests are passed on as they came, Host included, so signatures stay valid. RU
                           instead of the coding
   hang_up    the whole answer, then the connection ends without a word
   call       name, seconds   a function of the test is called, and so many seconds (0) later the request is passed on
+  call_late  name, seconds   the same between what the server does and its answer
 """
 import asyncio
 import json
@@ -194,6 +195,9 @@ class FaultProxy:
             data = await up_reader.readexactly(size)
         if fault == "lose":
             raise Broken
+        if fault == "call_late":
+            self.calls[rule["name"]]()
+            await asyncio.sleep(rule.get("seconds", 0))
         if fault == "head":
             answer.drop(*(name.lower() for name in rule.get("drop", [])), *(name.lower() for name in rule.get("set", {})))
             answer.fields += [[name, " " + value] for name, value in rule.get("set", {}).items()]
