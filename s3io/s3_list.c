@@ -24,6 +24,16 @@ void pl_s3_listing_done(struct pl_s3_listing *listing)
     *listing = (struct pl_s3_listing){.items = NULL};
 }
 
+static int compare_key(const void *key, const void *entry)
+{
+    return strcmp(key, ((const struct pl_s3_entry *)entry)->key);
+}
+
+const struct pl_s3_entry *pl_s3_listing_find(const struct pl_s3_listing *listing, const char *key)
+{
+    return listing->count ? bsearch(key, listing->items, listing->count, sizeof(*listing->items), compare_key) : NULL;
+}
+
 struct page {
     struct pl_s3_listing *listing;
     struct pl_s3_entry entry; /* the one being read */
@@ -173,8 +183,8 @@ static void add_item(struct pl_text *query, const char *name, const char *value)
     pl_sigv4_encode(value, strlen(value), false, query);
 }
 
-static enum pl_status list_page(struct pl_s3_client *client, const char *bucket, const char *query, int64_t deadline_ns,
-                                struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
+static enum pl_status ask(struct pl_s3_client *client, const char *bucket, const char *query, int64_t deadline_ns, struct pl_s3_listing *listing,
+                          char **ret_next, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "GET", .bucket = bucket, .query = query, .judge_reply = true, .deadline_ns = deadline_ns};
     enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
@@ -189,37 +199,41 @@ static enum pl_status list_page(struct pl_s3_client *client, const char *bucket,
     return status;
 }
 
-enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, int64_t deadline_ns,
-                          struct pl_s3_listing *listing, struct pl_error *reterr)
+enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, char **token_at,
+                               int64_t deadline_ns, struct pl_s3_listing *listing, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    char *next = NULL;
+
+    pl_text_append(&query, "list-type=2");
+    if (*prefix) {
+        add_item(&query, "prefix", prefix);
+    }
+    if (delimiter) {
+        add_item(&query, "delimiter", delimiter);
+    }
+    if (*token_at) {
+        add_item(&query, "continuation-token", *token_at);
+    }
+    add_item(&query, "encoding-type", "url"); /* XML cannot carry every byte that a key may have */
+    PL_TRY(pl_text_check(&query, reterr));
+    PL_TRY(ask(client, bucket, query.data, deadline_ns, listing, &next, reterr));
+    if (next && *token_at && strcmp(*token_at, next) == 0) {
+        free(next);
+        return pl_error_set(reterr, PL_CORRUPT, "listing s3://%s: the same page over and over", bucket);
+    }
+    free(*token_at);
+    *token_at = next;
+    return PL_OK;
+}
+
+enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns, struct pl_s3_listing *listing,
+                          struct pl_error *reterr)
+{
     PL_AUTO_FREE char *token = NULL;
 
-    for (;;) {
-        char *next = NULL;
-
-        pl_text_clear(&query);
-        pl_text_append(&query, "list-type=2");
-        if (prefix && *prefix) {
-            add_item(&query, "prefix", prefix);
-        }
-        if (delimiter && *delimiter) {
-            add_item(&query, "delimiter", delimiter);
-        }
-        if (token) {
-            add_item(&query, "continuation-token", token);
-        }
-        add_item(&query, "encoding-type", "url"); /* XML cannot carry every byte that a key may have */
-        PL_TRY(pl_text_check(&query, reterr));
-        PL_TRY(list_page(client, bucket, query.data, deadline_ns, listing, &next, reterr));
-        if (!next) {
-            return PL_OK;
-        }
-        if (token && strcmp(token, next) == 0) {
-            free(next);
-            return pl_error_set(reterr, PL_CORRUPT, "listing s3://%s: the same page over and over", bucket);
-        }
-        free(token);
-        token = next;
-    }
+    do {
+        PL_TRY(pl_s3_list_page(client, bucket, prefix, NULL, &token, deadline_ns, listing, reterr));
+    } while (token);
+    return PL_OK;
 }

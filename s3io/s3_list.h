@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What lies under a prefix (ListObjectsV2), all pages of it.
+ * What lies under a prefix (ListObjectsV2), page by page or all at once.
  *
  * Source  Amazon S3 API Reference: ListObjectsV2.
  * Test    tests/unit/s3io/test_s3_list.c, tests/fuzz/fuzz_s3_list.c
@@ -29,6 +29,9 @@ struct pl_s3_listing {
 
 void pl_s3_listing_done(struct pl_s3_listing *listing);
 
+/** The entry of `key` in a listing that is in key order, or NULL. */
+const struct pl_s3_entry *pl_s3_listing_find(const struct pl_s3_listing *listing, const char *key);
+
 /**
  * Append what one page holds; `*ret_next` is the token of the next page (the caller frees it) or NULL behind the last.
  *
@@ -38,10 +41,15 @@ enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_lis
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Append everything in `bucket` whose key begins with `prefix`, in key order; with a `delimiter` ("/"; NULL for none) only one
- * level, deeper ones as common prefixes behind the objects of their page.
+ * Append one page of what `bucket` holds whose keys begin with `prefix`, in key order; with a `delimiter` ("/"; NULL for none) only one
+ * level, deeper ones as common prefixes behind the objects of their page. `*token_at` says which page: NULL the first, and afterwards
+ * the next, or NULL behind the last; the caller frees it.
  */
-enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, int64_t deadline_ns,
-                          struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, char **token_at,
+                               int64_t deadline_ns, struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Append all pages without a delimiter. */
+enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns, struct pl_s3_listing *listing,
+                          struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -31,13 +31,6 @@ static int compare_entries(const void *left, const void *right)
     return strcmp(((const struct pl_s3_entry *)left)->key, ((const struct pl_s3_entry *)right)->key);
 }
 
-static const struct pl_s3_entry *find_entry(const struct s3_store *s3, const char *key)
-{
-    struct pl_s3_entry wanted = {.key = (char *)(uintptr_t)key};
-
-    return s3->listing.count ? bsearch(&wanted, s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries) : NULL;
-}
-
 static enum pl_status list_named(const struct s3_store *s3, struct pl_object_list *list, struct pl_error *reterr)
 {
     const struct pl_manifest *manifest = &s3->manifest;
@@ -48,7 +41,7 @@ static enum pl_status list_named(const struct s3_store *s3, struct pl_object_lis
 
         pl_text_printf(&key, "%s%s", manifest->prefix, manifest->keys[i]);
         PL_TRY(pl_text_check(&key, reterr));
-        entry = find_entry(s3, key.data);
+        entry = pl_s3_listing_find(&s3->listing, key.data);
         if (!entry) {
             return pl_error_set(reterr, PL_NOT_FOUND, "'%s' names s3://%s/%s, which is not there", s3->head.name, s3->bucket, key.data);
         }
@@ -63,7 +56,7 @@ static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struc
 
     pl_s3_listing_done(&s3->listing);
     s3->listing = (struct pl_s3_listing){.items = NULL};
-    PL_TRY(pl_s3_list(s3->client, s3->bucket, s3->prefix, NULL, deadline_ns, &s3->listing, reterr));
+    PL_TRY(pl_s3_list(s3->client, s3->bucket, s3->prefix, deadline_ns, &s3->listing, reterr));
     if (s3->listing.count > 1) {
         qsort(s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries);
     }
@@ -97,7 +90,7 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     pl_text_printf(&name, "s3://%s/%s", s3->bucket, pl_text_string(&key));
     PL_TRY(pl_text_check(&key, reterr));
     PL_TRY(pl_text_check(&name, reterr));
-    entry = find_entry(s3, key.data);
+    entry = pl_s3_listing_find(&s3->listing, key.data);
     if (object->size_bytes < options.budget_bytes) {
         options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
     }

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "s3io/s3_list.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -162,6 +161,16 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
+enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *token = NULL;
+
+    do {
+        PL_TRY(pl_s3_list_page(tool->client, bucket, prefix, NULL, &token, pl_deadline_after_ns(tool->timeout_ns), listing, reterr));
+    } while (token);
+    return PL_OK;
+}
+
 /* But for what whoever started us had us ignore: blocked, it would be told all the same. */
 static void stop_signals(sigset_t *ret_signals)
 {
@@ -223,24 +232,28 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
-    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    PL_AUTO_FREE char *token = NULL;
+    size_t count = 0;
 
     if (tool->word_count != 1) {
         return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/PREFIX");
     }
     PL_TRY(pl_s3_uri_parse(tool->words[0], &bucket, &prefix, reterr));
     PL_TRY(tool_connect(tool, reterr));
-    PL_TRY(pl_s3_list(tool->client, bucket, prefix, tool->recursive ? NULL : "/", pl_deadline_after_ns(tool->timeout_ns), &listing, reterr));
-    for (size_t i = 0; i < listing.count && !ferror(stdout); i++) {
-        print_entry(&listing.items[i]);
-    }
-    if (listing.count == 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->words[0]);
-    }
-    if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is no failure */
-        return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
-    }
-    return PL_OK;
+    do {
+        PL_AUTO_S3_LISTING struct pl_s3_listing page = {.items = NULL};
+
+        PL_TRY(pl_s3_list_page(tool->client, bucket, prefix, tool->recursive ? NULL : "/", &token, pl_deadline_after_ns(tool->timeout_ns), &page,
+                               reterr));
+        for (size_t i = 0; i < page.count && !ferror(stdout); i++) {
+            print_entry(&page.items[i]);
+        }
+        if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is no failure */
+            return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
+        }
+        count += page.count;
+    } while (token);
+    return count ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->words[0]);
 }
 
 enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)

@@ -4,6 +4,7 @@
 #define PL_S3IO_TOOL_S3_H
 
 #include "s3io/s3_get.h"
+#include "s3io/s3_list.h"
 
 struct tool {
     struct pl_environment *environment;
@@ -19,6 +20,10 @@ struct tool {
 
 /** Read keys and settings and make the client. */
 enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_s3_list(), with the tool's time for each page. */
+enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                         struct pl_error *reterr) PL_MUST_CHECK;
 
 /** From here on tool_goes_on() tells of SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() has them end the process. */
 enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;

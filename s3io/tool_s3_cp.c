@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3_copy.h"
-#include "s3io/s3_list.h"
 #include "s3io/s3_put.h"
 #include "s3io/store.h"
 
@@ -100,7 +99,7 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
     PL_TRY(tool_connect(tool, reterr));
-    PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &listing, reterr));
+    PL_TRY(tool_list(tool, bucket, prefix, &listing, reterr));
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
     }
@@ -306,24 +305,6 @@ struct tree_upload {
     struct tool_progress progress; /* under `lock` */
 };
 
-/* The listing is in key order. */
-static const struct pl_s3_entry *find_entry(const struct pl_s3_listing *listing, const char *key)
-{
-    size_t low = 0, high = listing->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(listing->items[middle].key, key);
-
-        if (order == 0) {
-            return &listing->items[middle];
-        }
-        low = order < 0 ? middle + 1 : low;
-        high = order < 0 ? high : middle;
-    }
-    return NULL;
-}
-
 static enum pl_status upload_file(void *context, size_t index, struct pl_error *reterr)
 {
     struct tree_upload *tree = context;
@@ -337,7 +318,7 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
     pl_text_printf(&key, "%s%s%s", tree->prefix, *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key);
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_text_check(&key, reterr));
-    there = find_entry(tree->there, key.data);
+    there = pl_s3_listing_find(tree->there, key.data);
     if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
         there->modified_s >= (int64_t)info.st_mtime) {
         pthread_mutex_lock(&tree->lock);
@@ -377,7 +358,7 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     PL_TRY(pl_store_list(store, pl_deadline_after_ns(tool->timeout_ns), &files, reterr));
     PL_TRY(tool_connect(tool, reterr));
     if (!tool->again) {
-        PL_TRY(pl_s3_list(tool->client, bucket, prefix, NULL, pl_deadline_after_ns(tool->timeout_ns), &there, reterr));
+        PL_TRY(tool_list(tool, bucket, prefix, &there, reterr));
     }
     tree.bucket = bucket;
     tree.prefix = prefix;

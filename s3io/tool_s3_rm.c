@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/s3_list.h"
 #include "s3io/tool_s3.h"
 
 #include <string.h>
@@ -30,7 +29,7 @@ static enum pl_status remove_tree(struct tool *tool, const char *uri, const char
     /* Of "runs/1" not what lies below "runs/10". */
     pl_text_printf(&folder, "%s%s", prefix, *prefix && prefix[strlen(prefix) - 1] != '/' ? "/" : "");
     PL_TRY(pl_text_check(&folder, reterr));
-    PL_TRY(pl_s3_list(tool->client, bucket, pl_text_string(&folder), NULL, pl_deadline_after_ns(tool->timeout_ns), &listing, reterr));
+    PL_TRY(tool_list(tool, bucket, pl_text_string(&folder), &listing, reterr));
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing below '%s'", uri);
     }

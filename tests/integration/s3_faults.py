@@ -122,7 +122,7 @@ class Run:
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
 
-    async def client(self, *words):
+    async def client(self, *words, stdout=asyncio.subprocess.PIPE):
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self.port}",
                        "AWS_REGION": "us-east-1", "NO_PROXY": "*", "AWS_EC2_METADATA_DISABLED": "true"}
         for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
@@ -134,7 +134,7 @@ class Run:
         environment.update((name, value.format(port=self.port, token_file=self.token_file)) for name, value in extra.items())
         process = self.process = await asyncio.create_subprocess_exec(
             self.tool, *self.scenario["options"], *words, env=environment, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, preexec_fn=ignore_interrupts if self.scenario.get("in_background") else None)
+            stdout=stdout, stderr=asyncio.subprocess.PIPE, preexec_fn=ignore_interrupts if self.scenario.get("in_background") else None)
         out, err = await talk(process, self.scenario["deadline_s"])
         return process.returncode, out, err.decode(errors="replace")
 
@@ -250,9 +250,15 @@ class Run:
         check(self.fake.objects == {"up/" + name: name.encode() for name in self.scenario["files"]}, f"what came is wrong: {sorted(self.fake.objects)}")
 
     async def do_list(self):
-        code, out, err = await self.client("--recursive", "ls", "s3://bkt/tree/")
+        with open(self.directory / "list", "w+b") as out:
+            list_ends = asyncio.ensure_future(self.client("--recursive", "ls", "s3://bkt/tree/", stdout=out))
+            while not list_ends.done() and not os.fstat(out.fileno()).st_size:
+                await asyncio.sleep(0.02)
+            self.proxy.released.set()  # what holds a later page until the first is printed
+            code, _, err = await list_ends
+            out.seek(0)
+            lines = [line.split(None, 2) for line in out.read().decode().splitlines()]
         if self.judge(code, err):
-            lines = [line.split(None, 2) for line in out.decode().splitlines()]
             check([(line[2], int(line[1])) for line in lines] == [(key, len(self.objects[key])) for key in sorted(self.objects)], "the list differs")
 
     async def do_remove(self):
