@@ -19,6 +19,7 @@
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
@@ -339,8 +340,22 @@ static enum pl_status upload(struct sync *sync, const struct entry *entry, const
     return pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload, pl_deadline_after_ns(UPLOAD_NS), reterr);
 }
 
-/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. */
-static enum pl_status send_entry(struct sync *sync, struct entry *entry, struct pl_error *reterr)
+/*
+ * Whether a write that is still to come could leave the file looking like `version`: file systems count time in ticks, of at most 10 ms by the
+ * kernel's clock, and some in whole seconds, FAT in two.
+ */
+static bool may_hide_a_write(const struct version *version)
+{
+    int64_t tick_ns = version->modified_ns % PL_NS_PER_S ? 20 * PL_NS_PER_MS : 2 * PL_NS_PER_S, age_ns;
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    age_ns = (int64_t)now.tv_sec * PL_NS_PER_S + now.tv_nsec - version->modified_ns;
+    return age_ns > -tick_ns && age_ns < tick_ns; /* a time further ahead is no clock's that could be waited for */
+}
+
+/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. `last`: nobody writes any more. */
+static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool last, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct version before;
@@ -353,6 +368,10 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, struct 
     }
     before = version_of(&info);
     if (is_same(&before, &entry->sent)) {
+        return PL_OK;
+    }
+    if (!last && may_hide_a_write(&before)) {
+        entry->due_ns = pl_deadline_after_ns(SETTLE_NS);
         return PL_OK;
     }
     PL_TRY(upload(sync, entry, pl_text_string(&path), (uint64_t)info.st_size, reterr));
@@ -374,7 +393,7 @@ static int64_t send_due(struct sync *sync, bool all)
         if (!all && sync->finish_by_ns != PL_DEADLINE_NEVER) {
             return 0; /* the last round sends the rest */
         }
-        if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) && send_entry(sync, entry, &error) != PL_OK) {
+        if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) && send_entry(sync, entry, all, &error) != PL_OK) {
             if (!entry->complained) {
                 pl_log_error(&error, "'%s' could not be uploaded", entry->name);
             }
