@@ -169,6 +169,9 @@ enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *na
         }
         text += length + (newline ? 1 : 0);
     }
+    if (augmented.lines == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "%s: an augmented manifest without lines", name);
+    }
     *ret_augmented = augmented;
     augmented = (struct pl_augmented){.values = NULL};
     return PL_OK;

@@ -51,7 +51,8 @@ void pl_augmented_done(struct pl_augmented *augmented);
 /**
  * Parse an AugmentedManifestFile and keep of each line the attributes `names`, in their order. Empty lines are skipped.
  *
- * Errors  PL_INVALID, with the line, for a line that is no object, lacks an attribute, or refers to what is no s3:// address.
+ * Errors  PL_NOT_FOUND where there are no others; PL_INVALID, with the line, for a line that is no object, lacks an attribute, or refers to what is
+ * no s3:// address.
  */
 enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names, size_t name_count,
                                   struct pl_augmented *ret_augmented, struct pl_error *reterr) PL_MUST_CHECK;

@@ -86,6 +86,20 @@ START_TEST(broken_lines_are_refused_with_their_number)
 }
 END_TEST
 
+START_TEST(no_lines_are_no_manifest)
+{
+    static const char *const empty[] = {"", "\n", " \r\n\t\n"};
+
+    for (size_t i = 0; i < sizeof(empty) / sizeof(empty[0]); i++) {
+        PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(pl_augmented_parse(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error), PL_NOT_FOUND);
+        ck_assert_ptr_nonnull(strstr(error.cause, "without lines"));
+    }
+}
+END_TEST
+
 enum { MAX_LINES = 60 };
 
 /* How often each line comes when all ranks read theirs. */
@@ -143,5 +157,5 @@ START_TEST(epochs_are_shuffled_differently_and_repeatably)
 END_TEST
 
 UNIT_MAIN("s3io/manifest", a_manifest_is_read_in_order, broken_manifests_are_refused_with_a_place,
-          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number,
+          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number, no_lines_are_no_manifest,
           every_line_comes_once_an_epoch_for_any_number_of_ranks, epochs_are_shuffled_differently_and_repeatably)
