@@ -9,12 +9,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum {
+    LOCK_TRIES = 100, /* far more than others can finish between two of our calls */
+    PART_BYTES = 14,  /* of ".XXXXXXXX.part" */
+};
 
 struct download {
     struct pl_s3_client *client;
@@ -47,13 +53,20 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
     return pl_text_check(path, reterr);
 }
 
-/* Named after the ETag: bytes of another version are never continued. */
+/* Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and the number tells it apart. */
 static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
 {
-    const char *etag = fetch->object.etag ? fetch->object.etag : "";
+    const char *etag = fetch->object.etag ? fetch->object.etag : "", *slash = strrchr(fetch->path, '/');
+    size_t length = strlen(fetch->path), directory = slash ? (size_t)(slash - fetch->path) + 1 : 0;
+    uint32_t number = pl_checksum_crc32c(0, etag, strlen(etag));
 
+    if (length - directory > NAME_MAX - PART_BYTES) {
+        number = pl_checksum_crc32c(number, fetch->path + directory, length - directory);
+        length = directory + NAME_MAX - PART_BYTES;
+    }
     pl_text_clear(path);
-    pl_text_printf(path, "%s.%08x.part", fetch->path, pl_checksum_crc32c(0, etag, strlen(etag)));
+    pl_text_append_n(path, fetch->path, length);
+    pl_text_printf(path, ".%08x.part", number);
     return pl_text_check(path, reterr);
 }
 
@@ -97,7 +110,7 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
     const char *path = download->part_path.data;
     struct stat named;
 
-    for (;;) {
+    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
         download->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (download->fd < 0) {
             return pl_error_errno(reterr, "open '%s' for writing", path);
@@ -114,6 +127,7 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
         }
         pl_file_close_at(&download->fd);
     }
+    return pl_error_set(reterr, PL_FAILED, "'%s' is another file whenever it is looked at: does its file system keep inode numbers?", path);
 }
 
 static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)

@@ -3,7 +3,7 @@
  * Objects to files: written beside their place and renamed when whole, continued after an interruption, left alone when they
  * are there already.
  *
- * Test  tests/integration/s3_server.py, tests/integration/s3_faults.py
+ * Test  tests/unit/s3io/test_s3_copy.c, tests/integration/s3_server.py, tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_COPY_H
 #define PL_S3IO_S3_COPY_H
