@@ -150,11 +150,6 @@ struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *r
     return counts;
 }
 
-void pl_record_reader_cancel(struct pl_record_reader *reader)
-{
-    pl_source_cancel(reader->source);
-}
-
 void pl_record_reader_close(struct pl_record_reader *reader)
 {
     if (reader) {

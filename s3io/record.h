@@ -75,9 +75,6 @@ enum pl_status pl_record_reader_skip(struct pl_record_reader *reader, int64_t de
 
 struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *reader);
 
-/** Make a running call return PL_CANCELLED. Any thread. */
-void pl_record_reader_cancel(struct pl_record_reader *reader);
-
 void pl_record_reader_close(struct pl_record_reader *reader);
 
 #endif

@@ -31,24 +31,6 @@ enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes
     return PL_OK;
 }
 
-enum pl_status pl_source_read_full(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                   struct pl_error *reterr)
-{
-    size_t used = 0;
-
-    while (used < bytes) {
-        size_t got;
-
-        PL_TRY(pl_source_read(source, (char *)data + used, bytes - used, deadline_ns, &got, reterr));
-        if (got == 0) {
-            break;
-        }
-        used += got;
-    }
-    *ret_bytes = used;
-    return PL_OK;
-}
-
 void pl_source_cancel(struct pl_source *source)
 {
     __atomic_store_n(&source->cancelled, true, __ATOMIC_RELEASE);

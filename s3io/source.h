@@ -52,10 +52,6 @@ enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_o
 enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_source_read(), until `bytes` are there; fewer at the end only. A timeout in the middle loses what was read. */
-enum pl_status pl_source_read_full(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
-
 /** Make the running read and all later ones return PL_CANCELLED. Any thread. */
 void pl_source_cancel(struct pl_source *source);
 

@@ -543,13 +543,14 @@ START_TEST(packed_examples_that_tensorflow_wrote_are_read)
 }
 END_TEST
 
-START_TEST(cancelled_reader_says_so)
+START_TEST(reader_of_a_cancelled_source_says_so)
 {
     struct pl_record_options options = {.format = PL_RECORD_LINES};
-    struct pl_record_reader *reader = open_reader(drip_new("a\n", 2, 1), &options);
+    struct pl_source *source = drip_new("a\n", 2, 1);
+    struct pl_record_reader *reader = open_reader(source, &options);
     struct pl_error error = PL_ERROR_NONE;
 
-    pl_record_reader_cancel(reader);
+    pl_source_cancel(source);
     ck_assert_int_eq(drain(reader, false, &error), PL_CANCELLED);
     pl_record_reader_close(reader);
 }
@@ -562,4 +563,4 @@ UNIT_MAIN("s3io/record", crc32c_is_the_published_one, binary_records_come_back_w
           lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
           csv_quotes_open_only_where_a_field_begins, whole_source_is_one_record_even_when_empty,
           magic_words_inside_records_that_mxnet_wrote_come_back, sparse_row_that_sagemakers_sdk_wrote_is_read,
-          packed_examples_that_tensorflow_wrote_are_read, cancelled_reader_says_so)
+          packed_examples_that_tensorflow_wrote_are_read, reader_of_a_cancelled_source_says_so)

@@ -27,7 +27,7 @@ START_TEST(memory_and_file_give_all_bytes_then_the_end_for_ever)
     for (int i = 0; i < 2; i++) {
         ck_assert_ok(pl_source_read(sources[i], data, 5, in_ms(1000), &got, &error), &error);
         ck_assert_uint_eq(got, 5);
-        ck_assert_ok(pl_source_read_full(sources[i], data, sizeof(data), in_ms(1000), &got, &error), &error);
+        ck_assert_ok(pl_source_read(sources[i], data, sizeof(data), in_ms(1000), &got, &error), &error);
         ck_assert_uint_eq(got, 6);
         ck_assert_mem_eq(data, " world", 6);
         ck_assert_uint_eq(sources[i]->offset_bytes, 11);
