@@ -234,18 +234,18 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
     return found;
 }
 
-void pl_process_close_from(int first_fd)
+void pl_process_close_range(int first_fd, int last_fd)
 {
     long highest;
 
 #ifdef SYS_close_range
-    if (syscall(SYS_close_range, (unsigned)first_fd, ~0U, 0U) == 0) {
+    if (syscall(SYS_close_range, (unsigned)first_fd, (unsigned)last_fd, 0U) == 0) {
         return;
     }
 #endif
     /* An older kernel or a strict seccomp profile. */
     highest = sysconf(_SC_OPEN_MAX);
-    for (int fd = first_fd; fd < (highest > 0 && highest < 65536 ? highest : 65536); fd++) {
+    for (int fd = first_fd; fd <= last_fd && fd < (highest > 0 && highest < 65536 ? highest : 65536); fd++) {
         close(fd);
     }
 }

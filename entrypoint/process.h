@@ -39,8 +39,8 @@ enum pl_status pl_process_adopt_orphans(struct pl_error *reterr) PL_MUST_CHECK;
 /** Send `signal` to every direct child but the `keep_count` in `keep`; returns how many there were. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
 
-/** Close all descriptors from `first_fd` on. */
-void pl_process_close_from(int first_fd);
+/** Close the descriptors from `first_fd` to `last_fd`, where there are any; INT_MAX for all behind the first. */
+void pl_process_close_range(int first_fd, int last_fd);
 
 /** "exit code 3" or "signal 9 (SIGKILL)" are told apart by `*ret_signalled`; the number is returned. */
 int pl_process_status_code(int wait_status, bool *ret_signalled);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,20 +337,18 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
 }
 
 /* In the child of a fork: keep nothing of the supervisor's but the link and the signal descriptor. */
-static void keep_only(int *link_fd, int *signals_fd)
+static void keep_only(int link_fd, int signals_fd)
 {
-    enum { LINK_PLACE = 3, SIGNALS_PLACE = 4, FREE_PLACE = 5 };
-    int high_link = fcntl(*link_fd, F_DUPFD_CLOEXEC, FREE_PLACE);
-    int high_signals = fcntl(*signals_fd, F_DUPFD_CLOEXEC, FREE_PLACE);
+    int low_fd = link_fd < signals_fd ? link_fd : signals_fd;
+    int high_fd = link_fd < signals_fd ? signals_fd : link_fd;
 
-    *link_fd = dup3(high_link, LINK_PLACE, O_CLOEXEC);
-    *signals_fd = dup3(high_signals, SIGNALS_PLACE, O_CLOEXEC);
-    pl_process_close_from(SIGNALS_PLACE + 1);
+    pl_process_close_range(STDERR_FILENO + 1, low_fd - 1);
+    pl_process_close_range(low_fd + 1, high_fd - 1);
+    pl_process_close_range(high_fd + 1, INT_MAX);
 }
 
 enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid, int *ret_fd, struct pl_error *reterr)
 {
-    struct pl_signals own_signals = *signals;
     struct pl_link link = PL_LINK_NONE;
     struct pl_ending ending;
     int pair[2];
@@ -367,11 +366,11 @@ enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signa
         return status;
     }
     if (pid == 0) {
-        keep_only(&pair[1], &own_signals.fd);
+        keep_only(pair[1], signals->fd);
         if (pl_link_open(&link, pair[1], NULL) != PL_OK) {
             _exit(126);
         }
-        pl_watch_run(watch, &own_signals, &link, &ending);
+        pl_watch_run(watch, signals, &link, &ending);
         _exit(pl_ending_ok(&ending) ? 0 : 1);
     }
     close(pair[1]);
