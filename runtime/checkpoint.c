@@ -382,7 +382,7 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     PL_TRY(take_copy(c, reterr));
     c->record = (struct pl_checkpoint_record){.state = *state};
     c->record.state.world_size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
-    c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){.loss_scale = 1.0};
+    c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
     c->write_error = PL_ERROR_NONE;
     failure = start_writer(c);
     if (failure != 0) {

@@ -10,6 +10,8 @@
 
 enum { MAX_SLOTS = 2 };
 
+static const double most_loss_scale = 0x1p126; /* it and its inverse are floats; gradients that are zero never overflow and would let it grow on */
+
 struct pl_optimizer {
     struct pl_plan *plan;
     struct pl_optimizer_options options;
@@ -103,7 +105,7 @@ enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_
         optimizer->slots = options->momentum > 0.0 ? 1 : 0;
     }
     optimizer->options.growth_steps = options->growth_steps ? options->growth_steps : 2000;
-    optimizer->state.loss_scale = options->loss_scale > 0.0 ? options->loss_scale : 1.0;
+    optimizer->state.loss_scale = options->loss_scale;
     status = allocate(optimizer, reterr);
     if (status != PL_OK) {
         pl_optimizer_free(optimizer);
@@ -263,7 +265,7 @@ static bool adapt_loss_scale(struct pl_optimizer *optimizer, double squares)
 static void grow_loss_scale(struct pl_optimizer *optimizer)
 {
     if (optimizer->options.loss_scale > 0.0 && optimizer->state.good_steps >= optimizer->options.growth_steps) {
-        optimizer->state.loss_scale *= 2.0;
+        optimizer->state.loss_scale = fmin(2.0 * optimizer->state.loss_scale, most_loss_scale);
         optimizer->state.good_steps = 0;
     }
 }
@@ -295,7 +297,7 @@ static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, str
     struct pl_plan *plan = optimizer->plan;
     struct pl_device_step step;
 
-    optimizer->factor = 1.0 / optimizer->state.loss_scale;
+    optimizer->factor = 1.0 / pl_optimizer_loss_scale(optimizer);
     step = describe_step(optimizer, rate, optimizer->factor);
     if (wants_norm(optimizer)) {
         double squares = 0.0;
@@ -330,7 +332,7 @@ enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, st
 
 double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer)
 {
-    return optimizer->state.loss_scale;
+    return optimizer->options.loss_scale > 0.0 ? optimizer->state.loss_scale : 1.0;
 }
 
 double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer)
@@ -346,8 +348,9 @@ struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimize
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state)
 {
     optimizer->state = *state;
-    if (!(optimizer->options.loss_scale > 0.0)) {
-        optimizer->state.loss_scale = 1.0; /* kept by a run with a scaled loss: nothing is multiplied by it here */
+    if (!(optimizer->options.loss_scale > 0.0 && state->loss_scale > 0.0)) { /* only one of the two runs scales its loss */
+        optimizer->state.loss_scale = optimizer->options.loss_scale;
+        optimizer->state.good_steps = 0;
     }
 }
 

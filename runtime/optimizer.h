@@ -57,11 +57,11 @@ struct pl_optimizer_state {
     uint64_t steps; /* applied */
     uint64_t skipped;
     uint64_t good_steps; /* since the loss scale last changed */
-    double loss_scale;
+    double loss_scale;   /* 0: not scaled */
 };
 
 struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimizer);
-/** The loss scale counts only where this optimizer scales. */
+/** Where only one of the two runs scales its loss, the scale is what this optimizer's options say. */
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state);
 
 /** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance"). */

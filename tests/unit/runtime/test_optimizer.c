@@ -257,11 +257,12 @@ START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
 }
 END_TEST
 
-/* An overflow never makes the factor larger, and what a scaled run has kept divides nothing in one that is not scaled. */
+/* An overflow never makes the factor larger, and what a scaled run has kept divides nothing in one that is not scaled, nor the other way round. */
 static void small_scale(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 0.5};
     const struct pl_optimizer_state scaled = {.steps = 3, .good_steps = 2, .loss_scale = 1024.0};
+    struct pl_optimizer_state unscaled;
     struct job job = job_start(world, &options);
 
     (void)context;
@@ -282,6 +283,14 @@ static void small_scale(struct pl_world *world, void *context)
     job.tensor->gradient[0] = 2.0F;
     job_step(&job, 1.0);
     ck_assert_double_eq((double)job.tensor->value[0], -2.0);
+    unscaled = pl_optimizer_state(job.optimizer);
+    job_end(&job);
+
+    options.loss_scale = 256.0;
+    job = job_start(world, &options);
+    pl_optimizer_restore(job.optimizer, &unscaled);
+    ck_assert_double_eq(pl_optimizer_loss_scale(job.optimizer), 256.0);
+    ck_assert_uint_eq(pl_optimizer_state(job.optimizer).steps, 4);
     job_end(&job);
 }
 
@@ -289,6 +298,30 @@ START_TEST(a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_
 {
     ranks_run(1, small_scale, NULL);
     ranks_run(2, small_scale, NULL);
+}
+END_TEST
+
+/* Nothing overflows, whatever multiplies it. */
+static void zero_gradients(struct pl_world *world, void *context)
+{
+    struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 1024.0, .growth_steps = 1};
+    struct job job = job_start(world, &options);
+
+    (void)context;
+    for (int step = 0; step < 1100; step++) {
+        memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
+        job_step(&job, 1.0);
+    }
+    ck_assert(isfinite((float)pl_optimizer_loss_scale(job.optimizer)));
+    job.tensor->gradient[0] = (float)pl_optimizer_loss_scale(job.optimizer);
+    job_step(&job, 1.0);
+    ck_assert_double_eq((double)job.tensor->value[0], -1.0);
+    job_end(&job);
+}
+
+START_TEST(a_loss_scale_stays_a_float_however_long_nothing_overflows)
+{
+    ranks_run(1, zero_gradients, NULL);
 }
 END_TEST
 
@@ -319,4 +352,4 @@ END_TEST
 UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, adams_first_steps_are_as_long_as_the_rate,
           options_that_no_rule_is_defined_for_are_refused, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
           a_scaled_loss_is_undone_before_gradients_are_clipped, a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
-          broadcast_gives_all_ranks_the_roots_state)
+          a_loss_scale_stays_a_float_however_long_nothing_overflows, broadcast_gives_all_ranks_the_roots_state)
