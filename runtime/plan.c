@@ -58,30 +58,38 @@ enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options 
     return PL_OK;
 }
 
-void pl_plan_free(struct pl_plan *plan)
+/* Back to before the seal, if it went as far as that. */
+static void release_layout(struct pl_plan *plan)
 {
-    if (!plan) {
-        return;
-    }
     for (size_t b = 0; b < plan->bucket_count; b++) {
         if (plan->buckets[b].request) {
             pl_request_cancel(plan->buckets[b].request);
         }
         free(plan->buckets[b].name);
     }
+    plan->bucket_count = 0;
     if (plan->gradients.data) {
         pl_arena_free(plan->world, &plan->gradients);
     }
-    pl_plan_free_array(plan, plan->values);
+    pl_plan_free_array(plan, PL_TAKE(plan->values));
     if (plan->step_end) {
-        pl_device_event_free(plan->device, plan->step_end);
+        pl_device_event_free(plan->device, PL_TAKE(plan->step_end));
     }
+    free(PL_TAKE(plan->order));
+    plan->elems = 0;
+}
+
+void pl_plan_free(struct pl_plan *plan)
+{
+    if (!plan) {
+        return;
+    }
+    release_layout(plan);
     for (size_t i = 0; i < plan->tensor_count; i++) {
         free(plan->tensors[i].name);
     }
     free(plan->tensors);
     free(plan->buckets);
-    free(plan->order);
     free(plan->name);
     free(plan);
 }
@@ -286,13 +294,21 @@ static void *gradient_at(const struct pl_plan *plan, uint64_t elem)
 
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
 {
+    enum pl_status status;
+
     if (plan->sealed || plan->tensor_count == 0) {
         return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan %s", plan->name, plan->sealed ? "that is sealed" : "without tensors");
     }
     PL_TRY(check_memory(plan, reterr));
     PL_TRY(agree(plan, reterr));
-    PL_TRY(lay_out(plan, reterr));
-    PL_TRY(allocate(plan, reterr));
+    status = lay_out(plan, reterr);
+    if (status == PL_OK) {
+        status = allocate(plan, reterr);
+    }
+    if (status != PL_OK) {
+        release_layout(plan); /* the program may make room and call again */
+        return status;
+    }
     for (size_t i = 0; i < plan->tensor_count; i++) {
         struct pl_plan_tensor *facts = &plan->tensors[i].facts;
 

@@ -426,6 +426,32 @@ START_TEST(names_twice_empty_tensors_and_late_ones_are_refused)
 }
 END_TEST
 
+/* More memory than there is, in one bucket: the second call starts from where the first did. */
+static void has_no_room(struct pl_world *world, void *context)
+{
+    const struct pl_plan_options options = {.bucket_bytes = UINT64_MAX};
+    struct pl_error first = PL_ERROR_NONE, second = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    (void)context;
+    ck_assert_ok(pl_plan_new(world, &options, &plan, &first), &first);
+    ck_assert_ok(pl_plan_add(plan, "huge", 1, (uint64_t[]){UINT64_C(1) << 58}, &index, &first), &first);
+    ck_assert_int_eq(pl_plan_seal(plan, &first), PL_MEMORY);
+    ck_assert_int_eq(pl_plan_seal(plan, &second), PL_MEMORY);
+    ck_assert_str_eq(second.cause, first.cause);
+    ck_assert_uint_eq(pl_plan_elems(plan), 0);
+    ck_assert_uint_eq(pl_plan_bucket_count(plan), 0);
+    pl_plan_free(plan);
+}
+
+START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
+{
+    ranks_run(1, has_no_room, NULL);
+    ranks_run(2, has_no_room, NULL);
+}
+END_TEST
+
 /* Two steps in which `context` of the tensors are ready. */
 static void two_steps(struct pl_world *world, void *context)
 {
@@ -558,5 +584,5 @@ UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_a
           the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide, several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
           broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
-          names_twice_empty_tensors_and_late_ones_are_refused, a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing,
-          a_factor_that_no_sum_can_be_divided_by_is_refused)
+          names_twice_empty_tensors_and_late_ones_are_refused, a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
+          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing, a_factor_that_no_sum_can_be_divided_by_is_refused)
