@@ -20,8 +20,7 @@ enum {
     DEFAULT_RECORDS = 16384,
     MAX_RECORDS = 1 << 24,
     PROGRAM = UINT16_MAX, /* `kind` of a span that is no collective */
-    /* Records that the writer may be changing while somebody reads: those are left out. */
-    UNSAFE_RECORDS = 2,
+    LEAST_RECORDS = 3,
 };
 
 static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '1'};
@@ -73,8 +72,8 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
     struct pl_trace *trace;
     void *memory;
 
-    if (records <= UNSAFE_RECORDS || records > MAX_RECORDS) {
-        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %u", UNSAFE_RECORDS + 1, MAX_RECORDS, records);
+    if (records < LEAST_RECORDS || records > MAX_RECORDS) {
+        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %u", LEAST_RECORDS, MAX_RECORDS, records);
     }
     if (options->path) {
         fd = open(options->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -208,26 +207,47 @@ static void print_record(const struct ring_head *head, const struct ring_record 
     pl_text_append(text, "}");
 }
 
+static enum pl_status no_ring(const char *path, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' is not a trace ring of this version", path);
+}
+
+static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size_t bytes, struct pl_error *reterr)
+{
+    ssize_t got = pread(fd, to, bytes, at);
+
+    if (got < 0) {
+        return pl_error_errno(reterr, "read '%s'", path);
+    }
+    return (size_t)got == bytes ? PL_OK : no_ring(path, reterr);
+}
+
 static enum pl_status merge_one(const char *path, const char *comma, struct pl_text *text, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *data = NULL;
-    const struct ring_head *head;
-    const struct ring_record *records;
-    uint64_t written, first;
-    size_t bytes;
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    PL_AUTO_FREE struct ring_record *records = NULL;
+    struct ring_head head, head_behind;
+    uint64_t first;
 
-    PL_TRY(pl_file_read(path, sizeof(*head) + (size_t)MAX_RECORDS * sizeof(*records), &data, &bytes, reterr));
-    head = (const struct ring_head *)(const void *)data; /* heap memory is aligned for it */
-    if (bytes < sizeof(*head) || memcmp(head->magic, ring_magic, sizeof(ring_magic)) != 0 || head->record_bytes != sizeof(*records) ||
-        head->records <= UNSAFE_RECORDS || bytes < sizeof(*head) + (size_t)head->records * sizeof(*records)) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' is not a trace ring of this version", path);
+    if (fd < 0) {
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", path);
     }
-    records = (const struct ring_record *)(head + 1);
-    written = atomic_load_explicit(&head->written, memory_order_acquire);
-    first = written > head->records ? written - head->records + UNSAFE_RECORDS : 0;
-    print_head(head, comma, text);
-    for (uint64_t i = first; i < written; i++) {
-        print_record(head, &records[i % head->records], text);
+    PL_TRY(read_at(fd, path, 0, &head, sizeof(head), reterr));
+    if (memcmp(head.magic, ring_magic, sizeof(ring_magic)) != 0 || head.record_bytes != sizeof(*records) || head.records < LEAST_RECORDS ||
+        head.records > MAX_RECORDS) {
+        return no_ring(path, reterr);
+    }
+    records = pl_memory_new(head.records, sizeof(*records), reterr);
+    if (!records) {
+        return PL_MEMORY;
+    }
+    PL_TRY(read_at(fd, path, sizeof(head), records, head.records * sizeof(*records), reterr));
+    PL_TRY(read_at(fd, path, 0, &head_behind, sizeof(head_behind), reterr));
+    /* Places that the writer has come to while they were read, the next record's included, are left out. */
+    first = head_behind.written >= head.records ? head_behind.written - head.records + 1 : 0;
+    print_head(&head, comma, text);
+    for (uint64_t i = first; i < head.written; i++) {
+        print_record(&head, &records[i % head.records], text);
     }
     return PL_OK;
 }
