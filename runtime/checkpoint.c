@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SLOTS = 2, STEP_DIGITS = 12 };
+enum { MAX_SLOTS = 2, STEP_DIGITS = 12, NAME_BYTES = 64 };
 
 /* One tensor of a file: where it lies in the copy and its name there. */
 struct entry {
@@ -54,35 +54,44 @@ struct pl_checkpoints {
     struct pl_error write_error;
 };
 
+static void print_name(char name[NAME_BYTES], uint64_t step, const char *suffix)
+{
+    snprintf(name, NAME_BYTES, "checkpoint-%0*llu.%s", STEP_DIGITS, (unsigned long long)step, suffix);
+}
+
 static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text, struct pl_error *reterr)
 {
+    char name[NAME_BYTES];
+
+    print_name(name, step, suffix);
     pl_text_clear(text);
-    pl_text_printf(text, "%s/checkpoint-%0*llu.%s", c->directory, STEP_DIGITS, (unsigned long long)step, suffix);
+    pl_text_printf(text, "%s/%s", c->directory, name);
     return pl_text_check(text, reterr);
 }
 
-/* "checkpoint-000000000123.json" is step 123 with the suffix ".json". */
+/* "checkpoint-000000000123.json" is step 123 with the suffix "json". Any other spelling of the number is a name of the program's own. */
 static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
 {
-    char *end;
+    char ours[NAME_BYTES];
 
-    if (strncmp(name, "checkpoint-", 11) != 0 || name[11] < '0' || name[11] > '9') {
+    if (strncmp(name, "checkpoint-", 11) != 0) {
         return false;
     }
-    *ret_step = strtoull(name + 11, &end, 10);
-    return strcmp(end, suffix) == 0;
+    *ret_step = strtoull(name + 11, NULL, 10);
+    print_name(ours, *ret_step, suffix);
+    return strcmp(name, ours) == 0;
 }
 
 /* Whether a checkpoint's data lack their record: the run was killed between the two, at writing or at removing them. */
 static bool is_half(int dir_fd, const char *name)
 {
-    char record[64];
+    char record[NAME_BYTES];
     uint64_t step;
 
-    if (!step_of(name, ".safetensors", &step)) {
+    if (!step_of(name, "safetensors", &step)) {
         return false;
     }
-    snprintf(record, sizeof(record), "checkpoint-%0*llu.json", STEP_DIGITS, (unsigned long long)step);
+    print_name(record, step, "json");
     return faccessat(dir_fd, record, F_OK, 0) != 0 && errno == ENOENT;
 }
 
@@ -118,7 +127,7 @@ static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uin
         if (clean && (strncmp(entry->d_name, ".checkpoint-", 12) == 0 || is_half(dirfd(directory), entry->d_name))) {
             (void)unlinkat(dirfd(directory), entry->d_name, 0);
         }
-        if (step_of(entry->d_name, ".json", &step)) {
+        if (step_of(entry->d_name, "json", &step)) {
             status = pl_memory_grow(&steps, &capacity, count + 1, sizeof(*steps), reterr);
             if (status == PL_OK) {
                 steps[count++] = step;
