@@ -172,7 +172,7 @@ enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct
         if (own && *own) {
             PL_TRY(pl_knob_set(&knobs, (enum pl_knob)i, own, infos[i].variable, reterr));
             knobs.values[i].source = PL_KNOB_FROM_PACELINE;
-        } else if (horovod && *horovod) {
+        } else if (horovod && *horovod && !(i == PL_KNOB_TRACE && strcmp(horovod, "DYNAMIC") == 0)) {
             PL_TRY(pl_knob_set(&knobs, (enum pl_knob)i, horovod, infos[i].horovod, reterr));
             knobs.values[i].source = PL_KNOB_FROM_HOROVOD;
         }

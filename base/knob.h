@@ -24,7 +24,8 @@ enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_K
 
 /* NAME, name, type, unit, default, Horovod's variable or NULL, help */
 #define PL_KNOB_LIST(X)                                                                                                                              \
-    X(TIMEOUT_S, "timeout_s", REAL, "s", "600", NULL, "longest wait for other ranks in one collective operation; 0: no limit")                       \
+    X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                                               \
+      "longest wait for other ranks in one collective operation; 0: no limit")                                                                       \
     X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL, "same bits whatever the number of hosts, ranks a host and algorithm")                       \
     X(BACKEND, "backend", TEXT, "", "", NULL,                                                                                                        \
       "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that runs")                             \
@@ -83,7 +84,8 @@ struct pl_knob_info {
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
 
 /**
- * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set.
+ * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set, and so does
+ * HOROVOD_TIMELINE=DYNAMIC, which names no file.
  * Booleans are 1/0, true/false, yes/no, on/off in any case.
  *
  * Errors  PL_INVALID naming the variable, its value and what was expected.

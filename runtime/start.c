@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct pl_runtime {
@@ -113,6 +114,37 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     return status;
 }
 
+/* Whether the variable of Horovod's that is called the first `length` bytes of `name` set something here, or would have without Paceline's. */
+static bool counts(const struct pl_knobs *knobs, const char *name, size_t length)
+{
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        const char *horovod = pl_knob_info((enum pl_knob)i)->horovod;
+
+        if (horovod && strlen(horovod) == length && strncmp(horovod, name, length) == 0) {
+            return knobs->values[i].source != PL_KNOB_FROM_DEFAULT;
+        }
+    }
+    return false;
+}
+
+/* The program that brought them along may count on what they do with Horovod. */
+static void warn_without_effect(const struct pl_runtime *runtime)
+{
+    PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
+
+    for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
+        size_t length = strcspn(*at, "=");
+
+        if (strncmp(*at, "HOROVOD_", 8) == 0 && strlen(*at) > length + 1 && !counts(pl_world_knobs(runtime->world), *at, length)) {
+            pl_text_append(&names, names.length > 0 ? ", " : "");
+            pl_text_append_n(&names, *at, length);
+        }
+    }
+    if (names.length > 0 && pl_text_check(&names, NULL) == PL_OK) {
+        pl_log(PL_LOG_WARNING, "set in the environment, but without effect here: %s", names.data);
+    }
+}
+
 static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device, const char *device, struct pl_error *reterr)
 {
     struct pl_world_options options = {0};
@@ -128,6 +160,9 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
     }
     PL_TRY(on_device ? pl_world_new_on_device(bootstrap, &options, device, &runtime->device, &runtime->world, reterr)
                      : pl_world_new(bootstrap, &options, &runtime->world, reterr));
+    if (pl_world_rank(runtime->world) == 0) {
+        warn_without_effect(runtime);
+    }
     return observe(runtime, reterr);
 }
 

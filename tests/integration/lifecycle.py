@@ -21,9 +21,9 @@ STOP_LATE_S = 11  # longer than any wait but timeout_s
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
-def run(ranks, *words, code=0, **variables):
+def run(ranks, *words, code=0, cwd=None, **variables):
     command = [PROBE, *words] if ranks == 0 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, PROBE, *words]
-    done = subprocess.run([str(word) for word in command], env={**ENVIRONMENT, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    done = subprocess.run([str(word) for word in command], env={**ENVIRONMENT, **variables}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=120)
     codes = code if isinstance(code, tuple) else (code,)
     assert done.returncode in codes, f"{words}: exit status {done.returncode}, not {code}\n{done.stdout}{done.stderr}"
@@ -42,6 +42,14 @@ def bad_start():
     """A10, P3: a start that fails says why and ends every rank."""
     done = run(2, "topology", code=1, PACELINE_TIMEOUT_S="soon")
     assert "PACELINE_TIMEOUT_S is 'soon': expected a number" in done.stderr and not done.stdout, done.stderr
+
+
+def horovods_variables(folder):
+    """Those that have no effect are named once; DYNAMIC names no file."""
+    done = run(2, "topology", cwd=folder, HOROVOD_CYCLE_TIME="5", HOROVOD_TIMELINE="DYNAMIC", HOROVOD_STALL_CHECK_TIME_SECONDS="30", HOROVOD_AUTOTUNE="")
+    lines = [line for line in done.stderr.splitlines() if "HOROVOD_" in line]
+    assert len(lines) == 1 and sorted(lines[0].split(": ")[-1].split(", ")) == ["HOROVOD_CYCLE_TIME", "HOROVOD_TIMELINE"], done.stderr
+    assert not list(folder.iterdir())
 
 
 def again():
@@ -132,6 +140,7 @@ def main():
     leaving()
     vanishing()
     with tempfile.TemporaryDirectory(prefix="paceline-lifecycle-") as scratch:
+        horovods_variables(pathlib.Path(scratch))
         tracing(pathlib.Path(scratch))
 
 

@@ -107,6 +107,16 @@ START_TEST(horovods_variable_counts_where_ours_is_not_set)
     ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_STALL_S), 5.0);
     ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_PACELINE);
+
+    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120", NULL), PL_OK);
+    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "DYNAMIC", NULL), PL_OK); /* no file, but a word */
+    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 120.0);
+    ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_TRACE), "");
+    ck_assert_int_eq(knobs.values[PL_KNOB_TRACE].source, PL_KNOB_FROM_DEFAULT);
+    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "timeline.json", NULL), PL_OK);
+    ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
+    ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_TRACE), "timeline.json");
 }
 END_TEST
 
