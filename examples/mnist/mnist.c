@@ -426,7 +426,8 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
 
 /*
  * Where this rank goes on. A checkpoint has rank 0's place; where each host has a shard of its own, of another number of images perhaps, ranks have
- * that in common how many images each of them has taken.
+ * that in common how many images each of them has taken. Another number of ranks than took them begins where it can stand, so that a few images come
+ * twice.
  */
 static struct pl_sampler_state own_place(const struct trainer *t, const struct pl_sampler *sampler)
 {
@@ -439,6 +440,9 @@ static struct pl_sampler_state own_place(const struct trainer *t, const struct p
         }
         place.count = sampler->count;
         place.position = place.position * sampler->deal.size / sharing;
+    }
+    if (place.position < place.count) {
+        place.position -= place.position % sampler->deal.size;
     }
     return place;
 }

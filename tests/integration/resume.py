@@ -5,7 +5,7 @@
     resume.py [KILLS [STOPS]]      3 kills by SIGKILL and 2 stops by SIGTERM, each at a random moment, unless said otherwise
 
 The digit classifier on two ranks, on synthetic digits, with a checkpoint every third step. Then the same with a shard of its own, of another size,
-for each rank.
+for each rank, and with another number of ranks, where bits may differ.
 """
 import os
 import pathlib
@@ -31,8 +31,8 @@ def trainer(folder, name):
             folder / (name + "-checkpoints"), "--checkpoint-steps", "3"]
 
 
-def start(folder, name):
-    return launch(["-n", "2", *trainer(folder, name), "--data", folder / "data"])
+def start(folder, name, count=2, *words):
+    return launch(["-n", count, *trainer(folder, name), *words, "--data", folder / "data"])
 
 
 def finish(process):
@@ -103,6 +103,14 @@ def sharded(folder):
     print("shards of two sizes: the same bits")
 
 
+def other_ranks(folder):
+    """Three ranks cannot have shared evenly what two of them took in seven steps: they begin before it."""
+    finish(start(folder, "other", 2, "--max-steps", "7"))
+    out = finish(start(folder, "other", 3))
+    assert "was written by 2 ranks and is continued by 3" in out and "going on behind step 7, in epoch 1" in out and "epoch=2 " in out, out
+    print("another number of ranks: to the end")
+
+
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -132,6 +140,7 @@ def main():
         print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")
         assert interrupted > 0
         sharded(folder)
+        other_ranks(folder)
 
 
 main()
