@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "runtime/named_engine.h"
 
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,87 +72,28 @@ uint64_t named_definition_elems(const struct named_definition *definition)
     return elems_from(definition, 0);
 }
 
-/* Bits of the value that changes nothing under min (the largest) or max (the smallest). */
-static uint64_t extreme_bits(enum pl_dtype dtype, bool largest)
-{
-    float single = largest ? __builtin_inff() : -__builtin_inff();
-    double wide = largest ? __builtin_inf() : -__builtin_inf();
-    uint64_t bits = 0;
-
-    switch (dtype) {
-    case PL_FLOAT32:
-        memcpy(&bits, &single, sizeof(single));
-        return bits;
-    case PL_FLOAT64:
-        memcpy(&bits, &wide, sizeof(wide));
-        return bits;
-    case PL_FLOAT16:
-        return largest ? 0x7c00 : 0xfc00;
-    case PL_BFLOAT16:
-        return largest ? 0x7f80 : 0xff80;
-    case PL_INT8:
-        return largest ? (uint64_t)INT8_MAX : 0x80;
-    case PL_INT16:
-        return largest ? (uint64_t)INT16_MAX : 0x8000;
-    case PL_INT32:
-        return largest ? (uint64_t)INT32_MAX : 0x80000000;
-    case PL_INT64:
-        return largest ? (uint64_t)INT64_MAX : UINT64_C(1) << 63;
-    case PL_UINT8:
-        return largest ? UINT8_MAX : 0;
-    case PL_BOOL:
-        return largest;
-    case PL_DTYPE_COUNT:
-        break;
-    }
-    return 0;
-}
-
-static uint64_t one_bits(enum pl_dtype dtype)
-{
-    switch (dtype) {
-    case PL_FLOAT32:
-        return 0x3f800000;
-    case PL_FLOAT64:
-        return UINT64_C(0x3ff0000000000000);
-    case PL_FLOAT16:
-        return 0x3c00;
-    case PL_BFLOAT16:
-        return 0x3f80;
-    case PL_INT8:
-    case PL_INT16:
-    case PL_INT32:
-    case PL_INT64:
-    case PL_UINT8:
-    case PL_BOOL:
-    case PL_DTYPE_COUNT:
-        break;
-    }
-    return 1;
-}
+/* The bits of what changes nothing: in a product, a minimum and a maximum; in sums that is zero. */
+static const struct {
+    uint64_t one, largest, smallest;
+} neutral[PL_DTYPE_COUNT] = {
+    [PL_FLOAT32] = {0x3f800000, 0x7f800000, 0xff800000},
+    [PL_FLOAT64] = {UINT64_C(0x3ff0000000000000), UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000)},
+    [PL_FLOAT16] = {0x3c00, 0x7c00, 0xfc00},
+    [PL_BFLOAT16] = {0x3f80, 0x7f80, 0xff80},
+    [PL_INT8] = {1, INT8_MAX, 0x80},
+    [PL_INT16] = {1, INT16_MAX, 0x8000},
+    [PL_INT32] = {1, INT32_MAX, 0x80000000},
+    [PL_INT64] = {1, INT64_MAX, UINT64_C(1) << 63},
+    [PL_UINT8] = {1, UINT8_MAX, 0},
+    [PL_BOOL] = {1, 1, 0},
+};
 
 /* The bytes of an element are little-endian. */
 void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
 {
     size_t elem_bytes = pl_dtype_bytes(dtype);
-    uint64_t bits = 0;
+    uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one : op == PL_MIN ? neutral[dtype].largest : op == PL_MAX ? neutral[dtype].smallest : 0;
 
-    switch (op) {
-    case PL_MIN:
-        bits = extreme_bits(dtype, true);
-        break;
-    case PL_MAX:
-        bits = extreme_bits(dtype, false);
-        break;
-    case PL_PRODUCT:
-        bits = one_bits(dtype);
-        break;
-    case PL_SUM:
-    case PL_AVERAGE:
-    case PL_ADASUM:
-    case PL_OP_COUNT:
-        break;
-    }
     for (uint64_t i = 0; i < elems; i++) {
         memcpy((char *)data + i * elem_bytes, &bits, elem_bytes);
     }
