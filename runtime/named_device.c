@@ -225,7 +225,8 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
 
 static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch, struct pl_error *reterr)
 {
-    struct pl_collective collective = {.kind = PL_ALLREDUCE, .memory = PL_MEMORY_DEVICE, .name = entries[0]->name, .flags = PL_AGREED};
+    struct pl_collective collective = {
+        .kind = PL_ALLREDUCE, .memory = PL_MEMORY_DEVICE, .name = named_collective_name(entries[0]), .flags = PL_AGREED};
     struct named_fusion *fusion;
 
     PL_TRY(open_stream(&named->device, reterr));

@@ -150,6 +150,9 @@ enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *ba
 /** Elements of a definition's shape. */
 uint64_t named_definition_elems(const struct named_definition *definition);
 
+/** What its collective is called. A narrow wire keeps what rounding lost by that name, so a number that will not come again is none: NULL. */
+const char *named_collective_name(const struct named_entry *entry);
+
 /** `elems` elements that change nothing under `op`, in host memory. */
 void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
 

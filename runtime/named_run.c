@@ -72,6 +72,11 @@ uint64_t named_definition_elems(const struct named_definition *definition)
     return elems_from(definition, 0);
 }
 
+const char *named_collective_name(const struct named_entry *entry)
+{
+    return entry->transient ? NULL : entry->name;
+}
+
 /* The bits of what changes nothing: in a product, a minimum and a maximum; in sums that is zero. */
 static const struct {
     uint64_t one, largest, smallest;
@@ -219,7 +224,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
     memset(collective, 0, sizeof(*collective));
     collective->kind = (enum pl_kind)entry->definition.kind;
     collective->dtype = (enum pl_dtype)entry->definition.dtype;
-    collective->name = entry->name;
+    collective->name = named_collective_name(entry);
     collective->memory = (enum pl_memory)entry->definition.memory;
     if (collective->memory == PL_MEMORY_DEVICE) {
         collective->stream = named->options.stream;

@@ -3,6 +3,7 @@
 #include "tests/unit/runtime/engine.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* batches[r] is how many batches rank r has, each rank a different number from 1. */
@@ -180,6 +181,42 @@ START_TEST(operations_without_a_name_match_again_behind_a_join)
 }
 END_TEST
 
+/* What a narrow wire loses of an operation without a name is not added to the one that has its number behind a join. */
+static void forgetting_body(struct rank *self)
+{
+    static const float given[] = {1.00044F, 1.00024F}; /* more digits than float16 has: the rest of the first would round the second up */
+    enum { ELEMS = 20000 };
+    float *data = calloc(ELEMS, sizeof(*data));
+    int last;
+
+    ENGINE(NULL);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        struct pl_named_op op = sum_of(NULL, data, ELEMS);
+        int wrong = 0;
+
+        op.flags = PL_WIRE_FLOAT16;
+        for (int e = 0; e < ELEMS; e++) {
+            data[e] = given[epoch];
+        }
+        expect_ok(pl_named_run(named, &op, NULL, &error));
+        for (int e = 0; e < ELEMS; e++) {
+            wrong += data[e] != 2.0F;
+        }
+        expect(wrong == 0, "epoch %d: %d sums are not 2", epoch, wrong);
+        expect_ok(pl_named_join(named, &last, &error));
+    }
+    pl_named_free(named);
+    free(data);
+}
+
+START_TEST(rounding_errors_of_operations_without_a_name_are_forgotten)
+{
+    struct rank_body body = {.body = forgetting_body};
+
+    ck_assert_ranks(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, expect_rank, &body);
+}
+END_TEST
+
 /* The bits of 3 and of -3 (3 again where there is no sign) in each type. */
 static const uint64_t three[PL_DTYPE_COUNT][2] = {
     [PL_FLOAT32] = {0x40400000, 0xC0400000},
@@ -235,4 +272,5 @@ START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
 END_TEST
 
 UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining, an_average_divides_by_the_ranks_that_gave_or_by_all,
-          operations_without_a_name_match_again_behind_a_join, a_joined_rank_is_neutral_in_every_type_and_operation)
+          operations_without_a_name_match_again_behind_a_join, rounding_errors_of_operations_without_a_name_are_forgotten,
+          a_joined_rank_is_neutral_in_every_type_and_operation)
