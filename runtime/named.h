@@ -57,7 +57,7 @@ struct pl_named_op {
     enum pl_kind kind;
     enum pl_dtype dtype;
     enum pl_op op;
-    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_* */
+    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED changes nothing: names are agreed on */
     bool scaled;    /* as in struct pl_collective */
     double prescale;
     double postscale;
