@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,9 +20,8 @@
 struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
-    /* The file of a failed exec, and how it begins: only the child stands where a relative name counts from. */
-    bool is_there;
-    char head[128];
+    /* How the file of a failed exec begins, as far as Linux looks for an interpreter: only the child stands where a relative name counts from. */
+    char head[257];
 };
 
 static const char *environment_value(char *const *environment, const char *name)
@@ -63,11 +63,17 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
 }
 
+/* An executable file that Linux refuses may have an interpreter to blame; what is no file may not be opened by everybody, or not at once. */
 static void child_look_at(const char *path, struct start_failure *failure)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    int fd;
 
-    failure->is_there = access(path, F_OK) == 0;
+    if ((failure->code != ENOENT && failure->code != EACCES && failure->code != ENOEXEC) || access(path, X_OK) != 0 || stat(path, &info) != 0 ||
+        !S_ISREG(info.st_mode)) {
+        return;
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && read(fd, failure->head, sizeof(failure->head) - 1) < 0) {
         failure->head[0] = '\0';
     }
@@ -85,27 +91,32 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
         execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);
         failure.code = errno;
         failure.step = STEP_EXEC;
-        if (failure.code == ENOENT) { /* of what is there, it is a file then, and no pipe that would not open */
-            child_look_at(path, &failure);
-        }
+        child_look_at(path, &failure);
     }
     while (write(report_fd, &failure, sizeof(failure)) < 0 && errno == EINTR) {
     }
     _exit(127);
 }
 
-/* The file is there, and what is to run it is not: that of a script's first line, or a program's loader. */
-static enum pl_status raise_no_interpreter(const char *path, const struct start_failure *failure, enum pl_status status, struct pl_error *reterr)
+/* Linux blames the file for what its interpreter lacks: that of a script's first line, or a program's loader. */
+static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status, struct pl_error *reterr)
 {
-    const char *name = failure->head + 2 + strspn(failure->head + 2, " \t");
-    size_t length = strcspn(name, " \t\r\n");
+    if (strncmp(failure->head, "#!", 2) == 0) {
+        const char *name = failure->head + 2 + strspn(failure->head + 2, " \t");
+        size_t length = strcspn(name, " \t\r\n");
+        bool has_cr = name[length] == '\r';
 
-    if (memcmp(failure->head, "#!", 2) != 0) {
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': its interpreter '%.*s%s' cannot be started%s", path,
+                              (int)length, name, has_cr ? "\\r" : "", has_cr ? ": the script's lines end in CR LF, save it with LF alone" : "");
+    }
+    if (failure->code == ENOENT && failure->head[0] != '\0') {
         return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its dynamic loader is not", path);
     }
-    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its interpreter '%.*s%s' is not%s",
-                          path, (int)length, name, name[length] == '\r' ? "\\r" : "",
-                          name[length] == '\r' ? ": the script's lines end in CR LF, save it with LF alone" : "");
+    if (failure->code == ENOEXEC) {
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "start '%.200s': neither a program for this machine nor a script with a '#!' line", path);
+    }
+    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
 }
 
 static enum pl_status raise_start_failure(const struct pl_process_setup *setup, const char *path, const struct start_failure *failure,
@@ -121,16 +132,7 @@ static enum pl_status raise_start_failure(const struct pl_process_setup *setup, 
     case STEP_EXEC:
         break;
     }
-    if (failure->code == ENOENT && failure->is_there) {
-        return raise_no_interpreter(path, failure, status, reterr);
-    }
-    if (failure->code == ENOEXEC) {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': neither a program for this machine nor a script with a "
-                              "'#!' line",
-                              path);
-    }
-    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
+    return raise_exec_failure(path, failure, status, reterr);
 }
 
 enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid, struct pl_error *reterr)

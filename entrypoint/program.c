@@ -115,7 +115,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
 
     if (job->program[0] == '/') {
         if (!is_file(job->program)) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' does not exist", job->program);
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file", job->program);
         }
         return use_command(job->program, job->program, program, plan, reterr);
     }
@@ -128,7 +128,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
     if (strchr(job->program, '/') == NULL && pl_program_search(job, job->program, &on_path, NULL) == PL_OK) {
         return use_command(on_path, on_path, program, plan, reterr);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither in %s nor on PATH", job->program, job->paths.code);
+    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program, job->paths.code);
 }
 
 /* -m "pkg.sub" for "pkg.sub.py". */
@@ -171,7 +171,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
         program->kind = PL_PROGRAM_SCRIPT;
         PL_TRY(need_python(job, program, reterr));
         if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is not in %s", job->program, job->paths.code);
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program, job->paths.code);
         }
         return pl_words_add(&program->words, job->program, reterr);
     }
@@ -275,6 +275,11 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
                                 i > 0 ? job->user_args.items[i - 1] : "");
         }
         PL_TRY(pl_text_check(&bytes, reterr));
+        if (bytes.length >= PL_VARIABLES_STRING_MAX_BYTES) {
+            return pl_error_set(reterr, PL_LIMIT,
+                                "the hyperparameter behind '%.200s': expected less than the %d bytes that Linux passes in one argument, found %zu",
+                                i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
+        }
         PL_TRY(pl_words_add(words, pl_text_string(&bytes), reterr));
     }
     return PL_OK;

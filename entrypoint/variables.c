@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Linux refuses a longer "NAME=value" with its NUL (MAX_ARG_STRLEN). */
-enum { STRING_MAX_BYTES = 131072 };
-
 /* One run of pl_variables_add(). */
 struct builder {
     const struct pl_job *job;
@@ -88,13 +85,14 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
     if (strchr(name, '=') != NULL) {
         return warn(builder, "%s is not set: '=' cannot stand in a variable's name", name);
     }
-    if (strlen(name) + strlen(value) + 2 > STRING_MAX_BYTES) {
+    if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* Whatever has the name already is another value. */
         pl_environment_unset(builder->environment, name);
         if (builder->inherited != NULL) {
             pl_environment_unset(builder->inherited, name);
         }
-        return warn(builder, "%s is not set: %zu bytes are more than Linux passes in one variable (131072)", name, strlen(value));
+        return warn(builder, "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name, strlen(value),
+                    PL_VARIABLES_STRING_MAX_BYTES);
     }
     return pl_environment_set(builder->environment, name, value, builder->reterr);
 }

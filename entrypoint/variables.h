@@ -11,6 +11,9 @@
 #include "base/environment.h"
 #include "entrypoint/job.h"
 
+/** Linux passes no longer argument and no longer "NAME=value" to a program, the NUL counted (MAX_ARG_STRLEN). */
+enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
+
 /**
  * Set in `environment` every variable that `job` gives its program, in the toolkit's order: SM_* (the names that mpirun
  * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then Paceline's own knobs and PYTHONPATH.

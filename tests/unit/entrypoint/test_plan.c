@@ -81,7 +81,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_uint_eq(tree.plan->program_words, 2);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "nope.py");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is not in"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is no file in"));
     tree_env(&tree, "SAGEMAKER_PROGRAM", "run.sh");
     tree_write(&tree, "code/run.sh", "#!/bin/sh\n");
     tree_write(&tree, "code/setup.py", "");
@@ -479,6 +479,28 @@ START_TEST(code_is_fetched_only_into_an_empty_directory)
 }
 END_TEST
 
+START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
+{
+    static char text[140000];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"nul\": \"x\\u0000y\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "behind '--nul': expected a value without U+0000"));
+    for (int excess = 0; excess < 2; excess++) {
+        snprintf(text, sizeof(text), "{\"long\": \"%0*d.\"}", 131070 + excess, 0); /* a number with a dot behind is text */
+        tree_write(&tree, "input/config/hyperparameters.json", text);
+        ck_assert_int_eq(tree_plan(&tree), excess == 0 ? PL_OK : PL_LIMIT);
+    }
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "behind '--long': expected less than the 131072 bytes that Linux passes in one argument, found 131072"));
+    tree_done(&tree);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
           the_kind_of_program_follows_its_name_and_the_code_directory, text_without_a_shebang_runs_under_sh_and_names_are_found_on_path,
           an_image_without_python_says_so, mpi_starts_on_the_master_and_waits_on_the_others,
@@ -487,4 +509,4 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form,
           a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
           a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory)
+          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)

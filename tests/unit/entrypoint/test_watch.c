@@ -212,13 +212,20 @@ START_TEST(a_missing_program_says_so)
 }
 END_TEST
 
-START_TEST(a_missing_interpreter_is_told_from_a_missing_program)
+/* As long as Linux reads a script's first line, but for a few bytes. */
+#define LONG_PART "/nonexistent/directory/of/fifty/characters/is/here"
+#define LONG_PATH LONG_PART LONG_PART LONG_PART LONG_PART
+
+START_TEST(an_interpreters_fault_is_told_from_the_programs)
 {
     static const struct {
         const char *text, *told;
-    } scripts[] = {
-        {"#!/bin/sh\r\nexit 0\r\n", "'./program': the file is there, its interpreter '/bin/sh\\r' is not: the script's lines end in CR LF"},
-        {"#! /nonexistent/sh -e\nexit 0\n", "its interpreter '/nonexistent/sh' is not: No such file"}};
+    } scripts[] = {{"#!/bin/sh\r\nexit 0\r\n", "'./program': its interpreter '/bin/sh\\r' cannot be started: the script's lines end in CR LF"},
+                   {"#! /nonexistent/sh -e\nexit 0\n", "its interpreter '/nonexistent/sh' cannot be started: No such file"},
+                   {"#!/etc/passwd\nexit 0\n", "its interpreter '/etc/passwd' cannot be started: Permission denied"},
+                   {"#!" LONG_PATH " -e\nexit 0\n", "its interpreter '" LONG_PATH "' cannot be started: No such file"},
+                   {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
+                   {"\177ELF and no more\n", "neither a program for this machine nor a script"}};
     const char *const argv[] = {"./program", NULL};
     struct scratch scratch = scratch_new();
     struct pl_ending ending;
@@ -291,5 +298,5 @@ END_TEST
 UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
           the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
-          the_program_dies_with_its_supervisor, a_missing_program_says_so, a_missing_interpreter_is_told_from_a_missing_program,
+          the_program_dies_with_its_supervisor, a_missing_program_says_so, an_interpreters_fault_is_told_from_the_programs,
           a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer, few_descriptors_are_enough_or_the_ending_says_so)
