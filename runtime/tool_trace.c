@@ -2,6 +2,7 @@
 /* paceline trace RING...: the rings that ranks left (see runtime/trace.h) as one JSON trace on standard output. */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "runtime/trace.h"
 
 #include <stdio.h>
@@ -13,17 +14,23 @@ int main(int argc, char **argv)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
+    int option;
 
+    pl_log_set_prefix("paceline trace");
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
         fputs("usage: paceline trace RING... > trace.json\n\n"
               "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed programs\n"
               "are fine. The result opens in chrome://tracing and in Perfetto.\n",
               argc < 2 ? stderr : stdout);
-        return argc < 2 ? 2 : EXIT_SUCCESS;
+        return argc < 2 ? PL_EXIT_USAGE : EXIT_SUCCESS;
     }
-    if (pl_trace_merge((const char *const *)(argv + 1), (size_t)argc - 1, &text, &error) != PL_OK ||
+    if (pl_options_next(argc, argv, "", &(struct option){.name = NULL}, &option, &error) != PL_END) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    if (pl_trace_merge((const char *const *)(argv + optind), (size_t)(argc - optind), &text, &error) != PL_OK ||
         pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
-        pl_log_error(&error, "trace");
+        pl_log_error(&error, "merging the rings");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

@@ -61,6 +61,7 @@ WRONG = {
     "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is no directory",
     "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
+    "trace --nonsense FILE": "paceline trace: error: there is no option --nonsense, or it is short for several; --help lists them",
     "bench nonsense": "paceline bench: error: expected the word allreduce alone, found 'nonsense'; --help lists the options",
     "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one with KiB, MiB or GiB behind",
     "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one with KiB, MiB or GiB behind",
