@@ -19,6 +19,7 @@
 #include "base/memory.h"
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
+#include "tests/bench/median.h"
 
 #include <mpi.h>
 #include <stdlib.h>
@@ -226,19 +227,6 @@ static enum pl_status time_way(struct model *model, enum way way, int steps, dou
     return PL_OK;
 }
 
-static int compare_doubles(const void *left_at, const void *right_at)
-{
-    double left = *(const double *)left_at, right = *(const double *)right_at;
-
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(double), compare_doubles);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 static enum pl_status bench_model(struct model *model, int rounds, double milliseconds, struct pl_error *reterr)
 {
     static const char *const way_names[] = {"none", "none", "plan", "named", "named_arena", "packed"};
@@ -268,7 +256,7 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
             printf("{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, \"tensors\": %zu, \"bytes\": %llu, \"step_us\": %.1f, \"packed_us\": %.1f, "
                    "\"ratio\": %.2f}\n",
                    model->list.name, way_names[way], model->ranks, model->list.count, (unsigned long long)(model->list.elems * sizeof(float)),
-                   median(costs, rounds), median(packed_costs, rounds), median(ratios, rounds));
+                   median(costs, (size_t)rounds), median(packed_costs, (size_t)rounds), median(ratios, (size_t)rounds));
             fflush(stdout);
         }
     }
@@ -307,7 +295,7 @@ static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_
     if (pl_world_rank(world) == 0) {
         printf("{\"model\": \"one element\", \"way\": \"named\", \"ranks\": %d, \"bytes\": 4, \"call_us\": %.2f, \"ten_dependent_us\": %.1f, "
                "\"mpi_us\": %.2f}\n",
-               pl_world_size(world), median(us[0], rounds), 10 * median(us[0], rounds), median(us[1], rounds));
+               pl_world_size(world), median(us[0], (size_t)rounds), 10 * median(us[0], (size_t)rounds), median(us[1], (size_t)rounds));
         fflush(stdout);
     }
     pl_named_free(named);
