@@ -63,8 +63,38 @@ class Failure(Exception):
         self.status, self.code, self.headers = status, code, headers or {}
 
 
-class FakeS3:
+class Listener:
+    """A server on loopback; talk(), of whoever derives from it, serves one connection."""
+
+    def __init__(self):
+        self.server = None
+        self.tasks = set()
+
+    async def start(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=MAX_HEAD)
+        return self.server.sockets[0].getsockname()[1]
+
+    async def stop(self):
+        self.server.close()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def serve(self, reader, writer):
+        task = asyncio.current_task()
+        self.tasks.add(task)
+        try:
+            await self.talk(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+            self.tasks.discard(task)
+
+
+class FakeS3(Listener):
     def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None):
+        super().__init__()
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
         self.malformed = malformed          # with 400 instead of 301
@@ -86,40 +116,20 @@ class FakeS3:
         self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
         self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
         self.keep_below = keep  # a directory
-        self.server = None
-        self.tasks = set()
 
-    async def start(self):
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=MAX_HEAD)
-        return self.server.sockets[0].getsockname()[1]
-
-    async def stop(self):
-        self.server.close()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    async def serve(self, reader, writer):
-        task = asyncio.current_task()
-        self.tasks.add(task)
-        try:
-            while True:
-                raw = await reader.readuntil(b"\r\n\r\n")
-                lines = raw[:-4].decode("latin-1").split("\r\n")
-                method, target, _ = lines[0].split(" ", 2)
-                fields = {name.strip().lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
-                body = await reader.readexactly(int(fields.get("content-length", "0")))
-                status, headers, data = self.answer(method, target, fields, body)
-                headers.setdefault("Content-Length", str(len(data)))
-                headers["Date"] = email.utils.formatdate(time.time() + self.clock_offset_s, usegmt=True)
-                head = f"HTTP/1.1 {status} Fake\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
-                writer.write(head.encode("latin-1") + (b"" if method == "HEAD" else data))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-            self.tasks.discard(task)
+    async def talk(self, reader, writer):
+        while True:
+            raw = await reader.readuntil(b"\r\n\r\n")
+            lines = raw[:-4].decode("latin-1").split("\r\n")
+            method, target, _ = lines[0].split(" ", 2)
+            fields = {name.strip().lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
+            body = await reader.readexactly(int(fields.get("content-length", "0")))
+            status, headers, data = self.answer(method, target, fields, body)
+            headers.setdefault("Content-Length", str(len(data)))
+            headers["Date"] = email.utils.formatdate(time.time() + self.clock_offset_s, usegmt=True)
+            head = f"HTTP/1.1 {status} Fake\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+            writer.write(head.encode("latin-1") + (b"" if method == "HEAD" else data))
+            await writer.drain()
 
     def answer(self, method, target, fields, body):
         path, _, query = target.partition("?")

@@ -39,8 +39,9 @@ import socket
 import struct
 import sys
 
+from fake_s3 import MAX_HEAD, Listener
+
 PIECE = 65536
-MAX_HEAD = 1 << 20
 
 
 class Broken(Exception):
@@ -94,29 +95,16 @@ class Head:
         return (self.first + "\r\n" + "".join(f"{name}:{value}\r\n" for name, value in self.fields) + "\r\n").encode("latin-1")
 
 
-class FaultProxy:
+class FaultProxy(Listener):
     def __init__(self, host, port, rules, calls=None):
+        super().__init__()
         self.upstream = (host, port)
         self.rules = Rules(rules)
         self.calls = calls or {}
         self.log = []  # of (request line with range, fault or None, status)
         self.released = asyncio.Event()
-        self.server = None
-        self.tasks = set()
 
-    async def start(self):
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=MAX_HEAD)
-        return self.server.sockets[0].getsockname()[1]
-
-    async def stop(self):
-        self.server.close()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    async def serve(self, reader, writer):
-        task = asyncio.current_task()
-        self.tasks.add(task)
+    async def talk(self, reader, writer):
         upstream = []
         try:
             while await self.exchange(reader, writer, upstream):
@@ -126,19 +114,12 @@ class FaultProxy:
                 sock = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
         finally:
             for connection in upstream:
                 connection[1].close()
-            writer.close()
-            self.tasks.discard(task)
 
     async def exchange(self, reader, writer, upstream):
-        try:
-            request = await Head.read(reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return False
+        request = await Head.read(reader)
         method, target, _ = request.first.split(" ", 2)
         length = int(request.get("content-length", "0"))
         range_value = request.get("range", "")
