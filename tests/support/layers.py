@@ -128,16 +128,6 @@ def check_registered(root, names):
             yield name, f"no test in {path.parent}/meson.build names it"
 
 
-def check_links(root, names):
-    """A page that names a file which is not there."""
-    pages = [name for name in names if name.endswith(".md")]
-    for name in pages:
-        text = re.sub(r"(?ms)^```.*?^```|^    .*?$", blank, (root / name).read_text())
-        for line, match in lines_matching(r"\]\(([^)#\s:]+)(#[^)]*)?\)", text):
-            if not (root / name).parent.joinpath(match.group(1)).exists():
-                yield f"{name}:{line}", f"links to '{match.group(1)}', which is not there"
-
-
 def check_header_alone(root, name):
     """A header that needs another one first."""
     done = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-I.", "-fsyntax-only", "-Wall", "-Werror", "-x", "c", "-"],
@@ -173,7 +163,6 @@ def main():
         for line, what in check_code(name, text) if suffix in CODE else []:
             findings.append((f"{name}:{line}", what))
     findings += check_registered(root, names)
-    findings += check_links(root, names)
     code = [name for name in names if pathlib.PurePath(name).suffix in {".c", ".h"}]
     findings += check_format(root, code)
     headers = [name for name in code if name.endswith(".h") and "_cuda" not in name and "_nccl" not in name]
