@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -82,6 +83,36 @@ def step():
     run("tests/bench/step_device", fake="no_device", status=77)
 
 
+def script():
+    """tests/gpu.sh on a machine without ssh; the tests that it names are there."""
+    words = (SOURCE / "tests/gpu.sh").read_text()
+    cases = {case for file in (SOURCE / "tests/unit").glob("*/test_*.c") for case in re.findall(r"START_TEST\((\w+)\)", file.read_text())}
+    named = re.search(r"real_tests=\((.*?)\)", words, re.S)[1].split() + re.search(r"local tests=\((.*?)\)", words)[1].split()
+    assert len(named) > 10, named
+    for program, _, case in (name.partition(":") for name in named):
+        assert program == "examples_cuda" or list(BUILD.glob(f"tests/unit/*/test_{program}")), f"no program {program}"
+        assert not case or case in cases, f"no case {case}"
+    with tempfile.TemporaryDirectory() as folder:
+        work, build = pathlib.Path(folder), pathlib.Path(folder) / "build"
+        (work / "bin").mkdir()
+        (build / "tests/integration").mkdir(parents=True)
+        (build / "build.ninja").touch()  # nothing is to be built
+        for tool in {file.name: file for path in reversed(os.environ["PATH"].split(":")) for file in pathlib.Path(path).glob("*")}.values():
+            if tool.name not in ("ssh", "rsh", "nvidia-smi"):
+                (work / "bin" / tool.name).symlink_to(tool)
+        for program, says_what in ((work / "bin/nvidia-smi", "Fake GPU 0, 1.0, 1024 MiB"), (build / "tests/integration/conformance_ranks", "here")):
+            program.write_text(f"#!/bin/sh\necho '{says_what}'\n")
+            program.chmod(0o755)
+        done = subprocess.run([SOURCE / "tests/gpu.sh", "--build", build, "--only", "conformance"], env=dict(os.environ, PATH=f"{work}/bin"), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True)
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0, done.returncode
+        steps = json.loads((build / "gpu/results.json").read_text())["steps"]
+        assert [(step["name"], step["result"]) for step in steps] == [("build", "passed"), ("conformance", "passed")], steps
+        assert (build / "gpu/conformance.log").read_text().count("here") == 6  # two ranks and four
+
+
 info()
 bench()
 step()
+script()

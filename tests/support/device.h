@@ -11,19 +11,6 @@
 
 enum { DEVICE_SKIPPED = 77 };
 
-/** For UNIT_MAIN_AFTER(): 0 when there is a device, otherwise it is said why there is none. */
-static inline int device_prepare(void)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    int count;
-
-    if (pl_device_count(&count, &error) == PL_OK) {
-        return 0;
-    }
-    printf("skipped: %s\n", error.cause);
-    return error.status == PL_UNSUPPORTED ? DEVICE_SKIPPED : 1;
-}
-
 /** A function of fake_cuda.h in the tests' driver; NULL: the driver is a real one, or there is none. */
 static inline void *device_fake(const char *function)
 {
@@ -34,6 +21,25 @@ static inline void *device_fake(const char *function)
         (void)dlclose(driver);
     }
     return found;
+}
+
+/** For UNIT_MAIN_AFTER(): 0 when there is a device, otherwise it is said why there is none. */
+static inline int device_prepare(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *kept = NULL;
+    int count;
+    enum pl_status status = pl_device_count(&count, &error);
+
+    /* A GPU's context takes long to make, and goes with its last handle: one stays until the program ends. */
+    if (status == PL_OK && !device_fake("fake_cuda_order")) {
+        status = pl_device_open(0, &kept, &error);
+    }
+    if (status == PL_OK) {
+        return 0;
+    }
+    printf("skipped: %s\n", error.cause);
+    return status == PL_UNSUPPORTED ? DEVICE_SKIPPED : 1;
 }
 
 /** Order the tests' driver; fake_cuda.h lists the words. False: it is a real one, which takes no orders. */
