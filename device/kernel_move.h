@@ -132,12 +132,26 @@ PL_CODE void code_move_doubles(const struct pl_move_args *a, uint32_t block, uin
     }
 }
 
+/* `run` loads are under way before the first store: for all that the compiler knows, what is stored is what is loaded next. */
+#define PL_COPY_RUNS(width, run)                                                                                                                     \
+    for (; i + ((run)-1) * PL_THREADS < words; i += (run)*PL_THREADS) {                                                                              \
+        struct pl_raw##width word[run];                                                                                                              \
+                                                                                                                                                     \
+        PL_UNROLL for (uint32_t r = 0; r < (run); r++)                                                                                               \
+        {                                                                                                                                            \
+            word[r] = ((const struct pl_raw##width *)(from + head))[i + r * PL_THREADS];                                                             \
+        }                                                                                                                                            \
+        PL_UNROLL for (uint32_t r = 0; r < (run); r++)                                                                                               \
+        {                                                                                                                                            \
+            ((struct pl_raw##width *)(to + head))[i + r * PL_THREADS] = word[r];                                                                     \
+        }                                                                                                                                            \
+    }
+
 /* Neighbouring threads move neighbouring words, each `width` bytes, as wide as the two addresses allow. */
 #define PL_COPY_WORDS(width)                                                                                                                         \
-    PL_UNROLL_4 for (uint32_t i = thread; i < words; i += PL_THREADS)                                                                                \
-    {                                                                                                                                                \
-        ((struct pl_raw##width *)(to + head))[i] = ((const struct pl_raw##width *)(from + head))[i];                                                 \
-    }                                                                                                                                                \
+    PL_COPY_RUNS(width, 4)                                                                                                                           \
+    PL_COPY_RUNS(width, 2)                                                                                                                           \
+    PL_COPY_RUNS(width, 1)                                                                                                                           \
     break
 
 PL_CODE void copy_bytes(char *to, const char *from, uint32_t bytes, uint32_t thread)
@@ -145,7 +159,7 @@ PL_CODE void copy_bytes(char *to, const char *from, uint32_t bytes, uint32_t thr
     uint32_t apart = (uint32_t)(((uintptr_t)to ^ (uintptr_t)from) & 15);
     uint32_t width = apart ? apart & (0U - apart) : 16;
     uint32_t head = (uint32_t)(-(uintptr_t)to & (width - 1));
-    uint32_t words;
+    uint32_t words, i = thread;
 
     head = head < bytes ? head : bytes;
     words = (bytes - head) / width;
@@ -163,11 +177,11 @@ PL_CODE void copy_bytes(char *to, const char *from, uint32_t bytes, uint32_t thr
         head = bytes;
         break;
     }
-    PL_UNROLL_4 for (uint32_t i = thread; i < head; i += PL_THREADS)
+    PL_UNROLL_4 for (i = thread; i < head; i += PL_THREADS)
     {
         to[i] = from[i];
     }
-    for (uint32_t i = head + words * width + thread; i < bytes; i += PL_THREADS) {
+    for (i = head + words * width + thread; i < bytes; i += PL_THREADS) {
         to[i] = from[i];
     }
 }
