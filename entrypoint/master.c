@@ -45,7 +45,7 @@ struct master {
     struct worker *workers; /* hosts[1..] of the plan */
     size_t workers_count;
     bool main_ended;
-    bool rank_ended; /* some rank, on any host */
+    int ranks_ended; /* on all hosts */
     struct pl_ending main_ending;
 };
 
@@ -70,7 +70,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_party *part
         master->main_ending = *ending;
         break;
     case PL_ENDING_RANK:
-        master->rank_ended = true;
+        master->ranks_ended++;
         if (!pl_ending_ok(ending)) {
             pl_supervise_fail_by(supervisor, ending);
         }
@@ -151,7 +151,7 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
         break;
     case PL_FRAME_ENDED:
         if (pl_ending_receive(frame, &ending, NULL) == PL_OK) {
-            master->rank_ended = master->rank_ended || ending.of == PL_ENDING_RANK;
+            master->ranks_ended += ending.of == PL_ENDING_RANK;
             if (!pl_ending_ok(&ending)) {
                 pl_supervise_fail_by(supervisor, &ending);
             }
@@ -427,17 +427,18 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
     if (!master->main_ended) {
         return PL_OK;
     }
-    while (has_ranks && !supervisor->failed && !(ok && master->rank_ended) && !pl_deadline_passed(deadline_ns)) {
+    while (has_ranks && !supervisor->failed && !(ok && master->ranks_ended > 0) && !pl_deadline_passed(deadline_ns)) {
         PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
     }
     if (!ok) {
-        if (master->rank_ended && !supervisor->failed && !master->main_ending.signalled && master->main_ending.note[0] == '\0') {
-            /* mpirun's own words for it are longer than what a failure file shows. */
+        if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed && !master->main_ending.signalled &&
+            master->main_ending.note[0] == '\0') {
+            /* mpirun's own words for it are longer than what a failure file shows. A host whose report is missing may know better. */
             snprintf(master->main_ending.note, sizeof(master->main_ending.note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
         }
         pl_supervise_fail_by(supervisor, &master->main_ending);
-    } else if (has_ranks && !master->rank_ended) {
+    } else if (has_ranks && master->ranks_ended == 0) {
         pl_supervise_fail(supervisor, 1, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
     }
     return PL_OK;

@@ -269,6 +269,35 @@ START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
 }
 END_TEST
 
+START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well)
+{
+    static const char *const failures[] = {"mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
+                                           "mpirun on host localhost exited with code 1\n"};
+    struct pl_ending ending = PL_ENDING_NONE;
+
+    ending.of = PL_ENDING_RANK;
+    ending.rank = 0;
+    for (int missing = 0; missing < 2; missing++) {
+        struct pl_link rank;
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        rig.plan.spawns_ranks = true;
+        rig.plan.processes = 1 + missing;
+        add_script(&rig, &rig.plan.argv, "exit 1");
+        take_plan(&rig);
+        rank = connect_rank(&rig);
+        ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "rank", "0", "1"), &rig.tree.error);
+        await_ranks(&rig, 1, true);
+        ck_assert_ok(pl_ending_send(&ending, &rank, &rig.tree.error), &rig.tree.error);
+        ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+        expect_file(&rig, "output/failure", failures[missing]);
+        pl_link_close(&rank);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
 START_TEST(whoever_connects_during_a_step_is_passed_over)
 {
     static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
@@ -299,4 +328,5 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
           an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
           another_stop_signal_is_heard_at_once, a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
-          whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well, whoever_connects_during_a_step_is_passed_over,
+          open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
