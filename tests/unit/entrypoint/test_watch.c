@@ -269,6 +269,7 @@ START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
     struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     struct rlimit limit;
+    rlim_t before;
     bool ran = false;
 
     signals = PL_SIGNALS_NONE;
@@ -276,6 +277,7 @@ START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
     watch.setup.argv = argv;
     watch.setup.environment = plain_environment;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    before = limit.rlim_cur;
     for (limit.rlim_cur = 4; !ran; limit.rlim_cur++) {
         struct pl_ending ending;
         int fd;
@@ -292,6 +294,8 @@ START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
         ck_assert_msg(ran || strstr(ending.note, "Too many open files") != NULL, "'%s'", ending.note);
         pl_link_close(&link_to_watch);
     }
+    limit.rlim_cur = before;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 END_TEST
 
