@@ -66,10 +66,9 @@ static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, stru
         free(piece);
         return PL_MEMORY;
     }
-    *piece = (struct pl_private_span){.next = world->private_spans, .data = data, .offset_bytes = world->private_bytes};
+    *piece = (struct pl_private_span){.next = world->private_spans, .data = data};
     world->private_spans = piece;
-    *ret_span = (struct pl_span){.offset_bytes = world->private_bytes, .bytes = bytes, .memory = PL_MEMORY_HOST, .data = data};
-    world->private_bytes += (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_HOST, .data = data};
     return PL_OK;
 }
 
@@ -126,27 +125,33 @@ static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_
     return status;
 }
 
+/* Ranks have not met: what is left of this exchange would be met by the next one. */
+static bool is_out_of_step(const struct pl_error *error)
+{
+    return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
+}
+
 /* Host memory, pinned where that is asked for, on every rank or on none. */
 static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_span *ret_span,
                                  struct pl_error *reterr)
 {
     struct pl_span span = {.data = NULL};
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_news news = {.ok = take_host(world, bytes, memory, &span, &own) == PL_OK};
+    struct pl_news news = {.status = take_host(world, bytes, memory, &span, &own)};
     enum pl_status status;
 
-    if (own.status == PL_TIMEOUT) {
-        *reterr = own; /* out of step with the others already */
-        return PL_TIMEOUT;
+    if (is_out_of_step(&own)) {
+        *reterr = own;
+        return own.status;
     }
     pl_error_text(&own, news.text, sizeof(news.text));
     status = pl_world_share_news(world, &news, deadline_ns, reterr);
-    if (status == PL_OK && news.ok) {
+    if (status == PL_OK && news.status == PL_OK) {
         *ret_span = span;
         return PL_OK;
     }
     give_back(world, &span);
-    return status == PL_OK ? pl_error_set(reterr, PL_MEMORY, "%s memory on every rank: %s", memory_text(memory), news.text) : status;
+    return status == PL_OK ? pl_error_set(reterr, news.status, "%s memory on every rank: %s", memory_text(memory), news.text) : status;
 }
 
 /* On every rank or on none. */
@@ -174,9 +179,9 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
         return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
     }
     status = alloc(world, bytes, memory, ret_span, &error);
-    if (status == PL_TIMEOUT) {
+    if (is_out_of_step(&error)) {
         PL_AUTO_HOLD(world);
-        pl_world_give_up(world, &error); /* the next exchange would meet what is left of this one */
+        pl_world_give_up(world, &error);
     }
     if (status != PL_OK && reterr) {
         *reterr = error;

@@ -2,8 +2,8 @@
 /**
  * Memory that the ranks of a host share, so that collectives on it need no copies. Gradient buckets belong here.
  *
- * The allocation is collective and symmetric: every rank gets a piece of the same size under the same name (offset,
- * length, kind), mapped at an address of its own. Only the rank itself writes and reads its piece outside collectives.
+ * The allocation is collective and symmetric: every rank gets a piece of the same size and kind, mapped at an address of its own. Only the rank
+ * itself writes and reads its piece outside collectives.
  */
 #ifndef PL_COLLECTIVES_ARENA_H
 #define PL_COLLECTIVES_ARENA_H
@@ -12,7 +12,6 @@
 #include "collectives/collective.h"
 
 struct pl_span {
-    uint64_t offset_bytes; /* in each rank's part of the arena: equal on all ranks */
     uint64_t bytes;
     enum pl_memory memory;
     void *data; /* this rank's own piece, zeroed; aligned to 4096 bytes, in device memory to 256 */
@@ -24,8 +23,9 @@ struct pl_span {
  * PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's where the driver allows that (pl_world_describe() tells).
  *
  * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.
- * Errors      PL_INVALID, PL_MEMORY (naming the rank), PL_MISMATCH (ranks ask for different sizes or kinds), PL_UNSUPPORTED (pinned or device memory
- *             in a world without devices), PL_LIBRARY, PL_TIMEOUT, which stays with the world. On failure nothing stays allocated.
+ * Errors      PL_INVALID, PL_MEMORY, PL_SYSTEM, PL_LIBRARY (the device's; these three naming the rank), PL_MISMATCH (ranks ask for different sizes or
+ *             kinds), PL_UNSUPPORTED (pinned or device memory in a world without devices). PL_TIMEOUT, and PL_LIBRARY in MPI's words, stay with the
+ *             world. On failure nothing stays allocated.
  * Test        tests/unit/collectives/test_arena.c, tests/unit/collectives/test_device.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,

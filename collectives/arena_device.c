@@ -98,15 +98,15 @@ static enum pl_status share(struct pl_world *world, struct pl_device_span *span,
                             struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_news news = {.ok = 1};
+    struct pl_news news = {.status = PL_OK};
 
     if (!can_share(world, world->device_spans_apart)) {
         return PL_OK;
     }
-    news.ok = open_windows(world, span, offers, &own) == PL_OK;
+    news.status = open_windows(world, span, offers, &own);
     pl_error_text(&own, news.text, sizeof(news.text));
     PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
-    if (!news.ok) {
+    if (news.status != PL_OK) {
         close_windows(world, span);
         free(span->windows);
         span->windows = NULL;
@@ -160,8 +160,7 @@ enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct
     span->number = ++world->device_span_number;
     span->next = world->device_spans;
     world->device_spans = span;
-    *ret_span = (struct pl_span){
-        .offset_bytes = (uint64_t)span->number << PL_DEVICE_SPAN_BITS, .bytes = bytes, .memory = PL_MEMORY_DEVICE, .data = span->data};
+    *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_DEVICE, .data = span->data};
     return PL_OK;
 }
 

@@ -9,13 +9,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/sysinfo.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -33,15 +35,10 @@ enum {
     REPORT_TEXT_BYTES = 240,
 };
 
-struct pl_shm_mapping {
-    atomic_int users;
-};
-
 /* What rank 0 tells the others, and at the end every rank tells all. */
 struct offer {
     unsigned char nonce[NONCE_BYTES];
-    struct pl_shm_mapping *shared;
-    char *base;
+    char *base; /* where ranks are threads */
     bool huge_pages;
     enum pl_status status;
     char text[REPORT_TEXT_BYTES];
@@ -212,12 +209,17 @@ static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error 
 static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, struct pl_error *reterr)
 {
     size_t offset = (size_t)rank * region->piece_bytes;
+    sigset_t all, before;
     int failed;
 
     (void)madvise(region->base, region->bytes, MADV_HUGEPAGE);
+    /* Any signal makes most kernels undo what they have so far: beside a quick timer it would never end. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     do {
         failed = fallocate(fd, 0, (off_t)offset, (off_t)region->piece_bytes);
     } while (failed != 0 && errno == EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
         return pl_error_raise(reterr, errno == ENOSPC || errno == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
                               "allocate %zu bytes of shared memory", region->piece_bytes);
@@ -228,26 +230,33 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     return PL_OK;
 }
 
+/* Behind the pieces lies a page for this. */
+static _Atomic int *users_of(const struct pl_shm_region *region)
+{
+    return (_Atomic int *)(void *)(region->base + region->bytes - PAGE_BYTES);
+}
+
 static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region, int *ret_fd, int *ret_listen_fd,
                                   struct offer *offer, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct sysinfo machine;
 
     if (fd < 0) {
         return pl_error_errno(reterr, "memfd_create");
+    }
+    /* Of a memory file the kernel refuses nothing: it would end processes until there is room. */
+    if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
+        return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has", region->bytes);
     }
     if (ftruncate(fd, (off_t)region->bytes) != 0) {
         return pl_error_errno(reterr, "size shared memory to %zu bytes", region->bytes);
     }
     (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     if (one_process) {
-        region->shared = pl_memory_new(1, sizeof(*region->shared), reterr);
-        if (region->shared == NULL) {
-            return PL_MEMORY;
-        }
         PL_TRY(map(fd, region, reterr));
-        atomic_init(&region->shared->users, bootstrap->size);
-        offer->shared = region->shared;
+        region->users = users_of(region);
+        atomic_store(region->users, bootstrap->size);
         offer->base = region->base;
     } else {
         if (getrandom(offer->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
@@ -277,8 +286,8 @@ static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, c
                              struct pl_shm_region *region, struct pl_error *reterr)
 {
     if (one_process) {
-        region->shared = root->shared;
         region->base = root->base;
+        region->users = users_of(region);
         if (bootstrap->rank == 0) {
             PL_TRY(allocate(*fd, region, 0, reterr));
             for (int rank = 1; rank < bootstrap->size; rank++) {
@@ -313,7 +322,8 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     if (all == NULL) {
         return PL_MEMORY;
     }
-    if (region.piece_bytes < piece_bytes || __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes)) {
+    if (region.piece_bytes < piece_bytes || __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
+        __builtin_add_overflow(region.bytes, (size_t)PAGE_BYTES, &region.bytes)) {
         return pl_error_set(reterr, PL_MEMORY, "%zu bytes for each of %d ranks exceed the address space", piece_bytes, bootstrap->size);
     }
     if (bootstrap->rank == 0) {
@@ -330,8 +340,6 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
         }
         mine.huge_pages = region.huge_pages;
         status = agree(bootstrap, &mine, all, deadline_ns, reterr);
-    } else if (mine.status != PL_OK && region.shared != NULL) {
-        atomic_store(&region.shared->users, 1); /* nobody else has heard of it */
     }
     if (status != PL_OK) {
         pl_shm_region_free(&region);
@@ -347,13 +355,10 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
 
 void pl_shm_region_free(struct pl_shm_region *region)
 {
-    bool last = region->shared == NULL || atomic_fetch_sub(&region->shared->users, 1) == 1;
+    bool last = region->users == NULL || atomic_fetch_sub(region->users, 1) == 1;
 
     if (last && region->base != NULL) {
         munmap(region->base, region->bytes);
-    }
-    if (last) {
-        free(region->shared);
     }
     memset(region, 0, sizeof(*region));
 }

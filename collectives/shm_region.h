@@ -10,14 +10,12 @@
 
 #include <stddef.h>
 
-struct pl_shm_mapping;
-
 struct pl_shm_region {
     char *base; /* rank r's piece lies at base + r * piece_bytes */
     size_t piece_bytes;
     size_t bytes;
     bool huge_pages;
-    struct pl_shm_mapping *shared; /* threads as ranks use one mapping; NULL for processes */
+    _Atomic int *users; /* threads as ranks use one mapping: how many still do; NULL for processes */
 };
 
 /**

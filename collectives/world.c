@@ -26,7 +26,7 @@ enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine,
     }
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
     for (int r = 0; r < world->size; r++) {
-        if (!all[r].ok) {
+        if (all[r].status != PL_OK) {
             *mine = all[r];
             return PL_OK;
         }
@@ -101,19 +101,19 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
         return PL_OK;
     }
     memset(&news, 0, sizeof(news));
-    news.ok = backend->probe(world, news.text);
+    news.status = backend->probe(world, news.text) ? PL_OK : PL_UNSUPPORTED;
     PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
-    if (!news.ok) {
+    if (news.status != PL_OK) {
         memcpy(entry->reason, news.text, sizeof(entry->reason));
         return PL_OK;
     }
     status = backend->init(world, &entry->state, &error);
-    news.ok = status == PL_OK;
+    news.status = status;
     if (status != PL_OK) {
         pl_error_text(&error, news.text, sizeof(news.text));
     }
     shared = pl_world_share_news(world, &news, deadline_ns, reterr);
-    entry->on = shared == PL_OK && news.ok;
+    entry->on = shared == PL_OK && news.status == PL_OK;
     if (!entry->on) {
         memcpy(entry->reason, news.text, sizeof(entry->reason));
         if (status == PL_OK) {

@@ -37,7 +37,7 @@ struct pl_topology {
 
 /** One rank's news about a step that all take together. */
 struct pl_news {
-    int32_t ok;
+    enum pl_status status;
     char text[PL_BACKEND_REASON_BYTES];
 };
 
@@ -62,7 +62,6 @@ struct pl_device_window {
 struct pl_private_span {
     struct pl_private_span *next;
     void *data;
-    uint64_t offset_bytes;
 };
 
 struct pl_world {
@@ -85,7 +84,6 @@ struct pl_world {
     const char *no_progress;      /* why */
 
     struct pl_private_span *private_spans;
-    uint64_t private_bytes; /* handed out so far: names the next piece */
     struct pl_device_span *device_spans;
     uint32_t device_span_number;                      /* of the last one */
     char device_spans_apart[PL_BACKEND_REASON_BYTES]; /* why ranks do not see each other's device memory; "" where they do, or never asked */
@@ -132,7 +130,7 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
-/** Whether `mine` is ok on all ranks; else `*mine` becomes the news of the lowest rank where it is not. Collective. */
+/** `*mine` becomes the news of the lowest rank whose status is not PL_OK, where there is one. Collective. */
 enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether every rank was given a device; else `reason` says who was not. */
