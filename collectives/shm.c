@@ -2,7 +2,6 @@
 /** The shared-memory backend's table: set up, take down, describe. */
 #include "collectives/shm.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/world_private.h"
@@ -12,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const int64_t SET_UP_NS = 60 * PL_NS_PER_S;
 
 static const char *const store_names[PL_SHM_STORES] = {"cached", "migrate", "stream"};
 
@@ -129,7 +126,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
         status = allocate(shm, reterr);
     }
     if (status == PL_OK) {
-        status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes, pl_deadline_after_ns(SET_UP_NS), &shm->region, reterr);
+        status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes, pl_world_deadline_ns(world), &shm->region, reterr);
     }
     if (status != PL_OK) {
         shm_free(shm);

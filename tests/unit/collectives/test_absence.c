@@ -7,6 +7,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
+#include <limits.h>
+
 static char room[2][RANKS_MOST][1 << 20];
 
 static void wait_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -132,6 +134,134 @@ START_TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
 }
 END_TEST
 
+/* Longer than the clock can count from now. */
+static void wait_for_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    (void)argument;
+    if (pl_world_rank(world) == 1) {
+        pl_clock_nap(50 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    RANKS_OK(pl_barrier(world, &error));
+}
+
+START_TEST(the_longest_timeout_is_long)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "9223372036", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_long, NULL);
+}
+END_TEST
+
+/* A bootstrap whose exchanges fail behind the first few. */
+struct maker {
+    struct pl_bootstrap bootstrap;
+    struct pl_bootstrap *real;
+    struct pl_world_options options;
+    int exchanges_left;
+    enum pl_status status; /* of the world's making */
+    pthread_t thread;
+};
+
+static enum pl_status failing_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct maker *maker = context;
+
+    if (maker->exchanges_left-- <= 0) {
+        return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
+    }
+    return maker->real->allgather(maker->real->context, send, recv, bytes, deadline_ns, reterr);
+}
+
+static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
+{
+    return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
+}
+
+static enum pl_status split_real(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                                 struct pl_error *reterr)
+{
+    struct maker *maker = context;
+
+    return maker->real->split(maker->real->context, ranks, count, deadline_ns, ret_bootstrap, reterr);
+}
+
+static void *make_world(void *argument)
+{
+    struct maker *maker = argument;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_world *world = NULL;
+
+    maker->bootstrap = *maker->real;
+    maker->bootstrap.context = maker;
+    maker->bootstrap.allgather = failing_allgather;
+    maker->bootstrap.barrier = failing_barrier;
+    maker->bootstrap.split = split_real;
+    maker->status = pl_world_new(&maker->bootstrap, &maker->options, &world, &error);
+    pl_world_free(world);
+    return NULL;
+}
+
+enum { MAKERS = 4 };
+
+/* Rank 1 has `exchanges`, and so have all others unless it fails alone. */
+static void make_worlds(struct maker makers[MAKERS], const struct pl_world_options *options, int exchanges, bool alone)
+{
+    struct pl_bootstrap *real[MAKERS];
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_bootstrap_new_threads(MAKERS, real, &error), &error);
+    for (int r = 0; r < MAKERS; r++) {
+        makers[r] = (struct maker){.real = real[r], .options = *options, .exchanges_left = alone && r != 1 ? INT_MAX : exchanges};
+        ck_assert_int_eq(pthread_create(&makers[r].thread, NULL, make_world, &makers[r]), 0);
+    }
+    for (int r = 0; r < MAKERS; r++) {
+        ck_assert_int_eq(pthread_join(makers[r].thread, NULL), 0);
+        pl_bootstrap_free(real[r]);
+    }
+}
+
+/* Nothing stays behind wherever it fails: the leak checker of the sanitized build looks. */
+START_TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
+{
+    enum { EXCHANGES_MOST = 100 };
+    struct maker makers[MAKERS];
+    int exchanges = 0;
+
+    do {
+        make_worlds(makers, &(struct pl_world_options){.pretend_ranks_per_host = 2}, exchanges, false);
+        for (int r = 0; r < MAKERS; r++) {
+            ck_assert_msg(makers[r].status == makers[0].status && (makers[r].status == PL_OK || makers[r].status == PL_TIMEOUT),
+                          "rank %d of %d exchanges: %s", r, exchanges, pl_status_name(makers[r].status));
+        }
+        exchanges++;
+    } while (makers[0].status != PL_OK && exchanges < EXCHANGES_MOST);
+    ck_assert_msg(makers[0].status == PL_OK && exchanges > 5, "a world took %d exchanges", exchanges);
+}
+END_TEST
+
+START_TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout)
+{
+    struct maker makers[MAKERS];
+    struct pl_knobs knobs;
+    int exchanges;
+
+    make_worlds(makers, &(struct pl_world_options){.knobs = NULL}, INT_MAX, true);
+    exchanges = INT_MAX - makers[1].exchanges_left;
+    ck_assert(makers[1].status == PL_OK && exchanges > 5);
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0.05", "test", NULL), PL_OK);
+    while (exchanges-- > 0) {
+        int64_t begin_ns = pl_clock_now_ns();
+
+        make_worlds(makers, &(struct pl_world_options){.knobs = &knobs}, exchanges, true);
+        ck_assert_msg(makers[0].status != PL_OK && makers[1].status != PL_OK, "exchange %d was made without rank 1", exchanges);
+        ck_assert_msg(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "exchange %d is waited for longer", exchanges);
+    }
+}
+END_TEST
+
 /* Rank 1 takes part, but what its lanes send is lost: the one that waits for it says so. */
 static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                                    struct pl_error *reterr);
@@ -249,5 +379,6 @@ END_TEST
 
 UNIT_MAIN("collectives/absence", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
           a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_looking_too,
-          the_worlds_timeout_holds_where_no_deadline_is_given, a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
+          the_worlds_timeout_holds_where_no_deadline_is_given, the_longest_timeout_is_long, a_world_that_cannot_start_fails_at_each_exchange_alike,
+          a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout, a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
           memory_that_a_message_may_still_come_to_is_not_used_again)

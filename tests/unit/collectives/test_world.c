@@ -679,96 +679,17 @@ START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)
 }
 END_TEST
 
-/* ---- starting ---- */
-
-/* A bootstrap whose exchanges fail behind the first few, on all ranks alike. */
-struct failing {
-    struct pl_bootstrap bootstrap;
-    struct pl_bootstrap *real;
-    int exchanges_left;
-    int ranks_per_host;
-    enum pl_status status; /* of the world's making */
-    pthread_t thread;
-};
-
-static enum pl_status failing_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
-{
-    struct failing *failing = context;
-
-    if (failing->exchanges_left-- <= 0) {
-        return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
-    }
-    return failing->real->allgather(failing->real->context, send, recv, bytes, deadline_ns, reterr);
-}
-
-static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
-{
-    return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
-}
-
-static enum pl_status split_real(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                                 struct pl_error *reterr)
-{
-    struct failing *failing = context;
-
-    return failing->real->split(failing->real->context, ranks, count, deadline_ns, ret_bootstrap, reterr);
-}
-
-static void *start_failing(void *argument)
-{
-    struct failing *failing = argument;
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_world *world = NULL;
-
-    failing->bootstrap = *failing->real;
-    failing->bootstrap.context = failing;
-    failing->bootstrap.allgather = failing_allgather;
-    failing->bootstrap.barrier = failing_barrier;
-    failing->bootstrap.split = split_real;
-    failing->status =
-        pl_world_new(&failing->bootstrap, &(struct pl_world_options){.pretend_ranks_per_host = failing->ranks_per_host}, &world, &error);
-    pl_world_free(world);
-    return NULL;
-}
-
-/* Nothing stays behind wherever it fails: the leak checker of the sanitized build looks. */
-START_TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
-{
-    enum { RANKS = 4, EXCHANGES_MOST = 100 };
-    struct pl_bootstrap *real[RANKS];
-    struct failing ranks[RANKS];
-    struct pl_error error = PL_ERROR_NONE;
-    int exchanges = 0;
-
-    do {
-        ck_assert_ok(pl_bootstrap_new_threads(RANKS, real, &error), &error);
-        for (int r = 0; r < RANKS; r++) {
-            ranks[r] = (struct failing){.real = real[r], .exchanges_left = exchanges, .ranks_per_host = 2};
-            ck_assert_int_eq(pthread_create(&ranks[r].thread, NULL, start_failing, &ranks[r]), 0);
-        }
-        for (int r = 0; r < RANKS; r++) {
-            ck_assert_int_eq(pthread_join(ranks[r].thread, NULL), 0);
-            pl_bootstrap_free(real[r]);
-            ck_assert_msg(ranks[r].status == ranks[0].status && (ranks[r].status == PL_OK || ranks[r].status == PL_TIMEOUT),
-                          "rank %d of %d exchanges: %s", r, exchanges, pl_status_name(ranks[r].status));
-        }
-        exchanges++;
-    } while (ranks[0].status != PL_OK && exchanges < EXCHANGES_MOST);
-    ck_assert_msg(ranks[0].status == PL_OK && exchanges > 5, "a world took %d exchanges", exchanges);
-}
-END_TEST
-
 START_TEST(a_world_tells_what_runs_and_why_not)
 {
     run_layouts(describe, NULL);
 }
 END_TEST
 
-UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, a_world_that_cannot_start_fails_at_each_exchange_alike,
-          local_and_cross_ranks_partition_the_world, rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds,
-          ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
-          failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
-          a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
-          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words,
-          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
+UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_and_cross_ranks_partition_the_world,
+          rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
+          a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
+          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left,
+          many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts,
+          a_setting_is_one_of_its_words, a_cancelled_request_ends_the_world, a_world_takes_its_requests_along,
+          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
+          the_description_says_which_sizes_go_which_way_between_hosts)
