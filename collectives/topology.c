@@ -5,6 +5,7 @@
  * namespaces cannot, and count as separate hosts.
  */
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
@@ -27,7 +28,7 @@ struct card {
     unsigned char nonce[NONCE_BYTES];
     int32_t pid;
     int32_t fd;
-    cpu_set_t cpus; /* that it may run on */
+    struct pl_cpus cpus; /* that it may run on */
     struct pl_place place;
 };
 
@@ -55,8 +56,7 @@ static enum pl_status make_card(struct card *card, int *ret_fd, struct pl_error 
         return pl_error_errno(reterr, "getrandom");
     }
     PL_TRY(pl_fd_write(fd, card->nonce, sizeof(card->nonce), "the memory file that tells hosts apart", reterr));
-    CPU_ZERO(&card->cpus);
-    if (sched_getaffinity(0, sizeof(card->cpus), &card->cpus) != 0) {
+    if (sched_getaffinity(0, sizeof(card->cpus), card->cpus.sets) != 0) {
         return pl_error_errno(reterr, "sched_getaffinity");
     }
     card->pid = (int32_t)getpid();
@@ -169,17 +169,17 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
 /* Whether the ranks that share this host's CPUs, by `leaders`, are more than those CPUs. */
 static bool too_few_cpus(const struct card *cards, const int32_t *leaders, int rank, int size)
 {
-    cpu_set_t cpus;
+    struct pl_cpus cpus;
     int ranks = 0;
 
-    CPU_ZERO(&cpus);
+    memset(&cpus, 0, sizeof(cpus));
     for (int r = 0; r < size; r++) {
         if (leaders[r] == leaders[rank]) {
-            CPU_OR(&cpus, &cpus, &cards[r].cpus);
+            CPU_OR_S(sizeof(cpus), cpus.sets, cpus.sets, cards[r].cpus.sets);
             ranks++;
         }
     }
-    return CPU_COUNT(&cpus) < ranks;
+    return CPU_COUNT_S(sizeof(cpus), cpus.sets) < ranks;
 }
 
 static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,

@@ -29,9 +29,9 @@ static void read_line(const char *root, const char *pci, const char *name, char 
     }
 }
 
-bool pl_device_place_parse_cpus(const char *list, cpu_set_t *ret_cpus)
+bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus)
 {
-    CPU_ZERO(ret_cpus);
+    memset(ret_cpus, 0, sizeof(*ret_cpus));
     while (isdigit((unsigned char)*list)) {
         char *end;
         unsigned long first = strtoul(list, &end, 10);
@@ -40,11 +40,11 @@ bool pl_device_place_parse_cpus(const char *list, cpu_set_t *ret_cpus)
         if (*end == '-' && isdigit((unsigned char)end[1])) {
             last = strtoul(end + 1, &end, 10);
         }
-        if (last < first || last >= CPU_SETSIZE) {
+        if (last < first || last >= PL_CPUS_MOST) {
             return false;
         }
         for (unsigned long cpu = first; cpu <= last; cpu++) {
-            CPU_SET(cpu, ret_cpus);
+            CPU_SET_S(cpu, sizeof(*ret_cpus), ret_cpus->sets);
         }
         if (*end == '\0') {
             return true;
@@ -127,7 +127,7 @@ void pl_device_place_read(const char *root, const char *pci, struct pl_device_pl
     if (pl_device_place_parse_cpus(line, &ret_place->cpus)) {
         memcpy(ret_place->cpu_list, line, sizeof(line));
     } else {
-        CPU_ZERO(&ret_place->cpus);
+        memset(&ret_place->cpus, 0, sizeof(ret_place->cpus));
     }
     find_nic(root, pci, ret_place);
 }
@@ -135,20 +135,21 @@ void pl_device_place_read(const char *root, const char *pci, struct pl_device_pl
 enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding, struct pl_error *reterr)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    cpu_set_t now;
-    cpu_set_t both;
+    const size_t bytes = sizeof(struct pl_cpus);
+    struct pl_cpus now;
+    struct pl_cpus both;
 
-    if (sched_getaffinity(0, sizeof(now), &now) != 0) {
+    if (sched_getaffinity(0, bytes, now.sets) != 0) {
         return pl_error_errno(reterr, "sched_getaffinity");
     }
-    CPU_AND(&both, &now, &place->cpus);
-    if (CPU_COUNT(&place->cpus) == 0) {
+    CPU_AND_S(bytes, both.sets, now.sets, place->cpus.sets);
+    if (CPU_COUNT_S(bytes, place->cpus.sets) == 0) {
         *ret_binding = PL_DEVICE_UNBOUND;
-    } else if (CPU_EQUAL(&both, &now)) {
+    } else if (CPU_EQUAL_S(bytes, both.sets, now.sets)) {
         *ret_binding = PL_DEVICE_BOUND_LOCAL;
-    } else if (CPU_COUNT(&now) < online || CPU_COUNT(&both) == 0) {
+    } else if (CPU_COUNT_S(bytes, now.sets) < online || CPU_COUNT_S(bytes, both.sets) == 0) {
         *ret_binding = PL_DEVICE_BOUND_OTHER;
-    } else if (sched_setaffinity(0, sizeof(both), &both) != 0) {
+    } else if (sched_setaffinity(0, bytes, both.sets) != 0) {
         return pl_error_errno(reterr, "binding to the CPUs %s beside the device", place->cpu_list);
     } else {
         *ret_binding = PL_DEVICE_BOUND;

@@ -7,14 +7,13 @@
 #ifndef PL_DEVICE_PLACE_H
 #define PL_DEVICE_PLACE_H
 
+#include "base/cpus.h"
 #include "base/status.h"
-
-#include <sched.h>
 
 struct pl_device_place {
     int numa_node;      /* -1: the system does not tell */
     char cpu_list[256]; /* "0-23,48-71"; empty: the system does not tell */
-    cpu_set_t cpus;
+    struct pl_cpus cpus;
     char nic[32];     /* "eth0": the interface with which the device shares most of its way to the CPU; empty: none found */
     bool nic_by_node; /* only the NUMA node is shared */
 };
@@ -23,7 +22,7 @@ struct pl_device_place {
 void pl_device_place_read(const char *root, const char *pci, struct pl_device_place *ret_place);
 
 /** "0-3,8" as a set; false when it is none, or names no CPU. */
-bool pl_device_place_parse_cpus(const char *list, cpu_set_t *ret_cpus);
+bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus);
 
 enum pl_device_binding {
     PL_DEVICE_BOUND,       /* by this call */

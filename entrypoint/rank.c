@@ -8,6 +8,7 @@
  */
 #include "entrypoint/verb.h"
 
+#include "base/cpus.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,7 +16,6 @@
 #include "entrypoint/rundir.h"
 #include "entrypoint/watch.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +40,9 @@ static int number_of(const struct pl_environment *environment, const char *const
 
 static int usable_cpus(void)
 {
-    cpu_set_t set;
+    struct pl_cpus cpus;
 
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return sched_getaffinity(0, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : 1;
 }
 
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)

@@ -9,10 +9,15 @@
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static void run_layouts(ranks_function *function, void *argument)
 {
@@ -108,6 +113,38 @@ START_TEST(rings_follow_gpu_indices_on_every_host)
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
     ranks_run(4, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1}, follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 places"));
+}
+END_TEST
+
+/* A machine of 1,152 CPUs, of which each rank may run on one. */
+static bool large_machine;
+static _Atomic unsigned long next_cpu, cpu_step;
+
+int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *cpus)
+{
+    memset(cpus, 0, bytes);
+    if (!large_machine) {
+        return syscall(SYS_sched_getaffinity, pid, bytes, cpus) < 0 ? -1 : 0;
+    }
+    CPU_SET_S(atomic_fetch_add(&next_cpu, cpu_step), bytes, cpus);
+    errno = EINVAL;
+    return bytes < 1152 / 8 ? -1 : 0;
+}
+
+static void expect_crowd(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    RANKS_NEED(pl_world_oversubscribed(world) == *(const bool *)argument, "oversubscribed: %d", pl_world_oversubscribed(world));
+}
+
+START_TEST(ranks_and_cpus_are_compared_on_the_largest_machines)
+{
+    large_machine = true;
+    next_cpu = 1022;
+    cpu_step = 1;
+    ck_assert_ranks(4, NULL, expect_crowd, &(bool){false});
+    cpu_step = 0;
+    ck_assert_ranks(4, NULL, expect_crowd, &(bool){true});
+    large_machine = false;
 }
 END_TEST
 
@@ -686,10 +723,10 @@ START_TEST(a_world_tells_what_runs_and_why_not)
 END_TEST
 
 UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_and_cross_ranks_partition_the_world,
-          rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
-          a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
-          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left,
-          many_outstanding_requests_all_end_right, a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts,
-          a_setting_is_one_of_its_words, a_cancelled_request_ends_the_world, a_world_takes_its_requests_along,
-          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
-          the_description_says_which_sizes_go_which_way_between_hosts)
+          ranks_and_cpus_are_compared_on_the_largest_machines, rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds,
+          ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
+          failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
+          a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
+          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words,
+          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
+          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)

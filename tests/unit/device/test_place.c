@@ -5,8 +5,10 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,8 +62,8 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
     pl_device_place_read(root, "0000:3b:00.0", &place);
     ck_assert_int_eq(place.numa_node, 0);
     ck_assert_str_eq(place.cpu_list, "0-23,48-71");
-    ck_assert_int_eq(CPU_COUNT(&place.cpus), 48);
-    ck_assert(CPU_ISSET(71, &place.cpus) && !CPU_ISSET(24, &place.cpus));
+    ck_assert_int_eq(CPU_COUNT_S(sizeof(place.cpus), place.cpus.sets), 48);
+    ck_assert(CPU_ISSET(71, place.cpus.sets) && !CPU_ISSET(24, place.cpus.sets));
     ck_assert_str_eq(place.nic, "rdma0");
     ck_assert(!place.nic_by_node);
 
@@ -85,17 +87,60 @@ END_TEST
 
 START_TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
 {
-    cpu_set_t cpus;
+    struct pl_cpus cpus;
 
-    ck_assert(pl_device_place_parse_cpus("0", &cpus) && CPU_COUNT(&cpus) == 1);
-    ck_assert(pl_device_place_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT(&cpus) == 7 && CPU_ISSET(10, &cpus) && !CPU_ISSET(9, &cpus));
-    ck_assert(pl_device_place_parse_cpus("1023", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("1024", &cpus));
+    ck_assert(pl_device_place_parse_cpus("0", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 1);
+    ck_assert(pl_device_place_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 7 && CPU_ISSET(10, cpus.sets) &&
+              !CPU_ISSET(9, cpus.sets));
+    ck_assert(pl_device_place_parse_cpus("8191", &cpus));
+    ck_assert(!pl_device_place_parse_cpus("8192", &cpus));
     ck_assert(!pl_device_place_parse_cpus("", &cpus));
     ck_assert(!pl_device_place_parse_cpus("3-1", &cpus));
     ck_assert(!pl_device_place_parse_cpus("0,", &cpus));
     ck_assert(!pl_device_place_parse_cpus("0-3x", &cpus));
     ck_assert(!pl_device_place_parse_cpus("-3", &cpus));
+}
+END_TEST
+
+/* A machine of 1,152 CPUs, where a process may run on all of them. */
+static bool large_machine;
+static struct pl_cpus bound;
+
+int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *cpus)
+{
+    memset(cpus, 0, bytes);
+    if (!large_machine) {
+        return syscall(SYS_sched_getaffinity, pid, bytes, cpus) < 0 ? -1 : 0;
+    }
+    memset(cpus, 0xff, bytes < 1152 / 8 ? bytes : 1152 / 8);
+    errno = EINVAL;
+    return bytes < 1152 / 8 ? -1 : 0;
+}
+
+int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *cpus)
+{
+    if (!large_machine) {
+        return (int)syscall(SYS_sched_setaffinity, pid, bytes, cpus);
+    }
+    memcpy(&bound, cpus, bytes);
+    return 0;
+}
+
+START_TEST(a_rank_is_bound_on_the_largest_machines)
+{
+    struct pl_device_place place = {.numa_node = 0};
+    enum pl_device_binding binding;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    ck_assert(pl_device_place_parse_cpus("1020-1100", &place.cpus));
+    large_machine = true;
+    status = pl_device_place_bind(&place, &binding, &error);
+    large_machine = false;
+    ck_assert_ok(status, &error);
+    ck_assert_int_eq(binding, PL_DEVICE_BOUND);
+    ck_assert_int_eq(CPU_COUNT_S(sizeof(bound), bound.sets), 81);
+    ck_assert(CPU_ISSET_S(1100, sizeof(bound), bound.sets));
 }
 END_TEST
 
@@ -105,12 +150,13 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_device_place place = {.numa_node = 0};
     enum pl_device_binding binding;
-    cpu_set_t before;
-    cpu_set_t after;
+    const size_t bytes = sizeof(struct pl_cpus);
+    struct pl_cpus before;
+    struct pl_cpus after;
     size_t first = 0;
 
-    ck_assert_int_eq(sched_getaffinity(0, sizeof(before), &before), 0);
-    while (!CPU_ISSET(first, &before)) {
+    ck_assert_int_eq(sched_getaffinity(0, bytes, before.sets), 0);
+    while (!CPU_ISSET(first, before.sets)) {
         first++;
     }
     ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
@@ -118,25 +164,25 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
     place.cpus = before;
     ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
     ck_assert_int_eq(binding, PL_DEVICE_BOUND_LOCAL);
-    CPU_ZERO(&place.cpus);
-    CPU_SET(first, &place.cpus);
+    memset(&place.cpus, 0, bytes);
+    CPU_SET(first, place.cpus.sets);
     ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
-    ck_assert_int_eq(sched_getaffinity(0, sizeof(after), &after), 0);
-    if (CPU_COUNT(&before) < sysconf(_SC_NPROCESSORS_ONLN)) {
-        ck_assert_int_eq(binding, CPU_COUNT(&before) == 1 ? PL_DEVICE_BOUND_LOCAL : PL_DEVICE_BOUND_OTHER);
-        ck_assert(CPU_EQUAL(&before, &after));
-    } else if (CPU_COUNT(&before) > 1) {
+    ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);
+    if (CPU_COUNT_S(bytes, before.sets) < sysconf(_SC_NPROCESSORS_ONLN)) {
+        ck_assert_int_eq(binding, CPU_COUNT_S(bytes, before.sets) == 1 ? PL_DEVICE_BOUND_LOCAL : PL_DEVICE_BOUND_OTHER);
+        ck_assert(CPU_EQUAL_S(bytes, before.sets, after.sets));
+    } else if (CPU_COUNT_S(bytes, before.sets) > 1) {
         ck_assert_int_eq(binding, PL_DEVICE_BOUND);
-        ck_assert(CPU_EQUAL(&after, &place.cpus));
-        CPU_CLR(first, &before);
+        ck_assert(CPU_EQUAL_S(bytes, after.sets, place.cpus.sets));
+        CPU_CLR(first, before.sets);
         place.cpus = before; /* the launcher said `first`, and the device sits elsewhere */
         ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
         ck_assert_int_eq(binding, PL_DEVICE_BOUND_OTHER);
-        ck_assert_int_eq(sched_getaffinity(0, sizeof(after), &after), 0);
-        ck_assert(CPU_COUNT(&after) == 1 && CPU_ISSET(first, &after));
+        ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);
+        ck_assert(CPU_COUNT_S(bytes, after.sets) == 1 && CPU_ISSET(first, after.sets));
     }
 }
 END_TEST
 
 UNIT_MAIN("device/place", node_cpus_and_the_interface_behind_the_same_bridge_are_found, lists_of_cpus_are_read_as_the_kernel_writes_them,
-          a_rank_is_bound_unless_somebody_did_it_before)
+          a_rank_is_bound_on_the_largest_machines, a_rank_is_bound_unless_somebody_did_it_before)
