@@ -135,6 +135,7 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
             return true;
         }
     }
+    seat->transport.stranded = seat->transport.stranded || !done;
     return done;
 }
 

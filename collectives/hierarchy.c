@@ -99,6 +99,8 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
 static void free_hierarchy(void *state)
 {
     struct pl_hierarchy *h = state;
+    /* Some sums between hosts leave from there, and what MPI did not take back it may send until the process ends. */
+    bool sending = h->between && pl_world_bootstrap(h->between)->transport->stranded;
 
     pl_world_free(h->between);
     pl_world_free(h->inside);
@@ -106,7 +108,7 @@ static void free_hierarchy(void *state)
     free(h->inside_ranks);
     free(h->between_ranks);
     free(h->shares);
-    free(h->scratch);
+    free(sending ? NULL : h->scratch);
     free(h);
 }
 

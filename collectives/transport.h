@@ -28,6 +28,7 @@ struct pl_transport {
     const char *name;
     void *context;
     const int *labels; /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
+    bool stranded;     /* a cancel() has failed */
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                            struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);
