@@ -143,27 +143,12 @@ static bool shm_serves(void *state, const struct pl_collective *collective)
     return collective->memory != PL_MEMORY_DEVICE;
 }
 
-static enum pl_status shm_post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
-{
-    return pl_shm_begin(state, request, ret_done, reterr);
-}
-
-static enum pl_status shm_progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
-{
-    return pl_shm_advance(state, request, ret_done, reterr);
-}
-
 static enum pl_status shm_rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
 {
     (void)request;
     (void)reterr; /* a failure is reported by the next progress, which first takes what has come */
     pl_shm_sleep(state, until_ns);
     return PL_OK;
-}
-
-static enum pl_status shm_look(void *state, bool *ret_left, struct pl_error *reterr)
-{
-    return pl_shm_look(state, ret_left, reterr);
 }
 
 static void shm_cancel(void *state, struct pl_request *request)
@@ -222,13 +207,13 @@ const struct pl_backend pl_backend_shm = {
     .probe = shm_probe,
     .init = shm_init,
     .serves = shm_serves,
-    .post = shm_post,
-    .progress = shm_progress,
+    .post = pl_shm_begin,
+    .progress = pl_shm_advance,
     .rest = shm_rest,
     .cancel = shm_cancel,
     .farewell = shm_farewell,
     .waits_for = shm_waits_for,
-    .look = shm_look,
+    .look = pl_shm_look,
     .describe = shm_describe,
     .arena_alloc = pl_shm_arena_alloc,
     .arena_free = pl_shm_arena_free,

@@ -184,7 +184,7 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) P
 void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
 /** What is known of the other ranks without a request: the failure that one has declared, or PL_PEER and `*ret_left` when one is gone. */
-enum pl_status pl_shm_look(const struct pl_shm *shm, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sleep until something was published or `until_ns`, unless the collective can go on already. Declares dead peers. */
 void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);
@@ -194,8 +194,8 @@ void pl_shm_watch(struct pl_shm *shm);
 
 /* ---- shm_run.c: the algorithms ---- */
 
-enum pl_status pl_shm_begin(struct pl_shm *shm, struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_shm_advance(struct pl_shm *shm, struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether the collective under way can go on now. */
 bool pl_shm_is_ready(const struct pl_shm *shm);

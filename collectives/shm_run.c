@@ -408,8 +408,9 @@ bool pl_shm_is_ready(const struct pl_shm *shm)
     return (op->mode == PL_SHM_DIRECT && !op->worked) || op->waits_for < 0 || pl_shm_is_through(shm, op->waits_for);
 }
 
-enum pl_status pl_shm_begin(struct pl_shm *shm, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
+    struct pl_shm *shm = state;
     const struct pl_collective *collective = &request->collective;
     size_t elem_bytes = collective->kind == PL_BARRIER ? 1 : pl_dtype_bytes(collective->dtype);
     uint64_t sequence = ++shm->sequence;
@@ -462,8 +463,9 @@ static inline enum pl_status attempt(struct pl_shm *shm, struct pl_shm_op *op, b
     return PL_OK;
 }
 
-enum pl_status pl_shm_advance(struct pl_shm *shm, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
+    struct pl_shm *shm = state;
     struct pl_shm_op *op = &shm->op;
 
     (void)request;

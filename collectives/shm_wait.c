@@ -124,8 +124,10 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns)
     atomic_fetch_sub(&control->sleepers, 1);
 }
 
-enum pl_status pl_shm_look(const struct pl_shm *shm, bool *ret_left, struct pl_error *reterr)
+enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr)
 {
+    const struct pl_shm *shm = state;
+
     PL_TRY(pl_shm_check(shm, reterr));
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank)) {
