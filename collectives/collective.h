@@ -6,7 +6,8 @@
  * them: what was given to that stream before the post happens before the collective, and pl_request_order() is the way back. Requests advance
  * inside pl_request_test(), pl_request_wait() and the posting calls, and, in a world between hosts, in a thread that looks after them
  * meanwhile (setting `progress`; pl_world_describe() tells whether there is one). Without it a program that wants communication
- * to overlap with computing tests now and then.
+ * to overlap with computing tests now and then. A call advances its own world only: who has requests under way on several worlds waits for them in
+ * the same order on all ranks, or tests them in turn.
  *
  * Threads  one thread of the program at a time per world; different worlds of one process may be used by different threads.
  */
