@@ -19,6 +19,7 @@ import operator
 import os
 import pickle
 import sys
+import weakref
 
 import numpy
 
@@ -231,10 +232,7 @@ def _running():
 
 
 def _asking(question):
-    def answer():
-        _running()
-        return getattr(_library, question)(_world)
-    return answer
+    return lambda: _running() or getattr(_library, question)(_world)  # the former gives nothing, or raises
 
 
 rank, size = _asking("pl_world_rank"), _asking("pl_world_size")
@@ -694,14 +692,16 @@ class _Distributed:
         self._watch()
 
     def _hook_of(self, name, parameter):
-        def hook(*_):
-            self._synchronized = False
-            self._seen[name] = self._seen.get(name, 0) + 1
-            if self._seen[name] > self._passes:
-                raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see backward_passes_per_step")
-            if self._seen[name] == self._passes:
-                self._start(name, parameter)
-        return hook
+        passed = weakref.WeakMethod(self._passed)  # of an optimizer that the program has dropped, for another of the same model, there is none
+        return lambda *_: passed() and passed()(name, parameter)
+
+    def _passed(self, name, parameter):
+        self._synchronized = False
+        self._seen[name] = self._seen.get(name, 0) + 1
+        if self._seen[name] > self._passes:
+            raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see backward_passes_per_step")
+        if self._seen[name] == self._passes:
+            self._start(name, parameter)
 
     def _start(self, name, parameter):
         """Hand the gradient over; self._waits[name]() puts what comes of it in its place."""

@@ -250,6 +250,13 @@ except RuntimeError as error:
     assert "more than 1 backward passes without step()" in str(error), error
 optimizer.synchronize()
 
+# A second optimizer of the same model takes the place of the first, which the program drops.
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=model.named_parameters())
+optimizer.zero_grad()
+loss_of(model).backward()
+optimizer.step()
+assert (model.weight.grad == mean).all() and (model.bias.grad == 1).all()
+
 # A parameter without a name gets one; two of one name are refused.
 model = torch.nn.Linear(3, 2)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=[("only the weight", model.weight)])
