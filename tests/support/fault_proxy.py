@@ -153,8 +153,7 @@ class FaultProxy(Listener):
         if fault == "unrange":
             request.drop("range")
         if fault == "call":
-            self.calls[rule["name"]]()
-            await asyncio.sleep(rule.get("seconds", 0))
+            await self.call(rule)
         if not upstream:
             upstream.append(await asyncio.open_connection(*self.upstream, limit=MAX_HEAD))
         up_reader, up_writer = upstream[0]
@@ -164,6 +163,12 @@ class FaultProxy(Listener):
         entry[2] = int(answer.first.split()[1])
         await self.pass_answer(method, answer, up_reader, writer, rule)
         return answer.get("connection", "").lower() != "close"
+
+    async def call(self, rule):
+        outcome = self.calls[rule["name"]]()
+        if asyncio.iscoroutine(outcome):
+            await outcome
+        await asyncio.sleep(rule.get("seconds", 0))
 
     async def pass_answer(self, method, answer, up_reader, writer, rule):
         fault = rule.get("fault")
@@ -177,8 +182,7 @@ class FaultProxy(Listener):
         if fault == "lose":
             raise Broken
         if fault == "call_late":
-            self.calls[rule["name"]]()
-            await asyncio.sleep(rule.get("seconds", 0))
+            await self.call(rule)
         if fault == "head":
             answer.drop(*(name.lower() for name in rule.get("drop", [])), *(name.lower() for name in rule.get("set", {})))
             answer.fields += [[name, " " + value] for name, value in rule.get("set", {}).items()]
