@@ -18,12 +18,9 @@ struct pl_http;
 
 /** Zero-initialise, then set what differs. Strings are copied. */
 struct pl_http_options {
-    const char *ca_bundle;      /* NULL: the system's certificates */
-    unsigned idle_connections;  /* 0: 32; kept open for reuse */
-    int64_t connect_timeout_ns; /* 0: 10 s; name lookup, TCP and TLS together */
-    int64_t stall_ns;           /* 0: 10 s without a byte in either direction end a transfer */
-    int64_t slow_ns;            /* 0: twice stall_ns */
-    uint32_t slow_bytes_per_s;  /* 0: 16384; a transfer slower than this for `slow_ns` ends: a trickle would pass for life */
+    const char *ca_bundle;     /* NULL: the system's certificates */
+    unsigned idle_connections; /* kept open for reuse */
+    int64_t stall_ns;          /* 0: 10 s without a byte in either direction end a transfer, and twice as long a trickle */
 };
 
 /** Something to do on the engine's thread. Embed it, set `run`; it may be posted again once it runs. */

@@ -17,7 +17,9 @@ enum {
     SEND_BYTES = 512 * 1024,
     LOOK_NS = 200 * 1000 * 1000, /* how often transfers are looked at for a stall */
     IDLE_MS = 60 * 1000,
-    PATIENCE = 20, /* times the usual silence, for a request that may take its time */
+    CONNECT_MS = 10 * 1000,       /* name lookup, TCP and TLS together */
+    SLOW_BYTES_PER_S = 16 * 1024, /* a transfer slower than this for twice the usual silence ends: a trickle would pass for life */
+    PATIENCE = 20,                /* times the usual silence, for a request that may take its time */
 };
 
 struct pl_http {
@@ -163,7 +165,7 @@ static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_ht
     SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answer to CONNECT is not the server's head */
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, request);
-    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(http->options.connect_timeout_ns / PL_NS_PER_MS));
+    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     SET(CURLOPT_MAXAGE_CONN, 20L);   /* S3 drops idle connections after seconds */
     SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirect has to be signed again */
     SET(CURLOPT_SSL_VERIFYPEER, 1L);
@@ -334,7 +336,7 @@ static void finish_ended(struct pl_http *http)
 /* True when the transfer has to end; the reason is in request->error. */
 static bool is_stuck(const struct pl_http *http, struct pl_http_request *request, int64_t now_ns)
 {
-    const struct pl_http_options *options = &http->options;
+    int64_t stall_ns = http->options.stall_ns;
     curl_off_t sent = 0;
     uint64_t bytes;
 
@@ -351,15 +353,15 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         request->progress_bytes = bytes;
         request->progress_ns = now_ns;
     }
-    if (now_ns - request->progress_ns >= (request->patient ? PATIENCE : 1) * options->stall_ns) {
+    if (now_ns - request->progress_ns >= (request->patient ? PATIENCE : 1) * stall_ns) {
         (void)pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s", (double)(now_ns - request->progress_ns) / 1e9);
         request->error.retryable = true;
         return true;
     }
-    if (!request->patient && now_ns - request->slow_since_ns >= options->slow_ns) {
+    if (!request->patient && now_ns - request->slow_since_ns >= 2 * stall_ns) {
         double rate = (double)(bytes - request->slow_bytes) * 1e9 / (double)(now_ns - request->slow_since_ns);
 
-        if (rate < options->slow_bytes_per_s) {
+        if (rate < SLOW_BYTES_PER_S) {
             (void)pl_error_set(&request->error, PL_TIMEOUT, "only %.0f bytes/s for %.1f s", rate, (double)(now_ns - request->slow_since_ns) / 1e9);
             request->error.retryable = true;
             return true;
@@ -467,11 +469,7 @@ enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http
     http->synced.last = &http->synced.first;
     http->options = *options;
     http->options.ca_bundle = NULL;
-    http->options.idle_connections = options->idle_connections ? options->idle_connections : 32;
-    http->options.connect_timeout_ns = options->connect_timeout_ns ? options->connect_timeout_ns : 10 * PL_NS_PER_S;
     http->options.stall_ns = options->stall_ns ? options->stall_ns : 10 * PL_NS_PER_S;
-    http->options.slow_ns = options->slow_ns ? options->slow_ns : 2 * http->options.stall_ns;
-    http->options.slow_bytes_per_s = options->slow_bytes_per_s ? options->slow_bytes_per_s : 16384;
     http->multi = curl_multi_init();
     if (options->ca_bundle && !(http->ca_bundle = pl_memory_string(options->ca_bundle, reterr))) {
         release(http);

@@ -41,7 +41,6 @@ struct pl_record_options {
     size_t max_record_bytes;  /* 0: 1 GiB; a longer record is PL_LIMIT before anything is allocated */
     size_t window_bytes;      /* 0: 2 MiB; the buffer, which grows to the longest record seen */
     bool skip_corrupt;        /* leave out what is corrupt and count it, instead of PL_CORRUPT; not IDX, where nothing tells what follows */
-    bool unchecked;           /* trust data checksums (for skipping over other ranks' records); lengths are still checked */
     bool keep_empty_lines;    /* lines and CSV: an empty line is a record */
     char delimiter;           /* CSV; 0: a comma. What stands between fields, since only a field's first byte can be a quote that opens */
 };

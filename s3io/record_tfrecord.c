@@ -83,9 +83,6 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
             return cut(reader, "a record", reterr);
         }
         ret_record->data = window->data + HEAD_BYTES;
-        if (reader->options.unchecked) {
-            return PL_OK;
-        }
         stored = pl_load_le32(ret_record->data + bytes);
         computed = pl_checksum_mask(pl_checksum_crc32c(0, ret_record->data, (size_t)bytes));
         if (stored == computed) {

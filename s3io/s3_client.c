@@ -77,13 +77,9 @@ static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     struct pl_credentials_options credentials = options->credentials;
-    struct pl_http_options http = {.connect_timeout_ns = options->connect_timeout_ns,
-                                   .stall_ns = options->stall_ns,
-                                   .slow_ns = options->slow_ns,
-                                   .slow_bytes_per_s = options->slow_bytes_per_s};
+    struct pl_http_options http = {.idle_connections = client->connections, .stall_ns = options->stall_ns};
 
     PL_TRY(settle_place(client, options, &http, &profile, reterr));
-    http.idle_connections = client->connections;
     PL_TRY(pl_http_new(&http, &client->http, reterr));
     credentials.region = client->region;
     return pl_credentials_new(client->environment, &credentials, client->http, &client->credentials, reterr);

@@ -29,8 +29,7 @@ struct pl_s3_options {
     unsigned connections; /* 16: transfers at a time */
     unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8: tries of one request that make no progress */
     bool requester_pays;
-    int64_t connect_timeout_ns, stall_ns, slow_ns; /* as in struct pl_http_options */
-    uint32_t slow_bytes_per_s;
+    int64_t stall_ns; /* 10 s: a transfer that moves no byte for so long is begun anew */
 };
 
 /** What is known of an object. Zero-initialise, release with pl_s3_info_done(). */

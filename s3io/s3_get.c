@@ -22,6 +22,8 @@ enum {
     SLICE_MS = 20,            /* but looks by itself so often */
 };
 
+#define PART_NS (1800 * PL_NS_PER_S) /* for one part with all its repetitions */
+
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t most_part_bytes = UINT64_C(4) << 20; /* all connections have one within the default budget */
 
@@ -193,7 +195,7 @@ static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t 
                                           .method = "GET",
                                           .bucket = object->bucket,
                                           .key = object->key,
-                                          .deadline_ns = pl_deadline_after_ns(stream->options.part_timeout_ns),
+                                          .deadline_ns = pl_deadline_after_ns(PART_NS),
                                           .ranged = true,
                                           .range_first = stream->plan_offset,
                                           .range_bytes = bytes};
@@ -335,9 +337,6 @@ static enum pl_status settle_options(const struct pl_s3_client *client, const st
     /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill. */
     most_bytes = 2 * client->connections * options->part_bytes;
     options->budget_bytes = options->budget_bytes < most_bytes ? options->budget_bytes : most_bytes;
-    if (options->part_timeout_ns == 0) {
-        options->part_timeout_ns = 1800 * PL_NS_PER_S;
-    }
     return PL_OK;
 }
 

@@ -31,9 +31,8 @@ struct pl_s3_object {
 
 /** Zero-initialise, then set what differs. */
 struct pl_s3_stream_options {
-    uint64_t budget_bytes;   /* 0: 64 MiB; size of the buffer, if two parts a connection are not less */
-    uint64_t part_bytes;     /* 0: an eighth of the budget, at most 4 MiB; at most half of the budget */
-    int64_t part_timeout_ns; /* 0: 30 minutes; for one part with all its repetitions */
+    uint64_t budget_bytes; /* 0: 64 MiB; size of the buffer, if two parts a connection are not less */
+    uint64_t part_bytes;   /* 0: an eighth of the budget, at most 4 MiB; at most half of the budget */
 };
 
 /** A view into the buffer, valid until the next call. */
