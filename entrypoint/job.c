@@ -6,8 +6,8 @@
 #include "entrypoint/devices.h"
 #include "entrypoint/hyperparameters.h"
 #include "entrypoint/pyrepr.h"
-#include "entrypoint/region.h"
 #include "entrypoint/settings.h"
+#include "s3io/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +193,19 @@ static enum pl_status platform_text(const struct pl_job *job, const char *name, 
     return PL_OK;
 }
 
+/* `named`, else what boto3 takes: AWS_DEFAULT_REGION, else `region` of the profile, else "". */
+static enum pl_status set_region(struct pl_job *job, const char *named, struct pl_error *reterr)
+{
+    PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    const char *region = named != NULL ? named : pl_environment_get_or(job->process, "AWS_DEFAULT_REGION", NULL);
+
+    if (region == NULL && pl_profile_read(job->process, &profile, NULL) == PL_OK) {
+        region = profile.region; /* files that cannot be read say nothing; who needs their keys says so */
+    }
+    job->region = pl_memory_string(region != NULL ? region : "", reterr);
+    return job->region != NULL ? PL_OK : PL_MEMORY;
+}
+
 static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -218,12 +231,7 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     PL_TRY(platform_text(job, "sagemaker_job_name", &job->sagemaker_job_name, reterr));
     PL_TRY(platform_text(job, "sagemaker_region", &region, reterr));
-    if (region != NULL) {
-        job->region = pl_memory_string(region, reterr);
-        PL_TRY(job->region != NULL ? PL_OK : PL_MEMORY);
-    } else {
-        PL_TRY(pl_region_default(job->process, &job->region, reterr));
-    }
+    PL_TRY(set_region(job, region, reterr));
     level = pl_json_member(job->platform, "sagemaker_container_log_level");
     job->log_level = level != NULL && pl_json_kind(level) != PL_JSON_NULL ? pl_json_copy(level) : pl_json_new_int64(20);
     if (job->log_level == NULL) {

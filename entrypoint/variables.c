@@ -19,23 +19,6 @@ struct builder {
     struct pl_error *reterr;
 };
 
-static enum pl_status warn(struct builder *builder, const char *format, ...) PL_PRINTF(2, 3);
-
-static enum pl_status warn(struct builder *builder, const char *format, ...)
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    va_list args;
-
-    if (builder->warnings == NULL) {
-        return PL_OK;
-    }
-    va_start(args, format);
-    pl_text_vprintf(&text, format, args);
-    va_end(args);
-    PL_TRY(pl_text_check(&text, builder->reterr));
-    return pl_words_add(builder->warnings, pl_text_string(&text), builder->reterr);
-}
-
 static bool needs_bytes(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -75,7 +58,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
 
     if (needs_bytes(name) || needs_bytes(value)) {
         if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
-            return warn(builder, "%s is not set: U+0000 cannot stand in a variable", name);
+            return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: U+0000 cannot stand in a variable", name);
         }
         PL_TRY(pl_text_check(&name_bytes, builder->reterr));
         PL_TRY(pl_text_check(&value_bytes, builder->reterr));
@@ -83,7 +66,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         value = pl_text_string(&value_bytes);
     }
     if (strchr(name, '=') != NULL) {
-        return warn(builder, "%s is not set: '=' cannot stand in a variable's name", name);
+        return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: '=' cannot stand in a variable's name", name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* Whatever has the name already is another value. */
@@ -91,8 +74,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         if (builder->inherited != NULL) {
             pl_environment_unset(builder->inherited, name);
         }
-        return warn(builder, "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name, strlen(value),
-                    PL_VARIABLES_STRING_MAX_BYTES);
+        return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
+                               strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
     }
     return pl_environment_set(builder->environment, name, value, builder->reterr);
 }

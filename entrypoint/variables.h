@@ -20,7 +20,7 @@ enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
  *
  * A value over Linux's limit for one string (128 KiB) is left out: SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and the like
  * keep the program from starting otherwise. It is also taken out of `inherited` (may be NULL), what the program gets besides: a value there
- * is somebody else's. A hyperparameter with '=' in its name has no variable. Each such case adds a sentence to `warnings` (may be NULL).
+ * is somebody else's. A hyperparameter with '=' in its name has no variable. Each such case adds a sentence to `warnings`.
  */
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_environment *inherited,
                                 struct pl_words *warnings, struct pl_error *reterr) PL_MUST_CHECK;

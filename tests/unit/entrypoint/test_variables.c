@@ -3,11 +3,15 @@
 #include "entrypoint/variables.h"
 #include "tests/unit/entrypoint/tree.h"
 
+/* Without `warnings` there must be none. */
 static void add(struct tree *tree, struct pl_environment **ret_environment, struct pl_words *warnings)
 {
+    PL_AUTO_WORDS struct pl_words none = PL_WORDS_NONE;
+
     ck_assert_ok(tree_job(tree), &tree->error);
     ck_assert_ok(pl_environment_new_empty(ret_environment, &tree->error), &tree->error);
-    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, NULL, warnings, &tree->error), &tree->error);
+    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, NULL, warnings ? warnings : &none, &tree->error), &tree->error);
+    ck_assert_uint_eq(none.count, 0);
 }
 
 START_TEST(names_are_upper_cased_and_later_collisions_win)
