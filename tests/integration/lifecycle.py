@@ -107,6 +107,13 @@ def leaving():
     run(0, "leave")
 
 
+def aborting():
+    """One rank ends the whole job with a status of its choice."""
+    for ranks in (0, 3):
+        run(ranks, "abort", code=5)
+    assert not alive(), "a rank survived"
+
+
 def vanishing():
     """Q13: a rank that ends in the middle, or while the others stop, ends the job at once, and nobody survives."""
     began = time.monotonic()
@@ -138,6 +145,7 @@ def main():
     stopping()
     late_stop()
     leaving()
+    aborting()
     vanishing()
     with tempfile.TemporaryDirectory(prefix="paceline-lifecycle-") as scratch:
         horovods_variables(pathlib.Path(scratch))
