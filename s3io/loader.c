@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/random.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -56,15 +57,6 @@ struct pl_loader {
     } synced; /* guarded by `mutex` */
 };
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t value = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return value ^ (value >> 31);
-}
-
 /* `fields` of row `row` in the arrays at `base`. */
 static void row_at(const struct pl_loader *loader, unsigned char *const *base, size_t row, void **fields)
 {
@@ -109,7 +101,7 @@ static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slo
     if (shuffle->count == 0) {
         return PL_END;
     }
-    pick = (size_t)(next_random(&shuffle->random) % shuffle->count);
+    pick = (size_t)(pl_random_next(&shuffle->random) % shuffle->count);
     copy_sample(loader, shuffle->fields, pick, slot->fields, row);
     *ret_bytes = shuffle->bytes[pick];
     /* The buffer only shrinks behind the end of the input, so a full one says that there is more to ask for. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "s3io/checksum.h"
 #include "s3io/s3_xml.h"
 
@@ -23,16 +24,6 @@ static void start_pending(struct pl_s3_client *client);
 static struct pl_s3_operation *of_request(struct pl_http_request *request)
 {
     return (struct pl_s3_operation *)((char *)request - offsetof(struct pl_s3_operation, request));
-}
-
-/* splitmix64: spreading retries needs no more. */
-static uint64_t next_random(struct pl_s3_client *client)
-{
-    uint64_t z = client->random += 0x9e3779b97f4a7c15U;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
 }
 
 /* The server does its work: what repetitions have taken is there again. */
@@ -139,7 +130,7 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
         fail(operation, status, &operation->error);
         return;
     }
-    delay_ns = pl_s3_retry_delay_ns(operation->attempt, retry_after_s, next_random(client));
+    delay_ns = pl_s3_retry_delay_ns(operation->attempt, retry_after_s, pl_random_next(&client->random));
     turn_ns = pl_s3_allowance_take(&client->allowance, now_ns);
     operation->taken++;
     delay_ns = delay_ns > turn_ns ? delay_ns : turn_ns;

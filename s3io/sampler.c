@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/sampler.h"
 
+#include "base/random.h"
+
 enum { FEISTEL_ROUNDS = 6 };
 
-/* A 64-bit finaliser (splitmix64's constants): every input bit changes about half of the output bits. */
 static uint64_t mix(uint64_t value)
 {
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return value ^ (value >> 31);
+    return pl_random_next(&value);
 }
 
 /* The image of `position` under the permutation of 0..count-1 that `key` names. */

@@ -7,6 +7,7 @@
 #include "tests/support/mixed.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "collectives/arena.h"
 #include "tests/support/trial.h"
 
@@ -62,14 +63,9 @@ struct mixture {
     char *failure;
 };
 
-/* splitmix64 */
 uint64_t mixed_draw(uint64_t *seed, uint64_t below)
 {
-    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (z ^ (z >> 31)) % below;
+    return pl_random_next(seed) % below;
 }
 
 static const char *draw_word(uint64_t *seed, const char *const *words, uint64_t count)
