@@ -103,27 +103,13 @@ static bool is_surrogate(const char *at, const char *end)
     return end - at >= 3 && (unsigned char)at[0] == 0xED && (at[1] & 0xE0) == 0xA0 && (at[2] & 0xC0) == 0x80;
 }
 
-static int hex_value(char digit)
-{
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    if (digit >= 'a' && digit <= 'f') {
-        return digit - 'a' + 10;
-    }
-    if (digit >= 'A' && digit <= 'F') {
-        return digit - 'A' + 10;
-    }
-    return -1;
-}
-
 /* Four hex digits at `at`; false, with the first bad place, when they are not. */
 static bool read_hex4(const struct reader *reader, const char *at, uint32_t *ret_code, const char **ret_bad)
 {
     uint32_t code = 0;
 
     for (int i = 0; i < 4; i++) {
-        int digit = at + i < reader->end ? hex_value(at[i]) : -1;
+        int digit = at + i < reader->end ? pl_text_hex_value(at[i]) : -1;
 
         if (digit < 0) {
             *ret_bad = at + i < reader->end ? at + i : reader->end;

@@ -135,6 +135,20 @@ void pl_text_mask_broken(char *bytes, size_t length)
     }
 }
 
+int pl_text_hex_value(char digit)
+{
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
+    }
+    if (digit >= 'a' && digit <= 'f') {
+        return digit - 'a' + 10;
+    }
+    if (digit >= 'A' && digit <= 'F') {
+        return digit - 'A' + 10;
+    }
+    return -1;
+}
+
 void pl_text_done(struct pl_text *text)
 {
     free(text->data);

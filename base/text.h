@@ -49,4 +49,7 @@ size_t pl_text_character_bytes(const char *at, const char *end);
 /** Put a '?' in place of each of `length` bytes that belongs to no UTF-8 character: text from outside, or cut in the middle of one. */
 void pl_text_mask_broken(char *bytes, size_t length);
 
+/** What a hexadecimal digit stands for; -1 when it is none. */
+int pl_text_hex_value(char digit);
+
 #endif

@@ -120,14 +120,6 @@ static enum pl_status on_element(void *context, const char *path, const char *te
     return PL_OK;
 }
 
-static int hex_digit(char digit)
-{
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
-    const char *at = digit ? strchr(digits, digit) : NULL;
-
-    return at ? (int)((at - digits) % 16) : -1;
-}
-
 /* In place; a space may come as "+". */
 static enum pl_status decode_key(char *key, struct pl_error *reterr)
 {
@@ -135,7 +127,7 @@ static enum pl_status decode_key(char *key, struct pl_error *reterr)
 
     for (const char *from = key; *from; from++, to++) {
         if (*from == '%') {
-            int high = hex_digit(from[1]), low = high < 0 ? -1 : hex_digit(from[2]);
+            int high = pl_text_hex_value(from[1]), low = high < 0 ? -1 : pl_text_hex_value(from[2]);
 
             if (low < 0 || (high == 0 && low == 0)) {
                 return pl_error_set(reterr, PL_CORRUPT, "a list with the encoded key '%.60s'", key);

@@ -76,25 +76,14 @@ void pl_sigv4_encode(const char *raw, size_t bytes, bool keep_slash, struct pl_t
     }
 }
 
-static int hex_value(char digit)
-{
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    if (digit >= 'a' && digit <= 'f') {
-        return digit - 'a' + 10;
-    }
-    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
-}
-
 /* Percent-decode a part of a query and encode it again by the one rule, so that any spelling signs the same. */
 static void append_recoded(const char *item, size_t bytes, struct pl_text *text)
 {
     for (size_t i = 0; i < bytes; i++) {
         char byte = item[i];
 
-        if (byte == '%' && i + 2 < bytes && hex_value(item[i + 1]) >= 0 && hex_value(item[i + 2]) >= 0) {
-            byte = (char)(hex_value(item[i + 1]) * 16 + hex_value(item[i + 2]));
+        if (byte == '%' && i + 2 < bytes && pl_text_hex_value(item[i + 1]) >= 0 && pl_text_hex_value(item[i + 2]) >= 0) {
+            byte = (char)(pl_text_hex_value(item[i + 1]) * 16 + pl_text_hex_value(item[i + 2]));
             i += 2;
         }
         pl_sigv4_encode(&byte, 1, false, text);

@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int hex(char digit)
-{
-    return digit <= '9' ? digit - '0' : digit - 'a' + 10;
-}
-
 int main(void)
 {
     char *line = NULL;
@@ -27,7 +22,7 @@ int main(void)
         size_t bytes = (size_t)(length - 1) / 2;
 
         for (size_t i = 0; i < bytes; i++) {
-            line[i] = (char)(hex(line[2 * i]) << 4 | hex(line[2 * i + 1]));
+            line[i] = (char)(pl_text_hex_value(line[2 * i]) << 4 | pl_text_hex_value(line[2 * i + 1]));
         }
         if (pl_json_parse(line, bytes, "input", &root, NULL) != PL_OK) {
             (void)puts("!");

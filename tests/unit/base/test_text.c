@@ -105,5 +105,18 @@ START_TEST(clear_keeps_the_memory)
 }
 END_TEST
 
+START_TEST(hexadecimal_digits_have_a_value_and_nothing_else_has)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+
+    for (int byte = 0; byte < 256; byte++) {
+        const char *at = byte ? strchr(digits, byte) : NULL;
+        int expected = !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
+
+        ck_assert_int_eq(pl_text_hex_value((char)byte), expected);
+    }
+}
+END_TEST
+
 UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties, printf_longer_than_any_buffer,
-          running_out_is_remembered_and_said_once, clear_keeps_the_memory)
+          running_out_is_remembered_and_said_once, clear_keeps_the_memory, hexadecimal_digits_have_a_value_and_nothing_else_has)
