@@ -16,6 +16,8 @@ const char *pl_kind_text(enum pl_kind kind)
     return (unsigned)kind < PL_KIND_COUNT ? kinds[kind] : "unknown collective";
 }
 
+_Static_assert(sizeof(struct pl_signature) == 6 * sizeof(uint64_t) + 16, "compared byte by byte: padding could make equal ones differ");
+
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b)
 {
     return memcmp(a, b, sizeof(*a)) == 0;
