@@ -3,6 +3,8 @@
 #ifndef PL_TESTS_S3IO_BUILD_H
 #define PL_TESTS_S3IO_BUILD_H
 
+#include "s3io/checksum.h"
+
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,23 +45,9 @@ static inline void build_done(struct build *build)
     *build = (struct build){.data = NULL};
 }
 
-/* CRC-32C bit by bit: slow, and independent of the library under test. */
-static inline uint32_t build_crc32c(const unsigned char *data, size_t bytes)
-{
-    uint32_t crc = 0xffffffff;
-
-    for (size_t i = 0; i < bytes; i++) {
-        crc ^= data[i];
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78U : 0);
-        }
-    }
-    return ~crc;
-}
-
 static inline uint32_t build_masked(const unsigned char *data, size_t bytes)
 {
-    uint32_t crc = build_crc32c(data, bytes);
+    uint32_t crc = pl_checksum_crc32c(0, data, bytes);
 
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
 }

@@ -21,10 +21,14 @@ static uint64_t crc64_by_bits(const unsigned char *data, size_t bytes)
 
 START_TEST(published_check_values)
 {
+    static const unsigned char zeros[32];
+
     ck_assert_uint_eq(pl_checksum_crc64nvme(0, "123456789", 9), UINT64_C(0xae8b14860a799888));
     ck_assert_uint_eq(pl_checksum_crc32c(0, "123456789", 9), 0xe3069283);
+    ck_assert_uint_eq(pl_checksum_crc32c(0, zeros, sizeof(zeros)), 0x8a9136aa);
     ck_assert_uint_eq(pl_checksum_crc32(0, "123456789", 9), 0xcbf43926);
     ck_assert_uint_eq(pl_checksum_crc64nvme(0, "", 0), 0);
+    ck_assert_uint_eq(pl_checksum_crc32c(7, "", 0), 7);
 }
 END_TEST
 

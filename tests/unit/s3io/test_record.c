@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
-#include "s3io/checksum.h"
 #include "s3io/example.h"
 #include "s3io/proto_tensor.h"
 #include "s3io/record.h"
@@ -54,17 +53,6 @@ static struct pl_record_reader *open_reader(struct pl_source *source, const stru
     ck_assert_ok(pl_record_reader_open(source, options, &reader, &error), &error);
     return reader;
 }
-
-START_TEST(crc32c_is_the_published_one)
-{
-    unsigned char zeros[32] = {0};
-
-    ck_assert_uint_eq(pl_checksum_crc32c(0, "123456789", 9), 0xe3069283);
-    ck_assert_uint_eq(pl_checksum_crc32c(0, zeros, sizeof(zeros)), 0x8a9136aa);
-    ck_assert_uint_eq(pl_checksum_crc32c(pl_checksum_crc32c(0, "1234", 4), "56789", 5), 0xe3069283);
-    ck_assert_uint_eq(pl_checksum_crc32c(7, "", 0), 7);
-}
-END_TEST
 
 static void check_all(enum pl_record_format format, struct pl_source *source, bool timeouts)
 {
@@ -556,7 +544,7 @@ START_TEST(reader_of_a_cancelled_source_says_so)
 }
 END_TEST
 
-UNIT_MAIN("s3io/record", crc32c_is_the_published_one, binary_records_come_back_whatever_the_read_sizes, skipped_records_keep_their_numbers,
+UNIT_MAIN("s3io/record", binary_records_come_back_whatever_the_read_sizes, skipped_records_keep_their_numbers,
           stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch, tfrecord_with_any_flipped_bit_is_found,
           skipping_leaves_out_what_is_damaged_counts_it_and_goes_on, cut_end_is_counted_when_skipping,
           length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
