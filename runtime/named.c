@@ -548,11 +548,3 @@ enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr
     }
     return named->left ? PL_OK : refuse_ended(named, reterr);
 }
-
-void pl_named_describe_waiting(const struct pl_named *named, struct pl_text *text)
-{
-    for (const struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
-        named_entry_waiting_text(&named->table, entry, text);
-        pl_text_append_char(text, '\n');
-    }
-}

@@ -160,7 +160,4 @@ enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct 
  */
 enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append a line for each tensor that some ranks have announced and others not: "'w': ranks 0-2 of 4; missing: 3". */
-void pl_named_describe_waiting(const struct pl_named *named, struct pl_text *text);
-
 #endif

@@ -189,11 +189,6 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
     return start_new(NULL, false, NULL, ret_runtime, reterr);
 }
 
-enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr)
-{
-    return start_new(bootstrap, false, NULL, ret_runtime, reterr);
-}
-
 enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device, struct pl_runtime **ret_runtime,
                                           struct pl_error *reterr)
 {

@@ -24,13 +24,11 @@ struct pl_runtime;
  */
 enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_runtime_start() over ranks that the caller brings; `bootstrap` stays the caller's. */
-enum pl_status pl_runtime_start_over(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
-
 /**
- * As pl_runtime_start() (`bootstrap` NULL) or pl_runtime_start_over(), and with a GPU for each rank where the knobs `device` and `share_device` and
- * the hosts have it so: all ranks get one, or none does. `device` stands for the knob of that name, NULL: the knob's value. The ranks of a host
- * choose together (device/choose.h); the process then runs on the CPUs beside its device, unless somebody chose CPUs for it before.
+ * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and with a GPU for each rank where the knobs
+ * `device` and `share_device` and the hosts have it so: all ranks get one, or none does. `device` stands for the knob of that name, NULL: the knob's
+ * value. The ranks of a host choose together (device/choose.h); the process then runs on the CPUs beside its device, unless somebody chose CPUs for
+ * it before.
  *
  * Errors      also PL_INVALID (fewer devices than ranks, no device of that number), PL_MISMATCH (devices on some ranks only), PL_UNSUPPORTED (wanted,
  * and there are none), and a driver's own: on the rank itself, while the others say which rank it was.
