@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "halves") == 0) {
         run_halves(failure);
     } else if (argc >= 3 && !devices) {
-        ranks_run(atoi(argv[2]), &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
+        ranks_run_on(atoi(argv[2]), 0, &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
     } else if (run_processes(devices, failure) != 0) {
         return 1;
     }

@@ -155,7 +155,7 @@ int main(void)
             pl_knob_set(&knobs, PL_KNOB_SEGMENT_BYTES, "4194304", "test", NULL) != PL_OK) {
             return 1;
         }
-        ranks_run(2, &(struct pl_world_options){.knobs = &knobs}, run, &job, failure);
+        ranks_run_on(2, 0, &(struct pl_world_options){.knobs = &knobs}, run, &job, failure);
         if (failure[0]) {
             fprintf(stderr, "%s\n", failure);
             return 1;

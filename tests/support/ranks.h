@@ -84,12 +84,6 @@ static inline void ranks_run_on(int size, int devices, const struct pl_world_opt
     }
 }
 
-static inline void ranks_run(int size, const struct pl_world_options *options, ranks_function *function, void *argument,
-                             char failure[RANKS_TEXT_BYTES])
-{
-    ranks_run_on(size, 0, options, function, argument, failure);
-}
-
 /** Run and fail the Check test with the text. */
 #define ck_assert_ranks(size, options, function, argument) ck_assert_ranks_on(size, 0, options, function, argument)
 

@@ -30,7 +30,7 @@ void seeded_run(const struct seeded *seeded)
         if (seeded->timeout) {
             ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, seeded->timeout(world_seed), "the test", NULL), PL_OK);
         }
-        ranks_run(size, &options, seeded->body, &world_seed, failure);
+        ranks_run_on(size, 0, &options, seeded->body, &world_seed, failure);
         if (failure[0] && seeded->forgives && seeded->forgives(world_seed, failure)) {
             continue;
         }

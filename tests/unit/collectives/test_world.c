@@ -109,9 +109,9 @@ START_TEST(rings_follow_gpu_indices_on_every_host)
     char failure[RANKS_TEXT_BYTES];
 
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 2}), follow_order, NULL);
-    ranks_run(4, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2}, follow_order, NULL, failure);
+    ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2}, follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
-    ranks_run(4, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1}, follow_order, NULL, failure);
+    ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1}, follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 places"));
 }
 END_TEST

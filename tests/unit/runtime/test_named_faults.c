@@ -212,7 +212,7 @@ START_TEST(what_never_comes_is_waited_for_until_the_deadline)
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
     options.knobs = &knobs;
-    ranks_run(2, &options, polled, NULL, failure);
+    ranks_run_on(2, 0, &options, polled, NULL, failure);
     ck_assert_msg(!failure[0] || strstr(failure, "did not answer before the deadline"), "%s", failure);
 }
 END_TEST

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/optimizer.h"
 
+#include "base/memory.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <math.h>

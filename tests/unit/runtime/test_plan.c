@@ -2,6 +2,7 @@
 #include "runtime/plan.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "runtime/optimizer.h"
 #include "tests/unit/runtime/ranks.h"
 

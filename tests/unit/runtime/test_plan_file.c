@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/plan_file.h"
 
+#include "base/memory.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"
 

@@ -27,7 +27,7 @@ static int calls_until_yes(struct pl_stop *stop, int most)
 
 struct scene {
     atomic_int answered; /* calls that have returned on rank 0 */
-    int stopped_at[RANKS_MAX];
+    int stopped_at[RANKS_MOST];
 };
 
 /* Rank 0 calls before the signal has come, rank 1 after it, and not before rank 0 has its answer. */
