@@ -3,6 +3,7 @@
 #ifndef PL_TESTS_SUPPORT_DEVICE_H
 #define PL_TESTS_SUPPORT_DEVICE_H
 
+#include "base/clock.h"
 #include "device/device.h"
 
 #include <dlfcn.h>
@@ -66,6 +67,12 @@ static inline long device_calls(const char *name)
     }
     memcpy(&count, &found, sizeof(found));
     return count(name);
+}
+
+/** A copy between host and device memory, waited for. */
+static inline enum pl_status device_move(struct pl_device *device, void *to, const void *from, size_t bytes, struct pl_error *reterr)
+{
+    return pl_device_copy_now(device, to, from, bytes, NULL, pl_deadline_after_ns(60 * PL_NS_PER_S), reterr);
 }
 
 /** How many devices `ranks` ranks may use, one after the other: 1, which they share, and `ranks` where there are so many; 0 ends the list. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory with the hosts' help: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
 #include "collectives/backend.h"
-#include "tests/support/device_move.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 

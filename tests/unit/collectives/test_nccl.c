@@ -3,7 +3,6 @@
  * failures. */
 #include "collectives/world_private.h"
 #include "device/kernel.h"
-#include "tests/support/device_move.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 
