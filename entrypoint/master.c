@@ -122,12 +122,13 @@ static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent,
 static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
 {
     if (frame->count < 1 || strcmp(frame->fields[0], worker->host) != 0) {
-        pl_supervise_fail(supervisor, 1, "host name '%.200s' leads to a host that calls itself '%.200s': check the names in resourceconfig.json",
+        pl_supervise_fail(supervisor, "host name '%.200s' leads to a host that calls itself '%.200s': check the names in resourceconfig.json",
                           worker->host, frame->count > 0 ? frame->fields[0] : "");
         return;
     }
     worker->ready = true;
     party->begun = true;
+    pl_supervise_pass_stop(supervisor, party); /* it came too late to hear it with the others */
 }
 
 static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
@@ -163,7 +164,7 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
         }
         break;
     case PL_FRAME_RESULT: /* the worker itself cannot go on */
-        pl_supervise_fail(supervisor, 1, "host %.200s: %.700s", worker->host, frame->count >= 2 ? frame->fields[1] : "failed");
+        pl_supervise_fail(supervisor, "host %.200s: %.700s", worker->host, frame->count >= 2 ? frame->fields[1] : "failed");
         break;
     case PL_FRAME_DONE:
         worker->done = true;
@@ -219,24 +220,22 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_party *party
     }
     worker->link = NULL;
     if (worker->ready && !worker->done) {
-        pl_supervise_fail(supervisor, 1, "host %.200s went away: %.300s", worker->host, why);
+        pl_supervise_fail(supervisor, "host %.200s went away: %.300s", worker->host, why);
     } else if (!worker->ready) {
         read_reason(worker);
         worker->next_try_ns = pl_deadline_after_ns(TRY_AGAIN_NS);
     }
 }
 
-static void tell_workers_to_stop(struct pl_supervisor *supervisor, int number)
+static void tell_workers_to_stop(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
-    char text[16];
 
-    snprintf(text, sizeof(text), "%d", number);
     for (size_t i = 0; i < master->workers_count; i++) {
         struct worker *worker = &master->workers[i];
 
         if (worker->link != NULL && worker->ready) {
-            PL_SUPERVISE_SEND(supervisor, worker->link, PL_FRAME_STOP, text);
+            pl_supervise_pass_stop(supervisor, worker->link);
         }
     }
 }
@@ -247,7 +246,7 @@ static void master_stop(struct pl_supervisor *supervisor, int number, bool from_
 
     pl_supervise_stop(supervisor, number, from_link);
     if (first) {
-        tell_workers_to_stop(supervisor, number);
+        tell_workers_to_stop(supervisor);
     }
 }
 
@@ -325,20 +324,24 @@ static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_
 {
     struct master *master = supervisor->state;
     const bool only_tells = supervisor->failed;
-    int64_t deadline_ns = pl_deadline_after_ns(only_tells ? PL_SUPERVISE_TELL_NS : supervisor->peer_wait_ns);
+    const int64_t begun_ns = pl_clock_now_ns();
     int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&master->sshd, &supervisor->rundir, reterr));
     for (;;) {
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
+        int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);
         int64_t next_ns = say_ns < deadline_ns ? say_ns : deadline_ns;
         size_t missing = count_missing(master, &names);
 
-        if (missing == 0 || supervisor->failed != only_tells || supervisor->stop_number != 0 || (only_tells && pl_deadline_passed(deadline_ns))) {
+        if (missing == 0 || supervisor->failed != only_tells) {
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
+            if (only_tells || supervisor->stop_number != 0) {
+                return PL_OK;
+            }
             return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not come within %lld s: %.400s", missing, supervisor->plan->hosts.count,
                                 (long long)(supervisor->peer_wait_ns / PL_NS_PER_S), pl_text_string(&names));
         }
@@ -405,7 +408,7 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
             return PL_OK;
         }
         if (pl_deadline_passed(kill_ns)) {
-            pl_supervise_fail(supervisor, 128 + supervisor->stop_number, "the program did not end within %lld s after it was asked to stop",
+            pl_supervise_fail(supervisor, "the program did not end within %lld s after it was asked to stop",
                               (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
             return PL_OK;
         }
@@ -439,7 +442,7 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
         }
         pl_supervise_fail_by(supervisor, &master->main_ending);
     } else if (has_ranks && master->ranks_ended == 0) {
-        pl_supervise_fail(supervisor, 1, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
+        pl_supervise_fail(supervisor, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
     }
     return PL_OK;
 }

@@ -124,8 +124,5 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct p
     supervisor->role = outer_role;
     supervisor->state = outer_state;
     PL_TRY(status);
-    if (!answer.known) {
-        return PL_CANCELLED;
-    }
     return answer.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", answer.text);
 }

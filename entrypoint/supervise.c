@@ -21,6 +21,10 @@
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define SWEEP_NS (5 * PL_NS_PER_S)
+/* How long a host that failed in its preparation waits for the others to tell them. */
+#define TELL_FAILURE_NS (60 * PL_NS_PER_S)
+/* Of the stop budget, the part that one has that was stopped then: the others mostly know, and whoever stopped us may not wait long. */
+#define TELL_STOP_PART 12
 /*
  * Where Open MPI 5 keeps its files. By itself it takes a directory in /tmp named by host and process number, and refuses to start where one is
  * left of that name: by a container that was killed and is started again, whose processes have the same numbers.
@@ -112,6 +116,12 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
     return PL_OK;
 }
 
+/* The exit code of a failure that is no program's own. */
+static int failure_code(const struct pl_supervisor *supervisor)
+{
+    return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
+}
+
 /* Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all. */
 static int weight(const struct pl_ending *ending)
 {
@@ -135,13 +145,13 @@ void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_endi
     supervisor->failed = true;
     supervisor->ending_known = true;
     supervisor->ending = *ending;
-    supervisor->exit_code = supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
+    supervisor->exit_code = failure_code(supervisor);
     if (ending->of == PL_ENDING_PROGRAM) {
         supervisor->exit_code = ending->signalled ? 128 + ending->code : ending->code;
     }
 }
 
-void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const char *format, ...)
+void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...)
 {
     va_list args;
 
@@ -150,7 +160,7 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const ch
     }
     supervisor->failed = true;
     supervisor->failed_ns = pl_clock_now_ns();
-    supervisor->exit_code = exit_code;
+    supervisor->exit_code = failure_code(supervisor);
     va_start(args, format);
     vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
     va_end(args);
@@ -161,10 +171,9 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
     char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
     if (status == PL_CANCELLED) {
-        pl_supervise_fail(supervisor, 128 + supervisor->stop_number, "the job was stopped by %s before its program started",
-                          pl_signal_name(supervisor->stop_number, name));
+        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started", pl_signal_name(supervisor->stop_number, name));
     } else if (status != PL_OK) {
-        pl_supervise_fail(supervisor, 1, "%s", pl_error_text(error, text, sizeof(text)));
+        pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
     }
 }
 
@@ -229,6 +238,16 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     }
 }
 
+void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *host)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", supervisor->stop_number);
+    if (supervisor->stop_number != 0) {
+        PL_SUPERVISE_SEND(supervisor, host, PL_FRAME_STOP, text);
+    }
+}
+
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of)
 {
     for (size_t i = 0; i < supervisor->parties_count; i++) {
@@ -251,6 +270,14 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
         early_ns = (int64_t)((double)early_ns / 110e9 * (double)budget_ns * 2);
     }
     return supervisor->stop_ns + budget_ns - early_ns;
+}
+
+int64_t pl_supervise_meeting_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns)
+{
+    if (supervisor->stop_number != 0) {
+        return supervisor->stop_ns + supervisor->stop_budget_ns / TELL_STOP_PART;
+    }
+    return begun_ns + (supervisor->failed ? TELL_FAILURE_NS : supervisor->peer_wait_ns);
 }
 
 static void tell_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)

@@ -140,8 +140,11 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
 /** Find the ssh keys of the job, or make them from its secret. */
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). */
-void pl_supervise_fail(struct pl_supervisor *supervisor, int exit_code, const char *format, ...) PL_PRINTF(3, 4);
+/**
+ * Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 and the signal's number
+ * where the job is being stopped.
+ */
+void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
 /** The same by what a call returned: nothing for PL_OK, the stop for PL_CANCELLED, else what `error` says. */
 void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
@@ -158,6 +161,9 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
 /** Pass `number` to the program or the ranks of this host, and remember that the job is being stopped. */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
+/** Tell another host that the job is being stopped, when it is. */
+void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *host);
+
 /** Send STOP with `number` to every live watch of `of`. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
 
@@ -173,12 +179,12 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
 /** The end of the stop budget less `early_ns`; never when the job is not being stopped. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
-/** How long a host that failed in its preparation waits for the others to tell them. */
-#define PL_SUPERVISE_TELL_NS (60 * PL_NS_PER_S)
+/** Until when hosts that began to wait for each other at `begun_ns` do so: not for long where all that is left is to tell a failure or a stop. */
+int64_t pl_supervise_meeting_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
  * The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. Where the job has failed
- * already, all that is done is to meet the other hosts and tell them, for PL_SUPERVISE_TELL_NS.
+ * already, or is stopped before its program starts, all that is done is to meet the other hosts and tell them.
  */
 int pl_master_run(struct pl_supervisor *supervisor);
 int pl_worker_run(struct pl_supervisor *supervisor);

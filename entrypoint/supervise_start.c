@@ -176,7 +176,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     const struct pl_role *outer_role = supervisor->role;
     void *outer_state = supervisor->state;
-    const bool failed_before = supervisor->failed;
+    const bool failed_before = supervisor->failed, stopped_before = supervisor->stop_number != 0;
     enum pl_status status;
     struct step_state state = {.step = step};
     struct pl_party *party = NULL;
@@ -201,7 +201,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     supervisor->role = outer_role;
     supervisor->state = outer_state;
     PL_TRY(status);
-    if (supervisor->stop_number != 0) {
+    if (supervisor->stop_number != 0 && !stopped_before) {
         return PL_CANCELLED;
     }
     if (supervisor->failed && !failed_before) {

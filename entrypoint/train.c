@@ -75,7 +75,7 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     if (status == PL_OK) {
         PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
         pl_supervise_start_sync(supervisor);
-    } else if (status == PL_CANCELLED || !plan->needs_link) {
+    } else if (!plan->needs_link) {
         return status;
     } else {
         /* The other hosts would wait for this one: it still meets them, to tell. */

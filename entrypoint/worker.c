@@ -183,6 +183,7 @@ static void meet_master(struct pl_supervisor *supervisor, struct pl_party *party
     state->master = party;
     state->met = true;
     party->begun = true;
+    pl_supervise_pass_stop(supervisor, party); /* it came before the master did */
 }
 
 static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
@@ -217,7 +218,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
     case PL_FRAME_RESULT:
         state->result_known = true;
         if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
-            pl_supervise_fail(supervisor, 1, "%s", frame->fields[1]);
+            pl_supervise_fail(supervisor, "%s", frame->fields[1]);
         }
         break;
     case PL_FRAME_READY:
@@ -240,7 +241,7 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_party *party
     }
     state->master = NULL;
     if (!state->result_known) {
-        pl_supervise_fail(supervisor, 1, "the master host %.200s went away: %.300s", master_host(supervisor), why);
+        pl_supervise_fail(supervisor, "the master host %.200s went away: %.300s", master_host(supervisor), why);
     }
 }
 
@@ -248,12 +249,10 @@ static void worker_stop(struct pl_supervisor *supervisor, int number, bool from_
 {
     const struct worker_state *state = supervisor->state;
     bool first = supervisor->stop_number == 0;
-    char text[16];
 
     pl_supervise_stop(supervisor, number, from_link);
-    snprintf(text, sizeof(text), "%d", number);
     if (first && state->master != NULL) {
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STOP, text);
+        pl_supervise_pass_stop(supervisor, state->master);
     }
 }
 
@@ -275,12 +274,16 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
 {
     const struct worker_state *state = supervisor->state;
     const bool only_tells = supervisor->failed;
-    int64_t deadline_ns = pl_deadline_after_ns(only_tells ? PL_SUPERVISE_TELL_NS : supervisor->peer_wait_ns);
+    const int64_t begun_ns = pl_clock_now_ns();
     int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
 
-    while (!state->met && supervisor->failed == only_tells && supervisor->stop_number == 0 && !(only_tells && pl_deadline_passed(deadline_ns))) {
-        PL_TRY(pl_supervise_turn(supervisor, say_ns < deadline_ns ? say_ns : deadline_ns, reterr));
-        if (pl_deadline_passed(deadline_ns) && !state->met && !only_tells) {
+    while (!state->met && supervisor->failed == only_tells) {
+        int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);
+
+        if (pl_deadline_passed(deadline_ns)) {
+            if (only_tells || supervisor->stop_number != 0) {
+                break;
+            }
             return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s", master_host(supervisor),
                                 (long long)(supervisor->peer_wait_ns / PL_NS_PER_S));
         }
@@ -288,8 +291,9 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
             pl_log(PL_LOG_INFO, "waiting for the master host %s", master_host(supervisor));
             say_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
+        PL_TRY(pl_supervise_turn(supervisor, say_ns < deadline_ns ? say_ns : deadline_ns, reterr));
     }
-    return state->met || supervisor->failed ? PL_OK : PL_CANCELLED;
+    return supervisor->failed || supervisor->stop_number == 0 ? PL_OK : PL_CANCELLED;
 }
 
 static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -301,7 +305,7 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
 
         PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
         if (pl_deadline_passed(deadline_ns)) {
-            pl_supervise_fail(supervisor, 1, "the job did not end within %lld s after it was asked to stop",
+            pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop",
                               (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
         }
     }

@@ -111,18 +111,12 @@ expect_failure algo-1 "stopped by SIGTERM before its program started"
 case_end algo-1
 
 # Preparation steps: an interpreter whose pip hangs, and an archive that never ends (a FIFO that nobody writes).
-hanging_pip() {
-  mkdir -p "$cluster/algo-1/ml/bin" "$cluster/algo-1/ml/code"
-  printf '#!/bin/sh\n[ "$1" != -c ] || exit 0 # pip is there\necho "pip is at work"\nexec sleep 300\n' >"$cluster/algo-1/ml/bin/python3"
-  chmod +x "$cluster/algo-1/ml/bin/python3"
-  echo numpy >"$cluster/algo-1/ml/code/requirements.txt"
-  echo 'print("never")' >"$cluster/algo-1/ml/code/train.py"
-  echo '{"sagemaker_program": "train.py"}' >"$cluster/algo-1/ml/input/config/hyperparameters.json"
-}
 case_begin "SIGTERM while requirements are installed"
 cluster_environment=("PATH=/opt/ml/bin:$PATH")
 job_config algo-1 algo-1 0
-hanging_pip
+hanging_pip algo-1
+echo 'print("never")' >"$cluster/algo-1/ml/code/train.py"
+echo '{"sagemaker_program": "train.py"}' >"$cluster/algo-1/ml/input/config/hyperparameters.json"
 host_start algo-1 "$paceline" train
 await_log algo-1 "pip is at work" 10
 case_mark

@@ -16,6 +16,7 @@ start_host() {
   host_start "$host" "$paceline" -- "$probe" "$@"
 }
 start_both() { start_host algo-1 "$@"; start_host algo-2 "$@"; }
+await_control() { until host_run "$1" sh -c '[ -S /run/paceline.*/control ]' 2>/dev/null || [ -e "$cluster/$1.code" ]; do sleep 0.05; done; }
 wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
 await_ranks() {
   local rank
@@ -85,7 +86,7 @@ case_end algo-2
 
 case_begin "a master that greets twice and goes"
 start_host algo-2
-until host_run algo-2 sh -c '[ -S /run/paceline.*/control ]' 2>/dev/null || [ -e "$cluster/algo-2.code" ]; do sleep 0.05; done
+await_control algo-2
 host_run algo-2 sh -c 'printf "PL\001\000\016\000\000\000master\000algo-1\000PL\001\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
 case_mark
 wait_host algo-2 10
@@ -94,7 +95,31 @@ expect_failure algo-2 "master host algo-1 went away: its connection closed"
 expect_nobody
 case_end algo-2
 
+case_begin "SIGTERM in the moment of the master's greeting"
+start_host algo-2
+await_control algo-2
+host_run algo-2 sh -c '{
+    until [ -e /opt/ml/greet ]; do sleep 0.05; done
+    printf "PL\001\000\016\000\000\000master\000algo-1\000"
+    until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
+  } | "$1" relay /run/paceline.* >/opt/ml/heard' sh "$paceline" &
+sleep 0.5 # nothing tells that its connection is taken
+host_signal algo-2 STOP
+touch "$cluster/algo-2/ml/greet"
+sleep 0.5
+host_signal algo-2 TERM
+case_mark
+host_signal algo-2 CONT
+wait_host algo-2 20
+wait $! || true
+expect_code algo-2 143
+expect_failure algo-2 "stopped by SIGTERM before its program started"
+grep -aq $'PL\x01\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not told"
+expect_nobody
+case_end algo-2
+
 case_begin "SIGTERM while waiting for the worker"
+cluster_environment=("PACELINE_STOP_S=12")
 start_host algo-1
 case_mark
 signal_until_end algo-1 TERM 10
@@ -137,6 +162,28 @@ for broken in algo-2 algo-1 "algo-1 algo-2"; do
   for host in algo-1 algo-2; do
     expect_code $host bad
     expect_failure $host "installing requirements.txt: the command on host algo-[12] exited with code 4" "no such package"
+  done
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
+for stopped in algo-2 algo-1; do
+  case_begin "SIGTERM to $stopped alone while it prepares"
+  cluster_environment=("PACELINE_PYTHON=/opt/ml/bin/python3" "PACELINE_STOP_S=360")
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 2
+    [ $host != $stopped ] || hanging_pip $host
+    host_start $host "$paceline" -- "$probe"
+    [ $host = $stopped ] || await_control $host
+  done
+  await_log $stopped "pip is at work" 20
+  case_mark
+  host_signal $stopped TERM
+  wait_host algo-1 40
+  wait_host algo-2 20
+  for host in algo-1 algo-2; do
+    expect_code $host 143
+    expect_failure $host "the job was stopped by SIGTERM"
   done
   expect_nobody
   case_end algo-1 algo-2

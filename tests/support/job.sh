@@ -19,6 +19,14 @@ job_config() {
   fi
 }
 
+# hanging_pip HOST: requirements, and a stand-in for Python whose pip never ends, to be named in PACELINE_PYTHON or PATH.
+hanging_pip() {
+  mkdir -p "$cluster/$1/ml/bin" "$cluster/$1/ml/code"
+  printf '#!/bin/sh\n[ "$1" != -c ] || exit 0 # pip is there\necho "pip is at work"\nexec sleep 300\n' >"$cluster/$1/ml/bin/python3"
+  chmod +x "$cluster/$1/ml/bin/python3"
+  echo numpy >"$cluster/$1/ml/code/requirements.txt"
+}
+
 failure_of() { cat "$cluster/$1/ml/output/failure" 2>/dev/null || true; }
 
 case_failed() {
