@@ -73,7 +73,7 @@ static enum pl_status check_buffer(const void *data, uint64_t elems, const char 
 struct extents {
     uint64_t send;
     uint64_t recv;
-    const void *in_place_send; /* allowed coincidence: send == this */
+    uintptr_t in_place_send; /* allowed coincidence: send == this */
 };
 
 static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, size_t item, struct extents *ret, uint64_t *ret_total,
@@ -82,7 +82,7 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     uint64_t total = 0;
     uint64_t own;
 
-    *ret = (struct extents){.in_place_send = c->recv};
+    *ret = (struct extents){.in_place_send = (uintptr_t)c->recv};
     switch (c->kind) {
     case PL_ALLREDUCE:
     case PL_REDUCE:
@@ -97,12 +97,12 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     case PL_ALLGATHER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
         own = c->counts ? c->counts[world->rank] : c->count;
-        *ret = (struct extents){.send = own, .recv = total, .in_place_send = (const char *)c->recv + own_at(world, c) * item};
+        *ret = (struct extents){.send = own, .recv = total, .in_place_send = (uintptr_t)c->recv + own_at(world, c) * item};
         break;
     case PL_REDUCE_SCATTER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
         own = c->counts ? c->counts[world->rank] : c->count;
-        *ret = (struct extents){.send = total, .recv = own, .in_place_send = (const char *)c->recv - own_at(world, c) * item};
+        *ret = (struct extents){.send = total, .recv = own, .in_place_send = (uintptr_t)c->recv - own_at(world, c) * item};
         break;
     case PL_ALLTOALL:
         if (!c->counts != !c->recv_counts) {
@@ -113,7 +113,7 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
         if (c->counts && c->counts[world->rank] != c->recv_counts[world->rank]) {
             return pl_error_set(reterr, PL_INVALID, "counts and recv_counts differ for the rank itself");
         }
-        ret->in_place_send = NULL;
+        ret->in_place_send = 0;
         total = c->counts ? 0 : ret->send; /* ragged: each rank has its own sums, and only those */
         break;
     case PL_BARRIER:
@@ -128,7 +128,7 @@ static enum pl_status check_overlap(const struct pl_collective *c, size_t item, 
     uintptr_t send = (uintptr_t)c->send;
     uintptr_t recv = (uintptr_t)c->recv;
 
-    if (c->send == extents->in_place_send || !extents->send || !extents->recv) {
+    if (send == extents->in_place_send || !extents->send || !extents->recv) {
         return PL_OK;
     }
     if (send < recv + extents->recv * item && recv < send + extents->send * item) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A world: a fixed set of ranks that run collectives together. It is a handle, so that N ranks can be N processes or N
- * threads of one, and sub-worlds are worlds.
+ * threads of one, and sub-worlds are worlds. The child of a fork has no part in it and neither uses nor frees it.
  */
 #ifndef PL_COLLECTIVES_WORLD_H
 #define PL_COLLECTIVES_WORLD_H

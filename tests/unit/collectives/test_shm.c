@@ -221,7 +221,7 @@ static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uin
         own_at = r == self->rank ? total : own_at;
         total += counts[r];
     }
-    recv = in_place ? buffers->send + own_at : buffers->recv;
+    recv = in_place ? buffers->send + own_at : counts[self->rank] > 0 ? buffers->recv : NULL; /* who gets nothing needs no room */
     collective.counts = is_ragged ? counts : NULL;
     collective.recv = recv;
     fill(buffers->send, self->rank, 0, total);
