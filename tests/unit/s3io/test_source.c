@@ -131,7 +131,7 @@ static void read_from(struct writer *writer)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_source *source;
     unsigned char data[10000];
-    size_t total = 0, got;
+    size_t total = 0, right = 0, got;
     pthread_t thread;
 
     if (!writer->make_after_ns) {
@@ -145,9 +145,10 @@ static void read_from(struct writer *writer)
             break;
         }
         for (size_t i = 0; i < got; i++) {
-            ck_assert_uint_eq(data[i], (unsigned char)((total + i) * 7 >> 3));
+            right += data[i] == (unsigned char)((total + i) * 7 >> 3);
         }
         total += got;
+        ck_assert_uint_eq(right, total); /* Check notes every assertion in a file: one for each byte takes seconds */
     }
     ck_assert_uint_eq(total, writer->bytes);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
