@@ -124,8 +124,21 @@ PL_CODE void code_move_doubles(const struct pl_move_args *a, uint32_t block, uin
 
         PL_EACH_THREAD(thread)
         {
-            PL_UNROLL_4 for (uint32_t i = thread; i < count; i += PL_THREADS)
-            {
+            uint32_t i = thread;
+
+            for (; i + 3 * PL_THREADS < count; i += 4 * PL_THREADS) {
+                double value[4];
+
+                PL_UNROLL for (uint32_t r = 0; r < 4; r++)
+                {
+                    value[r] = ((const pl_raw_double *)from)[i + r * PL_THREADS];
+                }
+                PL_UNROLL for (uint32_t r = 0; r < 4; r++)
+                {
+                    ((pl_raw_double *)to)[i + r * PL_THREADS] = value[r] * a->factor;
+                }
+            }
+            for (; i < count; i += PL_THREADS) {
                 ((pl_raw_double *)to)[i] = ((const pl_raw_double *)from)[i] * a->factor;
             }
         }
