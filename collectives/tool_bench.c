@@ -371,8 +371,10 @@ static void print_result(const struct bench *bench, const struct result *result)
 
 static void print_head(const struct bench *bench)
 {
+    int hosts = pl_world_cross_size(bench->world);
+
     if (bench->rank == 0 && !bench->options->json) {
-        printf("# %d ranks on %d hosts, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, pl_world_cross_size(bench->world),
+        printf("# %d ranks on %d host%s, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, hosts, hosts == 1 ? "" : "s",
                buffers_text(bench->options), bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
         printf("#       size        count     type         time    algbw    busbw  #wrong%s%s\n",
                bench->options->peer != PEER_NONE ? "    peer_time  ratio" : "", bench->options->bound ? "        bound  share" : "");
