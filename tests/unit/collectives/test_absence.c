@@ -32,7 +32,7 @@ static void wait_in_vain(struct pl_world *world, void *argument, char failure[RA
     }
     status = pl_collective_run(world, &c, &error);
     RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s ended with %s: %s", pl_kind_text(c.kind), pl_status_name(status), error.cause);
-    RANKS_NEED(pl_clock_now_ns() - begin_ns < 5 * PL_NS_PER_S, "%s: the deadline was 0.03 s, the wait %.1f s", pl_kind_text(c.kind),
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 30 * PL_NS_PER_S, "%s: the deadline was 0.03 s, the wait %.1f s", pl_kind_text(c.kind),
                (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
     RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
 }
@@ -99,7 +99,7 @@ static void look_in_vain(struct pl_world *world, void *argument, char failure[RA
         &((struct pl_collective){
             .kind = PL_ALLREDUCE, .count = 1, .send = &value, .recv = &value, .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_MS)}),
         &request, &error));
-    while (!done && pl_clock_now_ns() - begin_ns < 5 * PL_NS_PER_S) {
+    while (!done && pl_clock_now_ns() - begin_ns < 30 * PL_NS_PER_S) {
         status = pl_request_test(request, &done, NULL);
     }
     RANKS_NEED(done && (status == PL_TIMEOUT || status == PL_PEER), "after the deadline: %s", pl_status_name(status));
