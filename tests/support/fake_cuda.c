@@ -272,6 +272,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
     X(CUDA_ERROR_NOT_READY, "device not ready")                                                                                                      \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                                                                        \
     X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                                                        \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                                                                       \
     X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped")                                      \
     X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region")                                            \
     X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                                                                     \
@@ -379,7 +380,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 {
     struct CUctx_st *context = &fake.contexts[device];
-    int streams = 0;
+    int streams = 0, events = 0, modules = 0;
 
     PLAIN_ENTER(__func__)
     if (context->retained == 0) {
@@ -389,11 +390,18 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
         for (struct CUstream_st *stream = context->streams; stream; stream = stream->next) {
             streams++;
         }
-        if (fake.leaks && (streams || context->allocations || context->events)) {
-            fprintf(stderr, "fake_cuda: left behind: %d streams, %d pieces of memory, %d events\n", streams, context->allocations, context->events);
+        for (const struct CUevent_st *event = context->events; event; event = event->next) {
+            events++;
+        }
+        for (const struct CUmod_st *module = context->modules; module; module = module->next) {
+            modules++;
+        }
+        if (fake.leaks && (streams || context->allocations || events || modules)) {
+            fprintf(stderr, "fake_cuda: left behind: %d streams, %d pieces of memory, %d events, %d modules\n", streams, context->allocations, events,
+                    modules);
             abort();
         }
-        fake_close_streams(context);
+        fake_end_context(context);
         context->failure = CUDA_SUCCESS;
         context->kernel_fails = false;
         context->kernel_hangs = false;
@@ -406,6 +414,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
     PLAIN_ENTER(__func__)
+    if (context && context->retained == 0) {
+        LEAVE(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    }
     current = context;
     LEAVE(CUDA_SUCCESS);
 }

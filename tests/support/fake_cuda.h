@@ -23,7 +23,12 @@
  *                        ordinary memory behind it: it says so and aborts
  *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may stand several times
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus
- *   leaks                when a context ends with memory, streams or events left, say so and abort
+ *   leaks                when a context ends with memory, streams, events or modules left, say so and abort
+ *
+ * What the driver leaves undefined, and what it takes amiss, is found: work that touches memory behind a piece (SIGBUS, within its last page an
+ * abort when it is released) or released memory (SIGBUS); streams and events that are gone (abort); an event recorded in another device's stream;
+ * kernels of a module that was unloaded or belongs to another context; calls in a context that has ended; copies from or to memory that is partly
+ * a piece's; memory whose pages are pinned already.
  *
  * A process that opens its own memory's handle gets CUDA_ERROR_INVALID_CONTEXT, as from the driver. What a context without future holds (lost, or
  * after a kernel's error) can still be released, though the calls say that they failed.

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake driver's memory: shared files in one range of addresses that is closed to the host while the device does nothing. */
+/*
+ * The fake driver's memory: shared files in one range of addresses that is closed to the host while the device does nothing. What lies between two
+ * pieces, or was released, is closed to everybody: it belongs to a file without content (SIGBUS).
+ */
 #include "tests/support/fake_cuda_private.h"
 
 #include <fcntl.h>
@@ -16,7 +19,7 @@ struct piece {
     struct piece *next;
     struct CUctx_st *context;
     char *at;
-    size_t bytes;
+    size_t bytes; /* as asked for */
     enum kind kind;
     int fd;
 };
@@ -34,11 +37,14 @@ static const size_t range_bytes = (size_t)16 << 30;
 static struct piece *pieces;
 static char *range;
 static size_t range_used;
+static int nothing = -1; /* a file without content */
 static int opened;
+
+enum { PAGE = 4096, ANYTHING = 0xA5 /* what new memory holds */ };
 
 static size_t whole_pages(size_t bytes)
 {
-    return (bytes + 4095) / 4096 * 4096;
+    return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
 static int protection(void)
@@ -60,14 +66,23 @@ void fake_memory_close(void)
     }
 }
 
-static struct piece *find(const void *at)
+/* The piece that has any of these bytes. */
+static struct piece *find(const void *at, size_t bytes)
 {
     struct piece *piece = pieces;
 
-    while (piece && ((const char *)at < piece->at || (const char *)at >= piece->at + piece->bytes)) {
+    while (piece && ((const char *)at + bytes <= piece->at || (const char *)at >= piece->at + piece->bytes)) {
         piece = piece->next;
     }
     return piece;
+}
+
+/* The piece of that kind which begins there. */
+static struct piece *find_start(const void *at, enum kind kind)
+{
+    struct piece *piece = find(at, 1);
+
+    return piece && piece->kind == kind && piece->at == at ? piece : NULL;
 }
 
 static void remember(struct CUctx_st *context, void *at, size_t bytes, enum kind kind, int fd)
@@ -91,7 +106,13 @@ static void forget(struct piece *gone)
     free(gone);
 }
 
-/* Addresses are not used twice, so that a stale pointer is found. */
+static bool close_off(char *at, size_t bytes)
+{
+    /* The offset lets the kernel see neighbours as one. */
+    return mmap(at, bytes, protection(), MAP_SHARED | MAP_FIXED | MAP_NORESERVE, nothing, (off_t)(at - range)) != MAP_FAILED;
+}
+
+/* Addresses are not used twice, so that a stale pointer is found; behind each piece is a page that is nobody's. */
 static void *map(int fd, size_t bytes)
 {
     char *at;
@@ -102,21 +123,31 @@ static void *map(int fd, size_t bytes)
             range = NULL;
             return NULL;
         }
+        nothing = memfd_create("fake_cuda_nothing", MFD_CLOEXEC);
     }
-    if (range_used + bytes > range_bytes) {
+    if (range_used + bytes + PAGE > range_bytes) {
         return NULL;
     }
     at = mmap(range + range_used, bytes, protection(), MAP_SHARED | MAP_FIXED, fd, 0);
-    if (at == MAP_FAILED) {
+    if (at == MAP_FAILED || !close_off(at + bytes, PAGE)) {
         return NULL;
     }
-    range_used += bytes;
+    range_used += bytes + PAGE;
     return at;
 }
 
-static void unmap(char *at, size_t bytes)
+/* Nobody wrote behind the end of what was asked for. */
+static void check_end(const struct piece *piece)
 {
-    (void)mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    unsigned char rest[PAGE];
+    ssize_t got = pread(piece->fd, rest, whole_pages(piece->bytes) - piece->bytes, (off_t)piece->bytes);
+
+    for (ssize_t i = 0; i < got; i++) {
+        if (rest[i] != ANYTHING) {
+            fprintf(stderr, "fake_cuda: device memory of %zu bytes was written at byte %zu\n", piece->bytes, piece->bytes + (size_t)i);
+            abort();
+        }
+    }
 }
 
 CUresult CUDAAPI cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
@@ -145,10 +176,10 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr *memory, size_t bytes)
         LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
     }
     fake_memory_open();
-    memset(at, 0xA5, whole); /* new memory holds anything */
+    memset(at, ANYTHING, whole);
     fake_memory_close();
     context->used_bytes += whole;
-    remember(context, at, whole, DEVICE, fd);
+    remember(context, at, bytes, DEVICE, fd);
     *memory = (CUdeviceptr)at;
     LEAVE(CUDA_SUCCESS);
 }
@@ -159,12 +190,13 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
 
     ENTER_RELEASE(__func__)
     fake_wait_for_device(context, __func__);
-    piece = find((void *)memory);
-    if (!piece || piece->kind != DEVICE || piece->at != (char *)memory) {
+    piece = find_start((void *)memory, DEVICE);
+    if (!piece) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
-    piece->context->used_bytes -= piece->bytes;
-    unmap(piece->at, piece->bytes);
+    check_end(piece);
+    piece->context->used_bytes -= whole_pages(piece->bytes);
+    (void)close_off(piece->at, whole_pages(piece->bytes));
     (void)close(piece->fd);
     forget(piece);
     LEAVE(context->failure);
@@ -173,12 +205,14 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
 CUresult CUDAAPI cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     ENTER(__func__)
-    (void)flags;
-    *memory = aligned_alloc(4096, whole_pages(bytes));
+    if (bytes == 0 || (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    *memory = aligned_alloc(PAGE, whole_pages(bytes));
     if (!*memory) {
         LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    memset(*memory, 0xA5, bytes);
+    memset(*memory, ANYTHING, bytes);
     remember(context, *memory, bytes, PINNED, -1);
     LEAVE(CUDA_SUCCESS);
 }
@@ -189,8 +223,8 @@ CUresult CUDAAPI cuMemFreeHost(void *memory)
 
     ENTER_RELEASE(__func__)
     fake_wait_for_device(context, __func__);
-    piece = find(memory);
-    if (!piece || piece->kind != PINNED || piece->at != memory) {
+    piece = find_start(memory, PINNED);
+    if (!piece) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     forget(piece);
@@ -200,9 +234,13 @@ CUresult CUDAAPI cuMemFreeHost(void *memory)
 
 CUresult CUDAAPI cuMemHostRegister(void *memory, size_t bytes, unsigned flags)
 {
+    char *first = (char *)memory - (uintptr_t)memory % PAGE; /* memory is pinned in whole pages */
+
     ENTER(__func__)
-    (void)flags;
-    if (find(memory)) {
+    if (!memory || bytes == 0 || (flags & ~(unsigned)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (find(first, whole_pages((size_t)((char *)memory + bytes - first)))) {
         LEAVE(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     }
     remember(context, memory, bytes, REGISTERED, -1);
@@ -215,8 +253,8 @@ CUresult CUDAAPI cuMemHostUnregister(void *memory)
 
     ENTER_RELEASE(__func__)
     fake_wait_for_device(context, __func__);
-    piece = find(memory);
-    if (!piece || piece->kind != REGISTERED) {
+    piece = find_start(memory, REGISTERED);
+    if (!piece) {
         LEAVE(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     }
     forget(piece);
@@ -228,7 +266,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     const struct piece *piece;
 
     ENTER(__func__)
-    piece = find((void *)memory);
+    piece = find((void *)memory, 1);
     if (!piece || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
@@ -260,17 +298,18 @@ static void run_fill(void *argument)
     memset(copy->to, copy->byte, copy->bytes);
 }
 
+/* Whole in a piece, or no part of any: ordinary memory. */
 static bool inside(const void *at, size_t bytes)
 {
-    const struct piece *piece = find(at);
+    const struct piece *piece = find(at, bytes);
 
-    return !piece || (const char *)at + bytes <= piece->at + piece->bytes;
+    return !piece || ((const char *)at >= piece->at && (const char *)at + bytes <= piece->at + piece->bytes);
 }
 
 static bool is_down(const void *to, const void *from)
 {
-    const struct piece *to_piece = find(to);
-    const struct piece *from_piece = find(from);
+    const struct piece *to_piece = find(to, 1);
+    const struct piece *from_piece = find(from, 1);
 
     return to_piece && to_piece->kind == PINNED && from_piece && (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
 }
@@ -288,7 +327,7 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     if (!inside((void *)to, bytes) || !inside((void *)from, bytes)) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
-    staged = !find((void *)from);
+    staged = !find((void *)from, bytes);
     copy = malloc(sizeof(*copy) + (staged ? bytes : 0));
     *copy = (struct copy){.to = (void *)to, .from = staged ? NULL : (void *)from, .bytes = bytes};
     if (staged) {
@@ -297,10 +336,10 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     work = (struct work){.run = run_copy, .argument = copy, .owned = true, .down = is_down((void *)to, (void *)from)};
     result = fake_add(context, stream, &work);
     stream = fake_stream(context, stream);
-    if (!find((void *)to)) {
+    if (!find((void *)to, bytes)) {
         fake_wait_stream(stream);
     }
-    if (stream->stuck && (staged || !find((void *)to))) {
+    if (stream->stuck && (staged || !find((void *)to, bytes))) {
         fprintf(stderr, "fake_cuda: %s of ordinary memory waits without end for what is before it\n", __func__);
         abort();
     }
@@ -312,7 +351,7 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr memory, unsigned char byte, size_t 
     struct copy *copy;
 
     ENTER(__func__)
-    if (!find((void *)memory) || !inside((void *)memory, bytes)) {
+    if (!find((void *)memory, bytes) || !inside((void *)memory, bytes)) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     if (context->fill_hangs) {
@@ -333,8 +372,8 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr memory)
     const struct piece *piece;
 
     ENTER(__func__)
-    piece = find((void *)memory);
-    if (!piece || piece->kind != DEVICE || piece->at != (char *)memory) {
+    piece = find_start((void *)memory, DEVICE);
+    if (!piece) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     ticket.fd = piece->fd;
@@ -353,9 +392,8 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *memory, CUipcMemHandle handle, 
     int fd;
 
     ENTER(__func__)
-    (void)flags;
     memcpy(&ticket, &handle, sizeof(ticket));
-    if (ticket.magic != ticket_magic) {
+    if (ticket.magic != ticket_magic || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     if (ticket.pid == getpid()) {
@@ -363,10 +401,10 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *memory, CUipcMemHandle handle, 
     }
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)ticket.pid, ticket.fd);
     fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0 || (uint64_t)status.st_size != ticket.bytes) {
+    if (fd < 0 || fstat(fd, &status) != 0 || (uint64_t)status.st_size != whole_pages(ticket.bytes)) {
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
     }
-    at = map(fd, ticket.bytes);
+    at = map(fd, whole_pages(ticket.bytes));
     (void)close(fd);
     if (!at) {
         LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
@@ -382,11 +420,11 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
 
     ENTER_RELEASE(__func__)
     fake_wait_for_device(context, __func__);
-    piece = find((void *)memory);
-    if (!piece || piece->kind != IMPORTED) {
+    piece = find_start((void *)memory, IMPORTED);
+    if (!piece) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
-    unmap(piece->at, piece->bytes);
+    (void)close_off(piece->at, whole_pages(piece->bytes));
     forget(piece);
     LEAVE(context->failure);
 }

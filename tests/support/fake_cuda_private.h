@@ -43,8 +43,19 @@ struct CUstream_st {
 
 struct CUevent_st {
     struct CUctx_st *context;
+    struct CUevent_st *next;
     struct record *latest; /* NULL: never recorded */
     bool timed;
+};
+
+/* What a module gave out, NULL before. */
+struct CUfunc_st {
+    const struct kernel *kernel;
+};
+
+struct CUmod_st {
+    struct CUmod_st *next;
+    struct CUfunc_st functions[MAX_FUNCTIONS];
 };
 
 /* The primary context of one device. */
@@ -59,9 +70,10 @@ struct CUctx_st {
     bool hangs;        /* one has */
     uint64_t used_bytes;
     int allocations;
-    int events;
     struct CUstream_st standard;
     struct CUstream_st *streams;
+    struct CUevent_st *events;
+    struct CUmod_st *modules;
 };
 
 struct fake_fail {
@@ -110,6 +122,8 @@ struct CUctx_st *fake_context(void);
     struct CUctx_st *context = fake_context();                                                                                                       \
     if (enter_result_ == CUDA_SUCCESS && !context) {                                                                                                 \
         enter_result_ = CUDA_ERROR_INVALID_CONTEXT;                                                                                                  \
+    } else if (enter_result_ == CUDA_SUCCESS && context->retained == 0) {                                                                            \
+        enter_result_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;                                                                                             \
     } else if (enter_result_ == CUDA_SUCCESS) {                                                                                                      \
         enter_result_ = context->failure;                                                                                                            \
     }                                                                                                                                                \
@@ -142,7 +156,7 @@ CUstream fake_stream(struct CUctx_st *context, CUstream stream); /* the context'
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);
 void fake_wait_all(struct CUctx_st *context); /* until all streams are empty or stuck */
 void fake_wait_stream(struct CUstream_st *stream);
-void fake_close_streams(struct CUctx_st *context);
+void fake_end_context(struct CUctx_st *context); /* with its streams, events and modules */
 
 /** Open device memory to the calling thread's work, and close it again. */
 void fake_memory_open(void);

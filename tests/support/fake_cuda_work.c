@@ -238,7 +238,7 @@ static void close_stream(struct CUstream_st *stream)
     }
 }
 
-void fake_close_streams(struct CUctx_st *context)
+void fake_end_context(struct CUctx_st *context)
 {
     close_stream(&context->standard);
     context->standard = (struct CUstream_st){.context = context};
@@ -249,12 +249,27 @@ void fake_close_streams(struct CUctx_st *context)
         close_stream(stream);
         free(stream);
     }
+    while (context->events) {
+        struct CUevent_st *event = context->events;
+
+        context->events = event->next;
+        release_record(event->latest);
+        free(event);
+    }
+    while (context->modules) {
+        struct CUmod_st *module = context->modules;
+
+        context->modules = module->next;
+        free(module);
+    }
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
 {
     ENTER(__func__)
-    (void)flags;
+    if (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
     *stream = calloc(1, sizeof(**stream));
     (*stream)->context = context;
     (*stream)->next = context->streams;
@@ -286,10 +301,27 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream)
     LEAVE(stream->first || stream->busy || stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
+/* Where the event stands in its context's list; one that is gone ends the test. */
+static struct CUevent_st **find_event(CUevent event)
+{
+    for (int i = 0; i < fake.devices; i++) {
+        for (struct CUevent_st **at = &fake.contexts[i].events; *at; at = &(*at)->next) {
+            if (*at == event) {
+                return at;
+            }
+        }
+    }
+    fprintf(stderr, "fake_cuda: an event that is gone is used\n");
+    abort();
+}
+
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
     ENTER(__func__)
-    (void)flags;
+    if (flags != 0) {
+        LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    (void)find_event(event);
     LEAVE(event->latest ? fake_add(context, stream, &(struct work){.waits_for = event->latest}) : CUDA_SUCCESS);
 }
 
@@ -308,14 +340,18 @@ CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags)
     *event = calloc(1, sizeof(**event));
     (*event)->context = context;
     (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
-    context->events++;
+    (*event)->next = context->events;
+    context->events = *event;
     LEAVE(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuEventDestroy(CUevent event)
 {
+    struct CUevent_st **at;
+
     ENTER_RELEASE(__func__)
-    event->context->events--;
+    at = find_event(event);
+    *at = event->next;
     release_record(event->latest);
     free(event);
     LEAVE(context->failure);
@@ -324,6 +360,9 @@ CUresult CUDAAPI cuEventDestroy(CUevent event)
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 {
     ENTER(__func__)
+    if ((*find_event(event))->context != context) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE); /* it belongs to another device than the stream */
+    }
     release_record(event->latest);
     event->latest = calloc(1, sizeof(*event->latest));
     event->latest->users = 1;
@@ -333,6 +372,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 CUresult CUDAAPI cuEventQuery(CUevent event)
 {
     ENTER(__func__)
+    (void)find_event(event);
     LEAVE(event->latest && !event->latest->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
@@ -342,6 +382,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to);
 CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
     ENTER(__func__)
+    (void)find_event(from);
+    (void)find_event(to);
     if (!from->timed || !to->timed || !from->latest || !to->latest) {
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
     }
@@ -354,14 +396,14 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 
 /* ---- kernels ---- */
 
-struct CUfunc_st {
+struct kernel {
     const char *name;
     size_t args_bytes;
     void (*block)(const void *arguments, uint32_t block, uint32_t blocks);
 };
 
 struct launch {
-    const struct CUfunc_st *function;
+    const struct kernel *kernel;
     uint32_t blocks;
     _Alignas(16) char args[];
 };
@@ -375,18 +417,19 @@ struct launch {
     }
 PL_DEVICE_KERNEL_LIST(DEFINE_BLOCK)
 
-static struct CUfunc_st functions[] = {
-#define DEFINE_FUNCTION(name, args, call) {"pl_" #name, sizeof(struct args), block_##name},
-    PL_DEVICE_KERNEL_LIST(DEFINE_FUNCTION)
-#undef DEFINE_FUNCTION
+static const struct kernel kernels[] = {
+#define DEFINE_KERNEL(name, args, call) {"pl_" #name, sizeof(struct args), block_##name},
+    PL_DEVICE_KERNEL_LIST(DEFINE_KERNEL)
+#undef DEFINE_KERNEL
 };
+_Static_assert(sizeof(kernels) / sizeof(kernels[0]) <= MAX_FUNCTIONS, "a module has room for all kernels");
 
 static void run_launch(void *argument)
 {
     const struct launch *launch = argument;
 
     for (uint32_t block = 0; block < launch->blocks; block++) {
-        launch->function->block(launch->args, block, launch->blocks);
+        launch->kernel->block(launch->args, block, launch->blocks);
     }
 }
 
@@ -397,24 +440,51 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 
     ENTER(__func__)
     memcpy(&magic, image, sizeof(magic));
-    *module = (CUmodule)(uintptr_t)image;
-    LEAVE(magic == 0xba55ed50 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE);
+    if (magic != 0xba55ed50) {
+        LEAVE(CUDA_ERROR_INVALID_IMAGE);
+    }
+    *module = calloc(1, sizeof(**module));
+    (*module)->next = context->modules;
+    context->modules = *module;
+    LEAVE(CUDA_SUCCESS);
+}
+
+/* Where the module stands in its context's list; NULL: it is gone, or another context's. */
+static struct CUmod_st **find_module(struct CUctx_st *context, const struct CUmod_st *module)
+{
+    struct CUmod_st **at = &context->modules;
+
+    while (*at && *at != module) {
+        at = &(*at)->next;
+    }
+    return *at ? at : NULL;
 }
 
 CUresult CUDAAPI cuModuleUnload(CUmodule module)
 {
-    ENTER(__func__)
-    (void)module;
-    LEAVE(CUDA_SUCCESS);
+    struct CUmod_st **at;
+
+    ENTER_RELEASE(__func__)
+    fake_wait_for_device(context, __func__);
+    at = find_module(context, module);
+    if (!at) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    }
+    *at = module->next;
+    free(module);
+    LEAVE(context->failure);
 }
 
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     ENTER(__func__)
-    (void)module;
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-        if (strcmp(functions[i].name, name) == 0) {
-            *function = &functions[i];
+    if (!find_module(context, module)) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE);
+    }
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+        if (strcmp(kernels[i].name, name) == 0) {
+            module->functions[i] = (struct CUfunc_st){.kernel = &kernels[i]};
+            *function = &module->functions[i];
             LEAVE(CUDA_SUCCESS);
         }
     }
@@ -431,6 +501,17 @@ static void fail_context(void *argument)
     pthread_mutex_unlock(&fake.lock);
 }
 
+/* A kernel of a module that is loaded in this context. */
+static bool has_function(const struct CUctx_st *context, const struct CUfunc_st *function)
+{
+    const struct CUmod_st *module = context->modules;
+
+    while (module && (function < module->functions || function >= module->functions + MAX_FUNCTIONS)) {
+        module = module->next;
+    }
+    return module && function->kernel;
+}
+
 CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                                 unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra)
 {
@@ -439,6 +520,9 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
     ENTER(__func__)
     if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != PL_THREADS || block_y != 1 || block_z != 1 || shared_bytes || extra) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (!has_function(context, function)) {
+        LEAVE(CUDA_ERROR_INVALID_HANDLE);
     }
     fake.launches++;
     if (fake.launches == fake.launch_error || context->kernel_fails) {
@@ -451,9 +535,9 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
         context->hangs = true;
         LEAVE(fake_add(context, stream, &(struct work){.run = NULL}));
     }
-    launch = aligned_alloc(16, (sizeof(*launch) + function->args_bytes + 15) / 16 * 16);
-    launch->function = function;
+    launch = aligned_alloc(16, (sizeof(*launch) + function->kernel->args_bytes + 15) / 16 * 16);
+    launch->kernel = function->kernel;
     launch->blocks = grid_x;
-    memcpy(launch->args, params[0], function->args_bytes);
+    memcpy(launch->args, params[0], function->kernel->args_bytes);
     LEAVE(fake_add(context, stream, &(struct work){.run = run_launch, .argument = launch, .owned = true}));
 }

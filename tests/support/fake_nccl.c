@@ -9,7 +9,8 @@
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
  *     FAKE_NCCL_FAULT=ask:R:N     rank R's operation number N is refused when it is asked for
  *
- * What the real one takes amiss much later ends the test at once: being asked in a thread that has no device, and leaving with a group open.
+ * What the real one takes amiss much later ends the test at once: being asked in a thread that has no device, buffers that overlap, and leaving with
+ * a group open.
  */
 #include "collectives/kernel.h"
 #include "tests/support/fake_cuda.h"
@@ -369,6 +370,34 @@ API ncclResult_t ncclGroupEnd(void)
     return --depth == 0 ? close_group() : ncclSuccess;
 }
 
+/* Two buffers are apart, or one's part lies in the other where the rank's own is: what else there is has no meaning. */
+static void check_buffers(const struct operation *o)
+{
+    size_t bytes = o->count * pl_dtype_bytes(o->dtype);
+    size_t all = bytes * (size_t)o->comm->size;
+    const char *send = o->send, *recv = o->recv;
+    size_t own = bytes * (size_t)o->comm->rank;
+
+    switch (o->kind) {
+    case ALLREDUCE:
+    case BROADCAST:
+        need(send == recv || send + bytes <= recv || recv + bytes <= send, "buffers overlap");
+        break;
+    case REDUCE:
+        need(!recv || send == recv || send + bytes <= recv || recv + bytes <= send, "buffers overlap");
+        break;
+    case REDUCE_SCATTER:
+        need(recv == send + own || send + all <= recv || recv + bytes <= send, "buffers overlap");
+        break;
+    case ALLGATHER:
+        need(send == recv + own || recv + all <= send || send + bytes <= recv, "buffers overlap");
+        break;
+    case SEND:
+    case RECV:
+        break;
+    }
+}
+
 static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncclRedOp_t op)
 {
     static const enum pl_dtype types[ncclNumTypes] = {
@@ -385,12 +414,17 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
         free(o);
         return ncclInvalidArgument;
     }
+    if (atomic_load(&comm->state) == ncclInProgress) {
+        free(o);
+        return ncclInvalidArgument; /* the last one is not through */
+    }
     if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || type == ncclUint32 || type == ncclUint64 || op == ncclAvg) {
         free(o);
         return ncclInvalidArgument;
     }
     *o = *wanted;
     o->dtype = types[type];
+    check_buffers(o);
     o->op = op < ncclAvg ? ops[op] : PL_SUM;
     o->factor = op > ncclAvg ? o->comm->factors[op - ncclNumOps] : 1;
     o->number = ++o->comm->operations;
@@ -444,7 +478,7 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDat
     float half = 0;
     double factor;
 
-    if (residence != ncclScalarHostImmediate) {
+    if (residence != ncclScalarHostImmediate || atomic_load(&comm->state) != ncclSuccess) {
         return ncclInvalidArgument;
     }
     if (type == ncclFloat16 || type == ncclBfloat16) {
@@ -463,6 +497,9 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDat
 
 API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
+    if (op < ncclNumOps || op >= ncclNumOps + MOST_FACTORS || comm->factors[op - ncclNumOps] == 0.0) {
+        return ncclInvalidArgument;
+    }
     comm->factors[op - ncclNumOps] = 0;
     return ncclSuccess;
 }
@@ -532,7 +569,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     struct ncclComm *comm = calloc(1, sizeof(*comm));
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
-    if (!comm || !driver || size > MOST_RANKS || config->blocking != 0) {
+    if (!comm || !driver || size > MOST_RANKS || rank < 0 || rank >= size || config->blocking != 0 || config->size != sizeof(*config) ||
+        config->magic != 0xcafebeef || config->version != NCCL_VERSION_CODE) {
         free(comm);
         return ncclInvalidArgument;
     }

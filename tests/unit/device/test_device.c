@@ -563,7 +563,8 @@ START_TEST(another_process_opens_the_memory_and_writes_to_it)
 }
 END_TEST
 
-START_TEST(the_fake_finds_a_host_that_touches_device_memory)
+/* The signal that ends a child which does `what` with 100 bytes of device memory. */
+static int signal_of(void (*what)(struct pl_device *device, char *memory))
 {
     pid_t child = fork();
     int status;
@@ -571,13 +572,84 @@ START_TEST(the_fake_finds_a_host_that_touches_device_memory)
     if (child == 0) {
         struct pl_device *device = open_gpu("");
         void *base;
-        volatile char *memory = on_gpu(device, NULL, 64, 0, &base);
 
         (void)signal(SIGSEGV, SIG_DFL);
-        _exit(memory[3]);
+        (void)signal(SIGBUS, SIG_DFL);
+        (void)signal(SIGABRT, SIG_DFL);
+        what(device, on_gpu(device, NULL, 100, 0, &base));
+        _exit(0);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
+}
+
+static void read_on_the_host(struct pl_device *device, char *memory)
+{
+    (void)device;
+    _exit(*(volatile char *)memory);
+}
+
+static void scale_in_place(struct pl_device *device, char *memory, uint64_t count)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, count, 2.0, NULL, &error), &error);
+}
+
+static void scale_all(struct pl_device *device, char *memory)
+{
+    scale_in_place(device, memory, 25);
+    pl_device_release(device, memory);
+}
+
+static void scale_one_more(struct pl_device *device, char *memory)
+{
+    scale_in_place(device, memory, 26);
+    pl_device_release(device, memory);
+}
+
+static void scale_what_is_far_behind(struct pl_device *device, char *memory)
+{
+    scale_in_place(device, memory + 4096, 1);
+}
+
+static void scale_what_was_released(struct pl_device *device, char *memory)
+{
+    pl_device_release(device, memory);
+    scale_in_place(device, memory, 25);
+}
+
+static void pin_a_page_twice(struct pl_device *device, char *memory)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char *host = aligned_alloc(4096, 4096);
+
+    (void)memory;
+    ck_assert_ok(pl_device_pin(device, host, 100, &error), &error);
+    ck_assert_int_eq(pl_device_pin(device, host + 200, 100, &error), PL_LIBRARY);
+    ck_assert_says(error, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
+}
+
+static void record_a_released_event(struct pl_device *device, char *memory)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    void *event = NULL;
+
+    (void)memory;
+    ck_assert_ok(pl_device_event_new(device, false, &event, &error), &error);
+    pl_device_event_free(device, event);
+    (void)!pl_device_event_record(device, event, NULL, &error);
+}
+
+START_TEST(the_fake_finds_what_is_not_there)
+{
+    ck_assert_int_eq(signal_of(read_on_the_host), SIGSEGV);
+    ck_assert_int_eq(signal_of(scale_all), 0);
+    ck_assert_int_eq(signal_of(scale_one_more), SIGABRT);
+    ck_assert_int_eq(signal_of(scale_what_is_far_behind), SIGBUS);
+    ck_assert_int_eq(signal_of(scale_what_was_released), SIGBUS);
+    ck_assert_int_eq(signal_of(record_a_released_event), SIGABRT);
+    ck_assert_int_eq(signal_of(pin_a_page_twice), 0);
 }
 END_TEST
 
@@ -589,5 +661,4 @@ UNIT_MAIN("device/device", devices_are_counted_and_described, what_is_visible_is
           a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
           ordinary_memory_is_copied_by_the_deadline, new_memory_that_is_not_filled_in_time_is_left, memory_is_released_again_once_late_work_has_ended,
           errors_that_only_newer_toolkits_name_stay_too, a_lost_device_is_said_by_every_call, a_device_without_code_among_the_kernels_is_said,
-          what_was_begun_is_undone_when_opening_fails, another_process_opens_the_memory_and_writes_to_it,
-          the_fake_finds_a_host_that_touches_device_memory)
+          what_was_begun_is_undone_when_opening_fails, another_process_opens_the_memory_and_writes_to_it, the_fake_finds_what_is_not_there)
