@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """An HTTP/1.1 proxy that breaks answers by rule, between an S3 client and a server that it believes to be talking to.
 
-  fault_proxy.py UPSTREAM_HOST:PORT RULES.json       prints "port N" and serves until it is ended
-
-Requests are passed on as they came, Host included, so signatures stay valid. RULES.json is a list; the first rule whose
+Requests are passed on as they came, Host included, so signatures stay valid. The rules are a list; the first one whose
 `request` (a regular expression over "METHOD TARGET RANGE") fits and whose `times` are not used up decides:
 
   {"request": "^GET /bkt/obj bytes=0-", "skip": 0, "times": 1, "each_range": false, "fault": NAME, ...}
@@ -33,11 +30,9 @@ Requests are passed on as they came, Host included, so signatures stay valid. RU
   call_late  name, seconds   the same between what the server does and its answer
 """
 import asyncio
-import json
 import re
 import socket
 import struct
-import sys
 
 from fake_s3 import MAX_HEAD, Listener
 
@@ -246,15 +241,3 @@ async def read_chunked(reader):
         if size == 0:
             return b"".join(parts)
         parts.append(data[:-2])
-
-
-async def main():
-    host, _, port = sys.argv[1].rpartition(":")
-    with open(sys.argv[2], encoding="utf-8") as file:
-        proxy = FaultProxy(host, int(port), json.load(file))
-    print("port", await proxy.start(), flush=True)
-    await proxy.server.serve_forever()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
