@@ -88,38 +88,33 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
     }
 }
 
-/* Where the daemon lies: beside this host's own mpirun, whatever the command says. */
+/* `name` beside the file `program`, where it can be executed. */
+static enum pl_status find_beside(const char *program, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_append_n(&path, program, (size_t)(strrchr(program, '/') - program) + 1);
+    pl_text_append(&path, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    if (access(pl_text_string(&path), X_OK) != 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no %s beside '%.200s'", name, program);
+    }
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+/* Where the daemon lies: beside this host's own mpirun, by the name that is in PATH or the file it leads to, whatever the command says. */
 static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path, struct pl_error *reterr)
 {
-    const char *path = pl_environment_get(supervisor->environment, "PATH");
-    const char *name = strrchr(wanted, '/');
+    const char *slash = strrchr(wanted, '/');
+    const char *name = slash != NULL ? slash + 1 : wanted;
     PL_AUTO_FREE char *mpirun = NULL;
     PL_AUTO_FREE char *real_mpirun = NULL;
-    PL_AUTO_TEXT struct pl_text daemon = PL_TEXT_NONE;
-    char *slash;
+    enum pl_status status;
 
-    name = name != NULL ? name + 1 : wanted;
-    PL_TRY(pl_file_find_program("mpirun", path, &mpirun, reterr));
-    for (int pass = 0; pass < 2; pass++) {
-        /* First beside the name that is in PATH, then beside the file it leads to. */
-        if (pass == 1) {
-            real_mpirun = realpath(mpirun, NULL);
-            if (real_mpirun == NULL) {
-                break;
-            }
-        }
-        pl_text_clear(&daemon);
-        pl_text_append(&daemon, pass == 0 ? mpirun : real_mpirun);
-        PL_TRY(pl_text_check(&daemon, reterr));
-        slash = strrchr(daemon.data, '/');
-        daemon.length = slash != NULL ? (size_t)(slash - daemon.data) + 1 : 0;
-        pl_text_append(&daemon, name);
-        PL_TRY(pl_text_check(&daemon, reterr));
-        if (access(pl_text_string(&daemon), X_OK) == 0) {
-            return pl_text_take(&daemon, ret_path, reterr);
-        }
-    }
-    return pl_error_set(reterr, PL_NOT_FOUND, "there is no %s beside '%.200s'", name, mpirun);
+    PL_TRY(pl_file_find_program("mpirun", pl_environment_get(supervisor->environment, "PATH"), &mpirun, reterr));
+    status = find_beside(mpirun, name, ret_path, reterr);
+    real_mpirun = status != PL_OK ? realpath(mpirun, NULL) : NULL;
+    return real_mpirun != NULL && find_beside(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
 }
 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request, const char *text, struct pl_error *reterr)
