@@ -342,10 +342,11 @@ static enum pl_status run_lane(struct pl_exchange *exchange, struct pl_lane *lan
     }
 }
 
-/* A small collective: all inputs came with the agreement. */
+/* A small collective: all inputs came with the agreement, or their sum. */
 static void finish_inline(struct pl_exchange *exchange)
 {
     const struct pl_collective *c = &exchange->request->collective;
+    uint32_t sources = exchange->agree.summed ? 1 : (uint32_t)exchange->size;
     struct pl_reduction reduction = reduction_of(c);
     size_t item = item_bytes(exchange);
     uint64_t first = 0;
@@ -372,10 +373,10 @@ static void finish_inline(struct pl_exchange *exchange)
         exchange->sources[r] = (const char *)exchange->sources[r] + first * item;
     }
     reduction.divisor = c->divisor;
-    reduction.prescale = c->prescale;
+    reduction.prescale = exchange->agree.summed ? 1 : c->prescale;
     reduction.postscale = c->postscale;
     if (count) {
-        pl_kernel_reduce(exchange->kernel, &reduction, &dest, 1, exchange->sources, (uint32_t)exchange->size, count);
+        pl_kernel_reduce(exchange->kernel, &reduction, &dest, 1, exchange->sources, sources, count);
     }
 }
 
@@ -423,6 +424,9 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct pl_exchange *exchange = state;
     const struct pl_collective *c = &request->collective;
 
+    struct pl_reduction reduction = reduction_of(c);
+
+    reduction.prescale = c->prescale;
     exchange->request = request;
     exchange->stuck = false;
     exchange->lanes_started = 0;
@@ -434,7 +438,8 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (exchange->wired) {
         PL_TRY(pl_wire_start(exchange, reterr));
     }
-    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, pl_exchange_inline_bytes(exchange, c), reterr));
+    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, pl_exchange_inline_bytes(exchange, c),
+                          pl_exchange_sums_inline(exchange, c) ? &reduction : NULL, reterr));
     return progress(state, request, ret_done, reterr);
 }
 

@@ -42,6 +42,7 @@ struct pl_exchange {
     int *place_of;     /* rank -> ring place */
     double latency_ns; /* of an empty message, and time a byte: the cost model */
     double ns_per_byte;
+    uint64_t sum_most_bytes; /* allreduces up to this long ride with the agreement and are added up on the way */
     struct pl_agree agree;
     struct pl_lane lanes[PL_EXCHANGE_LANES];
     size_t lane_room_bytes; /* of each lane's two buffers */
@@ -71,10 +72,21 @@ struct pl_exchange {
 /** How much of every rank's data rides with the agreement; 0: none does. */
 uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *collective);
 
+/** The longest float32 allreduce that rides with the agreement. */
+static inline uint64_t pl_exchange_inline_most_bytes(const struct pl_exchange *exchange)
+{
+    uint64_t blocks = PL_AGREE_ROOM_BYTES / (uint64_t)exchange->size;
+
+    return blocks > exchange->sum_most_bytes ? blocks : exchange->sum_most_bytes;
+}
+
+/** Whether an allreduce rides with the agreement and is added up on the way. */
+bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *collective);
+
 /** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count. */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
 
-/** Fill in the cost model: from settings, else by measuring between hosts (some 10 ms at 1 Gbit/s). Collective. */
+/** Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 10 ms at 1 Gbit/s). Collective. */
 enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The pattern that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */

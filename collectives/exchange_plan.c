@@ -115,6 +115,87 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
     return agree_on_model(exchange, deadline_ns, reterr);
 }
 
+static double rounds_below(int n)
+{
+    int rounds = 0;
+
+    while (1 << rounds < n) {
+        rounds++;
+    }
+    return rounds;
+}
+
+/* See pattern.h. */
+static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern pattern, int places, double bytes)
+{
+    double n = places;
+    double rounds = rounds_below(places);
+    double latency = exchange->latency_ns;
+    double wire = bytes * exchange->ns_per_byte;
+    bool power = (places & (places - 1)) == 0;
+
+    switch (pattern) {
+    case PL_PATTERN_HALVING:
+        /* The same bytes as a ring, but in messages of very unlike sizes: 0.86 of the ring's rate was measured between four hosts. */
+        return 2 * rounds * latency + (2 * (n - 1) / n + (power ? 0 : 2)) * wire / 0.86;
+    case PL_PATTERN_DOUBLING:
+        return (rounds + (power ? 0 : 1)) * (latency + wire);
+    case PL_PATTERN_TREE:
+        return 2 * rounds * (latency + wire);
+    default:
+        return 2 * (n - 1) * latency + 2 * (n - 1) / n * wire;
+    }
+}
+
+static enum pl_pattern cheapest(const struct pl_exchange *exchange, int places, uint64_t bytes)
+{
+    static const enum pl_pattern candidates[] = {PL_PATTERN_RING, PL_PATTERN_HALVING, PL_PATTERN_DOUBLING};
+    enum pl_pattern best = PL_PATTERN_RING;
+
+    for (unsigned i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++) {
+        if (cost_ns(exchange, candidates[i], places, (double)bytes) < cost_ns(exchange, best, places, (double)bytes)) {
+            best = candidates[i];
+        }
+    }
+    return best;
+}
+
+/* What the setting `algorithm` says; -1: nothing. */
+static int forced_pattern(const struct pl_exchange *exchange)
+{
+    const char *wanted = pl_knob_text(pl_world_knobs(exchange->world), PL_KNOB_ALGORITHM);
+
+    for (int p = PL_PATTERN_RING; p <= PL_PATTERN_DIRECT; p++) {
+        if (strcmp(wanted, pl_pattern_text((enum pl_pattern)p)) == 0) {
+            return p;
+        }
+    }
+    return -1;
+}
+
+enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes)
+{
+    int forced = forced_pattern(exchange);
+
+    return forced >= 0 ? (enum pl_pattern)forced : cheapest(exchange, exchange->size, bytes);
+}
+
+static bool is_half(enum pl_dtype dtype)
+{
+    return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
+}
+
+/* Doubling between hosts of a power of two is what the agreement does anyway. */
+static uint64_t find_sum_most(const struct pl_exchange *exchange)
+{
+    uint64_t bytes = pl_agree_sums(&exchange->agree) && forced_pattern(exchange) < 0 ? PL_AGREE_ROOM_BYTES : 0;
+
+    while (bytes && cheapest(exchange, exchange->agree.hosts, bytes) != PL_PATTERN_DOUBLING) {
+        bytes /= 2;
+    }
+    return bytes;
+}
+
 enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr)
 {
     const struct pl_knobs *knobs = pl_world_knobs(exchange->world);
@@ -130,7 +211,15 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
     }
     exchange->latency_ns = latency_us > 0 ? latency_us * 1e3 : exchange->latency_ns;
     exchange->ns_per_byte = gbps > 0 ? 8.0 / gbps : exchange->ns_per_byte;
+    exchange->sum_most_bytes = find_sum_most(exchange);
     return PL_OK;
+}
+
+/* What has to be added up in rank order, or is better rounded once, does not. */
+bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *c)
+{
+    return c->kind == PL_ALLREDUCE && c->count && c->count <= exchange->sum_most_bytes / pl_dtype_bytes(c->dtype) && !pl_exchange_needs_direct(c) &&
+           !is_half(c->dtype) && !pl_wire_is_wanted(c);
 }
 
 uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *c)
@@ -138,67 +227,19 @@ uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const stru
     size_t item = pl_dtype_bytes(c->dtype);
     uint64_t elems = c->kind == PL_REDUCE_SCATTER ? exchange->recv_at[exchange->size] : c->count;
 
+    if (pl_exchange_sums_inline(exchange, c)) {
+        return elems * item;
+    }
     if (!reduces(c->kind) && (c->kind != PL_ALLGATHER || c->counts)) {
         return 0;
     }
     return elems <= PL_AGREE_ROOM_BYTES / ((uint64_t)exchange->size * item) ? elems * item : 0;
 }
 
-static double rounds_below(int n)
-{
-    int rounds = 0;
-
-    while (1 << rounds < n) {
-        rounds++;
-    }
-    return rounds;
-}
-
-/* See pattern.h. */
-static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern pattern, double bytes)
-{
-    double n = exchange->size;
-    double rounds = rounds_below(exchange->size);
-    double latency = exchange->latency_ns;
-    double wire = bytes * exchange->ns_per_byte;
-    bool power = (exchange->size & (exchange->size - 1)) == 0;
-
-    switch (pattern) {
-    case PL_PATTERN_HALVING:
-        /* The same bytes as a ring, but in messages of very unlike sizes: 0.86 of the ring's rate was measured between four hosts. */
-        return 2 * rounds * latency + (2 * (n - 1) / n + (power ? 0 : 2)) * wire / 0.86;
-    case PL_PATTERN_DOUBLING:
-        return (rounds + (power ? 0 : 1)) * (latency + wire);
-    case PL_PATTERN_TREE:
-        return 2 * rounds * (latency + wire);
-    default:
-        return 2 * (n - 1) * latency + 2 * (n - 1) / n * wire;
-    }
-}
-
-enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes)
-{
-    static const enum pl_pattern candidates[] = {PL_PATTERN_RING, PL_PATTERN_HALVING, PL_PATTERN_DOUBLING};
-    const char *wanted = pl_knob_text(pl_world_knobs(exchange->world), PL_KNOB_ALGORITHM);
-    enum pl_pattern best = PL_PATTERN_RING;
-
-    for (int p = PL_PATTERN_RING; p <= PL_PATTERN_DIRECT; p++) {
-        if (strcmp(wanted, pl_pattern_text((enum pl_pattern)p)) == 0) {
-            return (enum pl_pattern)p;
-        }
-    }
-    for (unsigned i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++) {
-        if (cost_ns(exchange, candidates[i], (double)bytes) < cost_ns(exchange, best, (double)bytes)) {
-            best = candidates[i];
-        }
-    }
-    return best;
-}
-
 static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const struct pl_collective *c, uint64_t bytes)
 {
     bool direct = pl_exchange_needs_direct(c);
-    bool half = c->dtype == PL_FLOAT16 || c->dtype == PL_BFLOAT16;
+    bool half = is_half(c->dtype);
 
     switch (c->kind) {
     case PL_ALLREDUCE:
@@ -292,14 +333,16 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
 void pl_exchange_describe(void *state, struct pl_text *text)
 {
     const struct pl_exchange *exchange = state;
+    uint64_t inline_bytes = pl_exchange_inline_most_bytes(exchange);
     int last = -1;
 
     pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->latency_ns / 1e3, 1.0 / exchange->ns_per_byte);
-    pl_text_printf(text, "  float32 allreduce up to %d bytes: with the agreement, rank order\n", PL_AGREE_ROOM_BYTES / exchange->size);
+    pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the agreement, %s\n", (unsigned long long)inline_bytes,
+                   exchange->sum_most_bytes ? "added up on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_pattern pattern = pl_exchange_choose(exchange, bytes);
 
-        if (bytes > PL_AGREE_ROOM_BYTES / (uint64_t)exchange->size && (int)pattern != last) {
+        if (bytes > inline_bytes && (int)pattern != last) {
             pl_text_printf(text, "  float32 allreduce from %llu bytes: %s\n", (unsigned long long)bytes, pl_pattern_text(pattern));
             last = (int)pattern;
         }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "collectives/exchange.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     h->request = request;
     h->stuck = false;
     PL_TRY(pl_hierarchy_begin(h, reterr));
-    PL_TRY(pl_agree_start(&h->agree, &request->signature, NULL, 0, reterr));
+    PL_TRY(pl_agree_start(&h->agree, &request->signature, NULL, 0, NULL, reterr));
     return progress(state, request, ret_done, reterr);
 }
 
@@ -171,11 +172,27 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
+/* The backend exchange of the same world; NULL where nothing is left to it. */
+static const struct pl_exchange *beside(const struct pl_hierarchy *h)
+{
+    for (int i = 0; i < h->world->backend_count && !h->alone; i++) {
+        if (h->world->backends[i].on && h->world->backends[i].backend == &pl_backend_exchange) {
+            return h->world->backends[i].state;
+        }
+    }
+    return NULL;
+}
+
 /* Where exchange's agreement is all that it takes, fewer steps than this backend's are made. */
 static bool is_small(const struct pl_hierarchy *h, const struct pl_collective *c)
 {
-    return !h->alone && (c->kind == PL_BARRIER || ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
-                                                   c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world))));
+    const struct pl_exchange *exchange = beside(h);
+
+    if (!exchange || c->kind == PL_BARRIER) {
+        return exchange != NULL;
+    }
+    return pl_exchange_sums_inline(exchange, c) || ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
+                                                    c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world)));
 }
 
 static bool serves(void *state, const struct pl_collective *c)
@@ -194,15 +211,16 @@ static bool serves(void *state, const struct pl_collective *c)
 static void describe(void *state, struct pl_text *text)
 {
     const struct pl_hierarchy *h = state;
+    const struct pl_exchange *exchange = beside(h);
+    uint64_t small = TOGETHER_MOST_BYTES / (uint64_t)pl_world_size(h->world);
 
     pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->alone ? ", barrier" : "",
                    h->lanes ? "each local rank carries its share" : "local rank 0 carries all");
-    if (!h->alone) {
-        pl_text_printf(
-            text,
-            "  left to the backend exchange: barriers, allreduce and reduce up to %d bytes, reproducible sums, integer averages and factors%s; all "
-            "else\n",
-            TOGETHER_MOST_BYTES / pl_world_size(h->world), h->lanes ? "" : ", roots other than local rank 0");
+    if (exchange) {
+        pl_text_printf(text,
+                       "  left to the backend exchange: barriers, allreduce up to %" PRIu64 " bytes, reduce up to %" PRIu64
+                       " bytes, reproducible sums, integer averages and factors%s; all else\n",
+                       exchange->sum_most_bytes > small ? exchange->sum_most_bytes : small, small, h->lanes ? "" : ", roots other than local rank 0");
     }
     pl_text_printf(text, "  allreduce from %d bytes: in chunks of at most %d bytes, scattered inside, summed between, gathered inside\n",
                    PL_HIERARCHY_SPLIT_LEAST_BYTES, PL_HIERARCHY_CHUNK_MOST_BYTES);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one. */
+#include "collectives/bootstrap.h"
+#include "collectives/world_private.h"
+
 #include "tests/support/conformance.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
@@ -168,6 +171,58 @@ START_TEST(thirty_five_ranks_gather_ragged_rows)
 }
 END_TEST
 
+enum { COUNTED_RANKS = 8 };
+
+static struct {
+    void *context;
+    int messages; /* to ranks of other hosts, of two ranks each */
+} counted[COUNTED_RANKS];
+static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                   struct pl_error *reterr);
+
+static enum pl_status count_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                 struct pl_error *reterr)
+{
+    int rank = 0;
+
+    while (counted[rank].context != context) {
+        rank++;
+    }
+    counted[rank].messages += peer / 2 != rank / 2;
+    return real_send(context, data, bytes, peer, tag, transfer, reterr);
+}
+
+static void count_messages(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static float room[COUNTED_RANKS][4096];
+    struct pl_transport *transport = pl_world_bootstrap(world)->transport;
+    uint64_t count = *(const uint64_t *)argument;
+    int rank = pl_world_rank(world);
+    int expected = rank % 2 == 0 ? 2 : 0;
+
+    counted[rank].context = transport->context;
+    counted[rank].messages = 0;
+    if (rank == 0) {
+        real_send = transport->send;
+    }
+    RANKS_OK(pl_barrier(world, &error));
+    {
+        PL_AUTO_HOLD(world);
+
+        transport->send = count_send;
+    }
+    RANKS_OK(pl_allreduce(world, room[rank], room[rank], count, PL_FLOAT32, PL_SUM, &error));
+    RANKS_NEED(counted[rank].messages == expected, "%d messages went to other hosts, expected %d", counted[rank].messages, expected);
+}
+
+START_TEST(a_small_sum_takes_one_message_a_host_and_round)
+{
+    for (uint64_t count = 1; count <= 4096; count *= 64) {
+        ck_assert_ranks(COUNTED_RANKS, &((struct pl_world_options){.pretend_ranks_per_host = 2}), count_messages, &count);
+    }
+}
+END_TEST
+
 UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
-          every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, every_operation_is_right_whatever_the_order_of_ranks,
-          every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)
+          every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, a_small_sum_takes_one_message_a_host_and_round,
+          every_operation_is_right_whatever_the_order_of_ranks, every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however many it was passed on. */
 #include "base/clock.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 
 #include "tests/support/ranks.h"
@@ -195,6 +196,48 @@ START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
 }
 END_TEST
 
+/* Rank 2 has given up and does not take what rank 3, below it in the tree of their host, sends: that send never ends. */
+static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
+
+static enum pl_status end_receives_only(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+{
+    *ret_done = false;
+    return transfer->words[0] ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
+}
+
+static void send_to_who_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_transport *transport = pl_world_bootstrap(world)->transport;
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 2) {
+        PL_AUTO_HOLD(world);
+
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        pl_world_give_up(world, &told);
+        return;
+    }
+    if (rank == 3) {
+        PL_AUTO_HOLD(world);
+
+        real_test = transport->test;
+        transport->test = end_receives_only;
+    }
+    status = add_up(world, 2000, 30 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 2 has given up: the fan has stopped") == 0, "%s: %s", pl_status_name(status),
+               told.cause);
+}
+
+START_TEST(who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
+{
+    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_gave_up, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up, words_too_long_are_cut_where_they_end,
           what_is_passed_on_stays_what_the_first_has_said, who_shares_a_wait_hears_whose_deadline_ended_it_and_who_is_late,
-          who_waits_for_a_rank_that_cancels_hears_so)
+          who_waits_for_a_rank_that_cancels_hears_so, who_has_given_up_need_not_take_a_message_for_others_to_hear_it)

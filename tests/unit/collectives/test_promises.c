@@ -25,6 +25,7 @@ static float rough(int rank, int i)
 
 struct bits {
     unsigned flags;
+    uint64_t few; /* so many elements; 0: COUNT */
     float results[8][COUNT];
 };
 
@@ -38,19 +39,24 @@ static void sum_rough(struct pl_world *world, void *argument, char failure[RANKS
         result[i] = rough(rank, i);
     }
     RANKS_OK(pl_collective_run(
-        world, &((struct pl_collective){.kind = PL_ALLREDUCE, .flags = bits->flags, .count = COUNT, .send = result, .recv = result}), &error));
+        world,
+        &((struct pl_collective){.kind = PL_ALLREDUCE, .flags = bits->flags, .count = bits->few ? bits->few : COUNT, .send = result, .recv = result}),
+        &error));
 }
 
 static void need_equal_ranks(const struct bits *bits, int size)
 {
+    size_t bytes = (bits->few ? bits->few : COUNT) * sizeof(float);
+
     for (int r = 1; r < size; r++) {
-        ck_assert_msg(memcmp(bits->results[0], bits->results[r], sizeof(bits->results[0])) == 0, "ranks 0 and %d of %d have different bits", r, size);
+        ck_assert_msg(memcmp(bits->results[0], bits->results[r], bytes) == 0, "ranks 0 and %d of %d have different bits", r, size);
     }
 }
 
 START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
 {
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
+    static const int layouts[][2] = {{4, 1}, {4, 2}, {5, 1}, {5, 3}, {6, 3}, {7, 2}, {8, 2}, {8, 4}}; /* ranks, of a host */
     struct bits *first = calloc(1, sizeof(*first));
     struct bits *second = calloc(1, sizeof(*second));
 
@@ -67,6 +73,16 @@ START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
             ck_assert_int_eq(memcmp(first->results[0], second->results[0], sizeof(first->results[0])), 0);
         }
     }
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) { /* small sums */
+        struct pl_world_options options = {.pretend_ranks_per_host = layouts[i][1]};
+
+        first->few = second->few = 1000;
+        ck_assert_ranks(layouts[i][0], &options, sum_rough, first);
+        ck_assert_ranks(layouts[i][0], &options, sum_rough, second);
+        need_equal_ranks(first, layouts[i][0]);
+        ck_assert_int_eq(memcmp(first->results[0], second->results[0], sizeof(first->results[0])), 0);
+    }
+    first->few = second->few = 0;
     for (int size = 2; size <= 4; size++) { /* on one host */
         ck_assert_ranks(size, NULL, sum_rough, first);
         ck_assert_ranks(size, NULL, sum_rough, second);
