@@ -87,4 +87,23 @@ for host in algo-1 algo-2; do
   ! grep -E "mpi_probe|mpirun|orted|sshd|ssh |relay|paceline rank" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
 done
 case_end algo-1 algo-2
+
+# And an interface of a name that no container has.
+case_begin "hosts that have IPv6 addresses alone"
+add_six() { ip -n "$cluster_tag-$1" addr add "fd00:78::$1/64" dev eth0 nodad 2>/dev/null; }
+if add_six 1 && add_six 2; then
+  printf '::1 localhost\nfd00:78::1 algo-1\nfd00:78::2 algo-2\n' >"$cluster/hosts"
+  for number in 1 2; do
+    ip -n "$cluster_tag-$number" addr del "10.78.0.$number/24" dev eth0
+    job_config algo-$number "algo-1 algo-2" 1
+    sed -i s/eth0/ethwe/ "$cluster/algo-$number/ml/input/config/resourceconfig.json"
+    host_start algo-$number "$paceline" -- "$probe"
+  done
+  wait_both 60
+  for host in algo-1 algo-2; do expect_code $host 0; done
+  grep -q "no network interface 'ethwe' here; 'eth0' is used" "$cluster/algo-1.log" || case_failed "another interface was taken"
+  case_end algo-1 algo-2
+else
+  echo "$case_name: left out, this machine has no IPv6"
+fi
 echo "two hosts: all cases passed"
