@@ -212,6 +212,9 @@ static size_t write_message(struct pl_agree *agree)
         memcpy(rest, &agree->heard, sizeof(agree->heard));
         return sizeof(agree->card) + sizeof(agree->heard);
     }
+    if (agree->card.a_rank != PL_AGREE_NONE) {
+        return sizeof(agree->card); /* nobody needs data any more, and a short message leaves also towards who has given up and takes none */
+    }
     if (agree->summed) {
         memcpy(rest, agree->held, agree->block_bytes);
         return sizeof(agree->card) + agree->block_bytes;

@@ -238,6 +238,63 @@ START_TEST(who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
 }
 END_TEST
 
+/* Rank 0 has given up and takes nothing: of what rank 2 sends only short messages end. Rank 3, below it, calls something else. */
+enum { SHORT_BYTES = 1024 };
+
+static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                   struct pl_error *reterr);
+
+static enum pl_status send_noted(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                 struct pl_error *reterr)
+{
+    PL_TRY(real_send(context, data, bytes, peer, tag, transfer, reterr));
+    transfer->words[1] = bytes;
+    return PL_OK;
+}
+
+static enum pl_status end_all_but_long_sends(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+{
+    *ret_done = false;
+    return transfer->words[0] || transfer->words[1] <= SHORT_BYTES ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
+}
+
+static void disagree_below_who_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_transport *transport = pl_world_bootstrap(world)->transport;
+    int rank = pl_world_rank(world);
+    bool differs = rank == 2 || rank == 3;
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 0) {
+        PL_AUTO_HOLD(world);
+
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        pl_world_give_up(world, &told);
+        return;
+    }
+    if (rank == 2) {
+        PL_AUTO_HOLD(world);
+
+        real_send = transport->send;
+        real_test = transport->test;
+        transport->send = send_noted;
+        transport->test = end_all_but_long_sends;
+    }
+    status = add_up(world, rank == 3 ? 1999 : 2000, 30 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == (differs ? PL_MISMATCH : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(strstr(told.cause, differs ? "rank 3 calls allreduce of 1999" : "rank 0 has given up: the fan has stopped"), "%s", told.cause);
+}
+
+START_TEST(who_disagrees_below_a_rank_that_has_given_up_is_told_so)
+{
+    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_below_who_gave_up, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up, words_too_long_are_cut_where_they_end,
           what_is_passed_on_stays_what_the_first_has_said, who_shares_a_wait_hears_whose_deadline_ended_it_and_who_is_late,
-          who_waits_for_a_rank_that_cancels_hears_so, who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
+          who_waits_for_a_rank_that_cancels_hears_so, who_has_given_up_need_not_take_a_message_for_others_to_hear_it,
+          who_disagrees_below_a_rank_that_has_given_up_is_told_so)
