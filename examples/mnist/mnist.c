@@ -439,7 +439,7 @@ static struct pl_sampler_state own_place(const struct trainer *t, const struct p
             sharing += pl_world_host_of(t->world, r) == pl_world_host_of(t->world, 0);
         }
         place.count = sampler->count;
-        place.position = place.position * sampler->deal.size / sharing;
+        place.position = place.position / sharing * sampler->deal.size; /* by what each has taken, a whole number */
     }
     if (place.position < place.count) {
         place.position -= place.position % sampler->deal.size;
