@@ -693,7 +693,7 @@ class _Distributed:
 
     def _hook_of(self, name, parameter):
         passed = weakref.WeakMethod(self._passed)  # of an optimizer that the program has dropped, for another of the same model, there is none
-        return lambda *_: passed() and passed()(name, parameter)
+        return lambda *_: (start := passed()) and start(name, parameter)
 
     def _passed(self, name, parameter):
         self._synchronized = False
