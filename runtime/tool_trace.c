@@ -7,26 +7,28 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
 {
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
     int option;
 
     pl_log_set_prefix("paceline trace");
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+    status = pl_options_next(argc, argv, "", table, &option, &error);
+    if (status == PL_INVALID) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    if (status == PL_OK || optind == argc) {
         fputs("usage: paceline trace RING... > trace.json\n\n"
               "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed programs\n"
               "are fine. The result opens in chrome://tracing and in Perfetto.\n",
-              argc < 2 ? stderr : stdout);
-        return argc < 2 ? PL_EXIT_USAGE : EXIT_SUCCESS;
-    }
-    if (pl_options_next(argc, argv, "", &(struct option){.name = NULL}, &option, &error) != PL_END) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
-        return PL_EXIT_USAGE;
+              status == PL_OK ? stdout : stderr);
+        return status == PL_OK ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     if (pl_trace_merge((const char *const *)(argv + optind), (size_t)(argc - optind), &text, &error) != PL_OK ||
         pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {

@@ -148,14 +148,14 @@ def main():
         found.extend(outputs(pathlib.Path(scratch)))
         found.extend(quickstart(pathlib.Path(scratch)))
     for verb in ("s3", "feed", "sync", "bench", "info", "trace"):
-        for words in ((verb, "--help"), ("help", verb)):
+        for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb == "info" else ("FILE",)), "--help")):
             done = run(*words)
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
-    for verb in ("s3", "feed", "sync", "bench", "trace"):
-        done = run(verb)
-        if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {verb}") or done.stdout:
-            found.append(f"paceline {verb}: status {done.returncode}, {done.stdout}{done.stderr}")
+    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("trace",), ("trace", "--")):
+        done = run(*words)
+        if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {words[0]}") or done.stdout:
+            found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     done = run("--version")
     if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout):
         found.append(f"paceline --version: status {done.returncode}, {done.stdout}{done.stderr}")
