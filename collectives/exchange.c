@@ -423,7 +423,6 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 {
     struct pl_exchange *exchange = state;
     const struct pl_collective *c = &request->collective;
-
     struct pl_reduction reduction = reduction_of(c);
 
     reduction.prescale = c->prescale;
