@@ -323,12 +323,13 @@ static enum pl_status open_due_sessions(struct pl_supervisor *supervisor, int64_
 static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
-    const bool only_tells = supervisor->failed;
     const int64_t begun_ns = pl_clock_now_ns();
     int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
+    bool only_tells;
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&master->sshd, &supervisor->rundir, reterr));
+    only_tells = supervisor->failed; /* as it is where a stop ended the making of keys */
     for (;;) {
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
         int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);

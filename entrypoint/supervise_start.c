@@ -223,6 +223,9 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     if (status == PL_OK && step.what != NULL) {
         status = pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), reterr);
     }
+    if (status == PL_CANCELLED && pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), NULL) == PL_OK) {
+        status = PL_OK; /* the stop ended it like a program, and without keys the other hosts would not hear of the stop */
+    }
     free(step.what);
     pl_words_done(&step.argv);
     PL_TRY(status);

@@ -298,6 +298,52 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
 }
 END_TEST
 
+/* Write a script that can be executed to the file `name` below the base directory. */
+static void write_program(struct rig *rig, const char *name, const char *script)
+{
+    char path[PATH_MAX];
+
+    tree_write(&rig->tree, name, script);
+    ck_assert_int_eq(chmod(scratch_path(&rig->tree.scratch, name, path), 0755), 0);
+}
+
+START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
+{
+    static const char frame[] = "PL\001\007\003\000\000\00015"; /* STOP, SIGTERM */
+    enum { HELLO_BYTES = 25, HEARD_BYTES = 36 };
+    PL_AUTO_FREE char *heard = NULL;
+    char path[PATH_MAX], self[PATH_MAX];
+    struct rig rig;
+    size_t bytes;
+
+    rig_setup(&rig, "\"localhost\", \"other\"");
+    write_program(&rig, "bin/paceline-keys",
+                  "#!/bin/sh\n[ -e asked ] || { : >asked; kill -TERM $SUPERVISOR; exec sleep 100; }\n"
+                  "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
+    /* The other host: READY; DONE once it has heard. */
+    write_program(&rig, "bin/ssh",
+                  "#!/bin/sh\nprintf 'PL\\001\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/heard\n"
+                  "printf 'PL\\001\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
+    snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", rig.tree.base);
+    tree_env(&rig.tree, "PATH", path);
+    tree_env(&rig.tree, "PACELINE_SSH_SECRET", "secret");
+    pl_job_free(rig.tree.job);
+    scratch_path(&rig.tree.scratch, "bin/paceline", self);
+    ck_assert_ok(pl_job_new(rig.tree.environment, self, NULL, &rig.tree.job, &rig.tree.error), &rig.tree.error);
+    rig.supervisor.job = rig.tree.job;
+    rig.plan.needs_link = true;
+    ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error), &rig.tree.error);
+    take_plan(&rig);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
+    expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
+    ck_assert_ok(pl_file_read(scratch_path(&rig.tree.scratch, "heard", path), 65536, &heard, &bytes, &rig.tree.error), &rig.tree.error);
+    ck_assert_uint_eq(bytes, HEARD_BYTES);
+    ck_assert_mem_eq(heard + HELLO_BYTES, frame, sizeof(frame));
+    pl_words_done(&rig.plan.hosts);
+    rig_done(&rig);
+}
+END_TEST
+
 START_TEST(whoever_connects_during_a_step_is_passed_over)
 {
     static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
@@ -328,5 +374,6 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
           an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
           another_stop_signal_is_heard_at_once, a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
-          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well, whoever_connects_during_a_step_is_passed_over,
+          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
+          a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
