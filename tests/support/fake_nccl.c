@@ -398,6 +398,14 @@ static void check_buffers(const struct operation *o)
     }
 }
 
+/* What a call gets as long as the last one is not through, and ever after an error: that error, as the real one has it. */
+static ncclResult_t readiness(struct ncclComm *comm)
+{
+    int state = atomic_load(&comm->state);
+
+    return state == ncclInProgress ? ncclInvalidArgument : (ncclResult_t)state;
+}
+
 static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncclRedOp_t op)
 {
     static const enum pl_dtype types[ncclNumTypes] = {
@@ -406,6 +414,7 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     static const enum pl_op ops[] = {[ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
     struct operation *o = malloc(sizeof(*o));
     struct ncclComm *comm = wanted->comm;
+    ncclResult_t ready = readiness(comm);
 
     need(comm->has_context(), "asked in a thread without a device");
     asked = depth > 0 ? comm : NULL;
@@ -414,9 +423,9 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
         free(o);
         return ncclInvalidArgument;
     }
-    if (atomic_load(&comm->state) == ncclInProgress) {
+    if (ready != ncclSuccess) {
         free(o);
-        return ncclInvalidArgument; /* the last one is not through */
+        return ready;
     }
     if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || type == ncclUint32 || type == ncclUint64 || op == ncclAvg) {
         free(o);
@@ -475,11 +484,12 @@ API ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int pee
 
 API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type, ncclScalarResidence_t residence, ncclComm_t comm)
 {
+    ncclResult_t ready = readiness(comm);
     float half = 0;
     double factor;
 
-    if (residence != ncclScalarHostImmediate || atomic_load(&comm->state) != ncclSuccess) {
-        return ncclInvalidArgument;
+    if (residence != ncclScalarHostImmediate || ready != ncclSuccess) {
+        return ready != ncclSuccess ? ready : ncclInvalidArgument;
     }
     if (type == ncclFloat16 || type == ncclBfloat16) {
         pl_kernel_widen(pl_kernel_best(), type == ncclFloat16 ? PL_FLOAT16 : PL_BFLOAT16, &half, scalar, 1);
