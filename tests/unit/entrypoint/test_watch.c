@@ -148,15 +148,22 @@ END_TEST
 
 START_TEST(a_stop_reaches_the_whole_group)
 {
+    const char *const argv[] = {"sh", "-c", "trap 'echo stopped >&2; exit 5' TERM; sleep 100 & : >trapped; wait", NULL};
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+    struct scratch scratch = scratch_new();
     struct pl_ending ending;
+    char path[PATH_MAX];
 
-    start_watch("trap 'echo stopped >&2; exit 5' TERM; sleep 100 & echo $! ; wait");
-    await(PL_FRAME_BEGUN);
-    usleep(200000); /* the shell needs a moment to set its trap; there is nothing to wait on */
+    start_program(argv, scratch.path);
+    while (access(scratch_path(&scratch, "trapped", path), F_OK) != 0) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
     ending = await_ending();
     ck_assert_int_eq(ending.code, 5);
     ck_assert_str_eq(ending.tail, "stopped\n");
+    scratch_done(&scratch);
 }
 END_TEST
 
