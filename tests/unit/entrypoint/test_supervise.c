@@ -161,12 +161,15 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
 {
     struct rig rig;
     struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+    char script[64];
 
     rig_setup(&rig, "\"localhost\"");
     add_script(&rig, &rig.plan.sync, "exit 1");
-    add_script(&rig, &step.argv, "sleep 0.5");
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
+    snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
+             (int)rig.supervisor.parties[0]->pid); /* until its watcher is reaped */
+    add_script(&rig, &step.argv, script);
     ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
     ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
     pl_words_done(&step.argv);
@@ -334,6 +337,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     rig.plan.needs_link = true;
     ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error), &rig.tree.error);
     take_plan(&rig);
+    rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S; /* whoever was stopped before it met the others has a twelfth of it to tell them */
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
     ck_assert_ok(pl_file_read(scratch_path(&rig.tree.scratch, "heard", path), 65536, &heard, &bytes, &rig.tree.error), &rig.tree.error);
