@@ -41,9 +41,13 @@ def held_up_s(*pids):
     """How long the threads of these processes have stood in line for a processor; 0 where the kernel does not say."""
     delay_ns = 0
     for pid in pids:
-        for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue  # the process has ended
+        for thread in threads:
             try:
-                delay_ns += int(path.read_text(encoding="ascii").split()[1])
+                delay_ns += int(pathlib.Path(f"/proc/{pid}/task/{thread}/schedstat").read_text(encoding="ascii").split()[1])
             except (OSError, IndexError):
                 pass  # the thread has ended
     return delay_ns / 1e9
