@@ -69,6 +69,14 @@ def allowed(prefix):
     return subprocess.run([*prefix, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def heeds_stop(process):
+    """Whether SIGTERM no longer ends the process but is kept for it."""
+    for line in pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("SigBlk:"):
+            return bool(int(line.split()[1], 16) >> signal.SIGTERM - 1 & 1)
+    return False
+
+
 def make(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -168,6 +176,10 @@ def silent(folder):
     """What a server that says nothing has not taken is given up when the time to finish is over."""
     make(folder / "watched/file", "text")
     with Sync(folder, words=["--finish", "1"], silent=True) as sync:
+        deadline = time.monotonic() + LIMIT_S
+        while not heeds_stop(sync.process):
+            assert time.monotonic() < deadline and sync.process.poll() is None, "it does not begin"
+            time.sleep(0.05)
         time.sleep(2)  # the upload waits for its answer by now; where it does not yet, the end is the same
         begun = time.monotonic()
         sync.stop(code=1)
