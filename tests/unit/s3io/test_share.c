@@ -393,10 +393,10 @@ START_TEST(cancel_wakes_a_rank_and_can_be_taken_back)
     job.feed.hang_at = 3;
     ck_assert_ok(open_share(&job, 0, &share, &error), &error);
     pl_share_start(share, 0);
-    ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, share), 0);
     for (int i = 0; i < 3; i++) {
         ck_assert_ok(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), &error);
     }
+    ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, share), 0);
     ck_assert_int_eq(pl_share_next(share, PL_DEADLINE_NEVER, &record, &error), PL_CANCELLED);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_share_cancel(share, false);
