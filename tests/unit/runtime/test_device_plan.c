@@ -429,7 +429,8 @@ static void few_calls_on_nccl(struct pl_world *world, void *argument, char failu
         RANKS_OK(count_step(&here, &ready, &step, &error));
         RANKS_NEED(ready.records >= MANY_BUCKETS && ready.launches == 0, "%ld records as buckets were ready", ready.records);
         RANKS_NEED(ready.records + step.records == 2 * MANY_BUCKETS, "%ld and %ld records", ready.records, step.records);
-        RANKS_NEED(ready.waits + step.waits == MANY_BUCKETS + launches && step.launches == launches,
+        /* The optimizer waits for no bucket that is known to have ended. */
+        RANKS_NEED(ready.waits + step.waits >= MANY_BUCKETS && ready.waits + step.waits <= MANY_BUCKETS + launches && step.launches == launches,
                    "%ld launches of the optimizer, %ld and %ld waits", step.launches, ready.waits, step.waits);
         RANKS_NEED(ready.queries + step.queries < 5 * MANY_BUCKETS, "%ld and %ld queries", ready.queries, step.queries);
     }
