@@ -33,7 +33,7 @@ static inline void ranks_run(int size, ranks_body *body, void *context)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "20", "the test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
     ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, body, context);
 }
 

@@ -258,7 +258,7 @@ static void only_progress(struct pl_world *world, void *context)
     size_t ended = 0;
     struct pl_observer observer = {.context = &ended, .ended = count_ended};
     struct pl_error error = PL_ERROR_NONE;
-    int64_t deadline_ns = pl_deadline_after_ns(10 * PL_NS_PER_S);
+    int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
 
     (void)context;
     pl_world_observe(world, &observer);

@@ -193,7 +193,7 @@ static void held_body(struct rank *self)
         expect_ok(pl_named_wait(held, handle, NULL, &error));
     }
     if (self->rank == 2) {
-        int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+        int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
 
         while (!__atomic_load_n(over, __ATOMIC_ACQUIRE) && !pl_deadline_passed(deadline_ns)) {
             sched_yield();
