@@ -21,7 +21,9 @@ enum {
     USABLE_BEFORE_S = 15,   /* and stop using the old ones here: a request needs some time on its way */
     RETRY_LATER_S = 30,
     MAX_ATTEMPTS = 5,
-    MAX_METADATA_ATTEMPTS = 2, /* outside of AWS nobody answers: fail soon */
+    FETCH_S = 5,
+    MAX_FIRST_ATTEMPTS = 2, /* of the metadata service's first request: outside of AWS nobody answers, so fail soon */
+    FIRST_S = 1,
     MAX_BODY_BYTES = 64 * 1024,
     MAX_TOKEN_BYTES = 20 * 1024, /* what STS takes */
     MAX_HEADERS = 2,
@@ -344,8 +346,15 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     return PL_OK;
 }
 
+/* The metadata service's first request; once that is answered there is somebody. */
+static bool nobody_may_answer(const struct pl_credentials *credentials)
+{
+    return credentials->kind == METADATA && credentials->step == STEP_TOKEN;
+}
+
 static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
 {
+    int64_t limit_ns = (nobody_may_answer(credentials) ? FIRST_S : FETCH_S) * PL_NS_PER_S;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = build_request(credentials, &error);
 
@@ -354,7 +363,7 @@ static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
         return;
     }
     credentials->request.start_ns = delay_ns ? pl_deadline_after_ns(delay_ns) : 0;
-    credentials->request.deadline_ns = pl_deadline_after_ns(delay_ns + (credentials->kind == METADATA ? 1 : 5) * PL_NS_PER_S);
+    credentials->request.deadline_ns = pl_deadline_after_ns(delay_ns + limit_ns);
     pl_http_send(credentials->http, &credentials->request);
 }
 
@@ -421,7 +430,7 @@ static enum pl_status refused(const struct pl_credentials *credentials, int http
 static void fetch_done(struct pl_http_request *request, enum pl_status status)
 {
     struct pl_credentials *credentials = (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
-    unsigned attempts = credentials->kind == METADATA ? MAX_METADATA_ATTEMPTS : MAX_ATTEMPTS;
+    unsigned attempts = nobody_may_answer(credentials) ? MAX_FIRST_ATTEMPTS : MAX_ATTEMPTS;
     struct pl_error error = request->error;
     bool more = false;
 
