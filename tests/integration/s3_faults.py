@@ -104,11 +104,7 @@ class Run:
     def __init__(self, tool, scenario, directory):
         self.tool, self.scenario, self.directory = tool, scenario, pathlib.Path(directory)
         self.objects = make_objects(scenario)
-        server = dict(scenario.get("server", {}))
-        life_s = server.pop("life_s", 3600)
-        self.fake = FakeS3(self.objects, **server)
-        self.fake.life_s = life_s
-        self.proxy = self.process = None
+        self.fake = self.proxy = self.process = None
         self.started = asyncio.Event()  # the process may ask the proxy before we have it
         self.port = 0
         self.token_file = self.directory / "token"
@@ -155,6 +151,10 @@ class Run:
         return process.returncode, out, err.decode(errors="replace")
 
     async def run(self):
+        server = dict(self.scenario.get("server", {}))
+        life_s = server.pop("life_s", 3600)
+        self.fake = await asyncio.to_thread(FakeS3, self.objects, **server)  # it may compute checksums for so long that others would time out
+        self.fake.life_s = life_s
         upstream = await self.fake.start()
         self.proxy = FaultProxy("127.0.0.1", upstream, self.scenario["rules"], {"replace": self.replace, "new_token": self.new_token,
                                                                                 "new_identity": self.new_identity, "stop": self.stop,
