@@ -23,7 +23,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 from fake_s3 import FakeS3  # noqa: E402
-from fault_proxy import FaultProxy  # noqa: E402
+from fault_proxy import FaultProxy, Rules  # noqa: E402
 
 AT_A_TIME = 4
 
@@ -220,6 +220,7 @@ class Run:
         target = self.directory / "file"
         code, _, _ = await self.client("cp", "s3://bkt/obj", str(target))
         check(code > 0 and not target.exists(), "the first run was to fail")
+        self.proxy.rules = Rules([])
         self.proxy.log.clear()
         code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
         check(code == 0, err)
