@@ -79,7 +79,7 @@ host_start() {
       env --default-signal=INT,QUIT PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
     echo $! >"$cluster/$host.pid"
     wait $! 2>/dev/null && echo 0 >"$cluster/$host.code.new" || echo $? >"$cluster/$host.code.new"
-    date +%s.%N >"$cluster/$host.end"
+    echo "${EPOCHREALTIME/,/.}" >"$cluster/$host.end"
     mv "$cluster/$host.code.new" "$cluster/$host.code"
   ) &
   while [ ! -s "$cluster/$host.pid" ]; do sleep 0.01; done
