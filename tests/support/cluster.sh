@@ -123,6 +123,7 @@ hosts_listen() {
       [ $tries -gt 0 ] || { echo "FAILED: no sshd on $host"; cat "$cluster/$host.log"; return 1; }
       sleep 0.05
     done
+    while pgrep -P "$(host_first "$host")" >/dev/null; do sleep 0.05; done # the session's server, which outlives its client
   done
 }
 cluster_ssh="ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes"
