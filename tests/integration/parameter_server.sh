@@ -25,7 +25,13 @@ if [ -n "${WORKER_STOP:-}" ]; then # saving takes longer than a failed job's pro
   echo ready
   while :; do sleep 0.05; done
 fi
-case $TF_CONFIG in *'"type": "master"'*) sleep 1; exit "$MASTER_CODE";; esac
+case $TF_CONFIG in
+*'"type": "master"'*)
+  worker=${0%/*}/algo-2/ml/output/data # what is there is judged: its server and program must have come so far
+  until [ -s "$worker/program" ] && [ -e "$worker/server_pid" ]; do sleep 0.05; done
+  exit "$MASTER_CODE"
+  ;;
+esac
 PY
 chmod +x "$cluster/python"
 
@@ -61,7 +67,7 @@ for worker_stop in saves dies; do
   cluster_environment=(PACELINE_PYTHON="$cluster/python" WORKER_STOP=$worker_stop)
   start_both
   for host in algo-1 algo-2; do
-    tries=400
+    tries=1200
     until grep -q '^ready$' "$cluster/$host.log"; do
       tries=$((tries - 1))
       [ $tries -gt 0 ] || fail "the program of $host did not start"
