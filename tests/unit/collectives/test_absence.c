@@ -289,11 +289,23 @@ static enum pl_status lose_lanes(void *context, const void *data, size_t bytes, 
     return PL_OK;
 }
 
+static const struct pl_exchange *exchange_of(const struct pl_world *world)
+{
+    int i = 0;
+
+    while (world->backends[i].backend != &pl_backend_exchange) {
+        i++;
+    }
+    return world->backends[i].state;
+}
+
 static void wait_half_way(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_transport *transport = pl_world_bootstrap(world)->transport;
     int rank = pl_world_rank(world);
-    struct pl_error error = PL_ERROR_NONE;
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_request *request;
+    bool done = false;
     char words[40];
     char text[1000];
 
@@ -303,15 +315,19 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
         transport->send = lose_lanes;
     }
     snprintf(words, sizeof(words), "waiting for rank %d", (rank + 2) % 3);
-    RANKS_NEED(pl_collective_run(world,
-                                 &((struct pl_collective){.kind = PL_ALLREDUCE,
-                                                          .count = 50000,
-                                                          .send = room[0][rank],
-                                                          .recv = room[1][rank],
-                                                          .deadline_ns = pl_deadline_after_ns(200 * PL_NS_PER_MS)}),
-                                 &error) == PL_TIMEOUT,
-               "%s", error.cause);
-    RANKS_NEED(strstr(pl_error_text(&error, text, sizeof(text)), words) != NULL, "'%s' is not in '%s'", words, text);
+    RANKS_OK(pl_collective_post(world,
+                                &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                         .count = 50000,
+                                                         .send = room[0][rank],
+                                                         .recv = room[1][rank],
+                                                         .deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S)}),
+                                &request, &error));
+    while (!exchange_of(world)->agree.done && !done) {
+        (void)!pl_request_test(request, &done, &told);
+    }
+    request->deadline_ns = 1; /* only now: before, whoever is late to agree is waited for */
+    RANKS_NEED(pl_request_wait(request, &told) == PL_TIMEOUT, "%s", told.cause);
+    RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), words) != NULL, "'%s' is not in '%s'", words, text);
 }
 
 START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
