@@ -560,17 +560,25 @@ static int64_t cpu_ns(void)
     return time.tv_sec * PL_NS_PER_S + time.tv_nsec;
 }
 
+/* A thread's CPU time counts what others take from it while it runs, the machine's host among them, but that does not befall every wait. */
 static void wait_long(struct rank *self)
 {
-    struct pl_error error = PL_ERROR_NONE;
-    int64_t start_ns = cpu_ns();
+    enum { WAITS = 4 };
+    int64_t least_ns = INT64_MAX;
 
-    if (self->rank == 1) {
-        pl_clock_nap(PL_NS_PER_S, PL_DEADLINE_NEVER);
+    for (int i = 0; i < WAITS; i++) {
+        struct pl_error error = PL_ERROR_NONE;
+        int64_t start_ns = cpu_ns();
+
+        if (self->rank == 1) {
+            pl_clock_nap(PL_NS_PER_S / WAITS, PL_DEADLINE_NEVER);
+        }
+        MUST_BE_OK(pl_barrier(self->world, &error), &error);
+        start_ns = cpu_ns() - start_ns;
+        least_ns = start_ns < least_ns ? start_ns : least_ns;
     }
-    MUST_BE_OK(pl_barrier(self->world, &error), &error);
-    /* The promise is 0.1 s in 10 s; a tenth of both, with room for sanitizers. */
-    MUST(cpu_ns() - start_ns < 30 * PL_NS_PER_MS, "%d us of CPU time", (int)((cpu_ns() - start_ns) / 1000));
+    /* The promise is 0.1 s in 10 s; a fortieth of both, with room for sanitizers. */
+    MUST(least_ns < 30 * PL_NS_PER_MS / WAITS, "%d us of CPU time", (int)(least_ns / 1000));
 }
 
 START_TEST(waiting_costs_little_cpu_time)
