@@ -22,7 +22,7 @@
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
 /* After the result: how long the master may take to end; compose stops everything when the first container ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
-#define AFTER_MASTER_NS (500 * PL_NS_PER_MS) /* from the end of its connection to that of its container, on a busy machine too */
+#define AFTER_MASTER_NS (PL_NS_PER_S) /* its session ends before it does: the rest of its end, on a machine that is busy */
 #define PROGRESS_NS (30 * PL_NS_PER_S)
 
 struct worker_state {
