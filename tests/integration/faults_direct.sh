@@ -19,7 +19,7 @@ run() { # run SECONDS CMD...: a job of one host whose program is CMD
 
 for number in 0 1 2 41 126 127 128 255; do
   case_begin "the program exits with $number"
-  run 10 sh -c "echo out; echo err >&2; exit $number"
+  run 60 sh -c "echo out; echo err >&2; exit $number"
   expect_code algo-1 $number
   if [ $number = 0 ]; then expect_success algo-1; else expect_failure algo-1 "exited with code $number" "^err\$"; fi
   grep -q '^out$' "$cluster/algo-1.log" || case_failed "its output is not there"
@@ -29,20 +29,20 @@ done
 for name in KILL SEGV TERM ABRT; do
   number=$(kill -l $name)
   case_begin "the program is killed by SIG$name"
-  run 10 sh -c "kill -$name \$\$"
+  run 60 sh -c "kill -$name \$\$"
   expect_code algo-1 $((128 + number))
   expect_failure algo-1 "killed by signal $number \(SIG$name\)"
   case_end algo-1
 done
 
 case_begin "the program does not exist"
-run 10 /nonexistent/program
+run 60 /nonexistent/program
 expect_code algo-1 bad
 expect_failure algo-1 "/nonexistent/program"
 case_end algo-1
 
 case_begin "a daemon holds stdout and ignores SIGTERM"
-run 10 sh -c "(trap '' TERM; setsid sleep 300) & echo started; exit 0"
+run 60 sh -c "(trap '' TERM; setsid sleep 300) & echo started; exit 0"
 expect_code algo-1 0
 expect_success algo-1
 case_end algo-1
@@ -51,7 +51,7 @@ case_begin "output passes byte for byte"
 job_config algo-1 algo-1 0
 head -c 300000 /dev/urandom >"$cluster/bytes"
 host_start algo-1 sh -c '"$1" -- cat "$2" >"$3" && "$1" -- sh -c "cat \"\$1\" >&2" sh "$2" 2>"$4"' sh "$paceline" "$cluster/bytes" "$cluster/out" "$cluster/err"
-host_wait algo-1 10 || case_failed "no end"
+host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 0
 cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the program wrote"
 cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
@@ -64,48 +64,48 @@ host_start algo-1 sh -c 'number=1; while [ $number -le 255 ]; do
     [ $code = $number ] && grep -q "exited with code $number\$\|exited with code $number " /opt/ml/output/failure || { echo "exit $number gave $code: $(cat /opt/ml/output/failure)"; exit 1; }
     number=$((number + 1))
   done' sh "$paceline"
-host_wait algo-1 60 || case_failed "no end"
+host_wait algo-1 200 || case_failed "no end"
 expect_code algo-1 0
 case_end algo-1
 
 case_begin "the program's own failure file stays in front"
-run 10 sh -c 'echo "loss is NaN" >/opt/ml/output/failure; exit 9'
+run 60 sh -c 'echo "loss is NaN" >/opt/ml/output/failure; exit 9'
 expect_code algo-1 9
 [ "$(failure_of algo-1 | head -n 1)" = "loss is NaN" ] || case_failed "the program's words are not in front"
 expect_failure algo-1 "exited with code 9"
 case_end algo-1
 
-stop_case() { # stop_case NAME SIGNAL CODE CMD...: the program says "ready", then process 1 gets SIGNAL
-  local signal=$2 wanted=$3
+stop_case() { # stop_case NAME STOP_S SIGNAL CODE CMD...: the program says "ready", then process 1 gets SIGNAL and has STOP_S seconds
+  local signal=$3 wanted=$4
   case_begin "$1"
-  cluster_environment=("PACELINE_STOP_S=4")
-  shift 3
+  cluster_environment=("PACELINE_STOP_S=$2")
+  shift 4
   job_config algo-1 algo-1 0
   host_start algo-1 "$paceline" -- "$@"
-  await_log algo-1 ready 10
+  await_log algo-1 ready 60
   case_mark
   host_signal algo-1 "$signal"
-  host_wait algo-1 10 || case_failed "no end"
+  host_wait algo-1 60 || case_failed "no end"
   expect_code algo-1 "$wanted"
   expect_nobody
   case_end algo-1
 }
-stop_case "SIGTERM: the program saves and ends well" TERM 0 sh -c 'trap "sleep 1; echo saved >/opt/ml/model/saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
+stop_case "SIGTERM: the program saves and ends well" 110 TERM 0 sh -c 'trap "sleep 1; echo saved >/opt/ml/model/saved; exit 0" TERM; echo ready; while :; do sleep 0.1; done'
 [ -e "$cluster/algo-1/ml/model/saved" ] || case_failed "nothing was saved"
 expect_success algo-1
-stop_case "SIGTERM: the program dies of it" TERM 143 sh -c 'echo ready; sleep 300'
+stop_case "SIGTERM: the program dies of it" 110 TERM 143 sh -c 'echo ready; sleep 300'
 expect_failure algo-1 "stopped by SIGTERM"
-grep -q "SIGTERM: stopping, 3 s for the program to save and end" "$cluster/algo-1.log" || case_failed "the time to save is not said"
-stop_case "SIGINT: the program dies of it" INT 130 sh -c 'echo ready; exec sleep 300'
-stop_case "SIGTERM: the program ignores it" TERM 143 sh -c 'trap "" TERM; echo ready; while :; do sleep 1; done'
+stop_case "SIGINT: the program dies of it" 110 INT 130 sh -c 'echo ready; exec sleep 300'
+stop_case "SIGTERM: the program ignores it" 4 TERM 143 sh -c 'trap "" TERM; echo ready; while :; do sleep 1; done'
 expect_failure algo-1 "did not end within"
+grep -q "SIGTERM: stopping, 3 s for the program to save and end" "$cluster/algo-1.log" || case_failed "the time to save is not said"
 
 case_begin "SIGTERM while waiting for a host name"
 cluster_environment=("PACELINE_PEER_WAIT_S=60")
 job_config algo-1 "algo-1 algo-unknown" 0
 host_start algo-1 "$paceline" -- true
 case_mark
-signal_until_end algo-1 TERM 10
+signal_until_end algo-1 TERM 60
 expect_code algo-1 143
 expect_failure algo-1 "stopped by SIGTERM before its program started"
 case_end algo-1
@@ -118,10 +118,10 @@ hanging_pip algo-1
 echo 'print("never")' >"$cluster/algo-1/ml/code/train.py"
 echo '{"sagemaker_program": "train.py"}' >"$cluster/algo-1/ml/input/config/hyperparameters.json"
 host_start algo-1 "$paceline" train
-await_log algo-1 "pip is at work" 10
+await_log algo-1 "pip is at work" 60
 case_mark
 host_signal algo-1 TERM
-host_wait algo-1 10 || case_failed "no end"
+host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 143
 expect_failure algo-1 "stopped by SIGTERM" "pip install"
 expect_nobody
@@ -136,10 +136,10 @@ mkdir -p "$cluster/algo-1/ml/input/data/code"
 : >"$cluster/algo-1/ml/input/data/code/sourcedir.tar.gz"
 mkfifo "$cluster/algo-1/ml/input/data/code/slow"
 host_start algo-1 sh -c 'mount --bind /opt/ml/input/data/code/slow /opt/ml/input/data/code/sourcedir.tar.gz && exec "$@"' sh "$paceline" train
-sleep 1
+await_log algo-1 "bringing the code into place" 60
 case_mark
 host_signal algo-1 TERM
-host_wait algo-1 10 || case_failed "no end"
+host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 bad
 expect_nobody
 case_end algo-1
@@ -148,7 +148,7 @@ case_begin "a host name that never resolves"
 cluster_environment=("PACELINE_PEER_WAIT_S=1")
 job_config algo-1 "algo-1 algo-unknown" 0
 host_start algo-1 "$paceline" -- true
-host_wait algo-1 20 || case_failed "no end"
+host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 bad
 expect_failure algo-1 "'algo-unknown' does not resolve"
 case_end algo-1
@@ -158,7 +158,7 @@ full_disk_case() { # full_disk_case NAME SIZE COMMAND: the program runs COMMAND,
   job_config algo-1 algo-1 0
   host_start algo-1 sh -c 'mount -t tmpfs -o size=$1 tmpfs /opt/ml/output; shift; "$@"; code=$?; mkdir /opt/ml/kept; cp /opt/ml/output/failure /opt/ml/kept; exit $code' sh \
     "$2" "$paceline" -- sh -c "mkdir -p /opt/ml/output/data; $3; cat /dev/zero >/opt/ml/output/data/big"
-  host_wait algo-1 10 || case_failed "no end"
+  host_wait algo-1 60 || case_failed "no end"
   expect_code algo-1 1
   grep -aq "exited with code 1: the disk is full under /opt/ml/output" "$cluster/algo-1/ml/kept/failure" || case_failed "the failure file does not name the full disk"
   case_end algo-1
@@ -171,7 +171,7 @@ case_begin "/opt/ml/output is read-only"
 job_config algo-1 algo-1 0
 mkdir -p "$cluster/algo-1/ml/output/data"
 host_start algo-1 sh -c 'mount --bind /opt/ml/output /opt/ml/output; mount -o remount,bind,ro /opt/ml/output; exec "$@"' sh "$paceline" -- sh -c 'exit 5'
-host_wait algo-1 10 || case_failed "no end"
+host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 5
 grep -q "error: the program on host algo-1 exited with code 5" "$cluster/algo-1.log" || case_failed "the failure is not in the log"
 grep -q "write the failure file: .*Read-only" "$cluster/algo-1.log" || case_failed "that there is no failure file is not said"
@@ -182,7 +182,7 @@ case_begin "/opt/ml/model is read-only"
 job_config algo-1 algo-1 0
 host_start algo-1 sh -c 'mount --bind /opt/ml/model /opt/ml/model; mount -o remount,bind,ro /opt/ml/model; exec "$@"' sh \
   "$paceline" -- sh -c 'echo x >/opt/ml/model/m || exit 5'
-host_wait algo-1 10 || case_failed "no end"
+host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 5
 expect_failure algo-1 "exited with code 5" "Read-only"
 case_end algo-1
@@ -211,7 +211,7 @@ oom_case() { # oom_case NAME CODE WORDS CMD...
   until [ -n "$(host_first algo-1)" ]; do sleep 0.02; done
   host_first algo-1 >"$group/cgroup.procs"
   touch "$cluster/algo-1/ml/go"
-  host_wait algo-1 20 || case_failed "no end"
+  host_wait algo-1 60 || case_failed "no end"
   rmdir "$group" || true
   expect_code algo-1 "$wanted"
   expect_failure algo-1 "$words"
