@@ -532,7 +532,7 @@ def intermediate_output_to_s3():
             server.kill()
             server.wait()
         shutil.rmtree(tree.base / 'output')
-        tree.env.update(PACELINE_INTERMEDIATE_S='2', AWS_MAX_ATTEMPTS='1')
+        tree.env.update(PACELINE_INTERMEDIATE_S='30', AWS_MAX_ATTEMPTS='1')
         tree.write('code/run.sh', '#!/bin/sh\necho x > "$SM_OUTPUT_INTERMEDIATE_DIR/x"\n')
         expect(tree.train() == 0 and tree.read('output/success') is not None, tree.done.stderr)
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
