@@ -50,7 +50,7 @@ fi
 library=$(realpath "$LD_LIBRARY_PATH/libpaceline.so")
 foreign=$(nm -D --defined-only "$library" | awk '$3 !~ /^pl_/ { print $3 }')
 [ -z "$foreign" ] || { echo "the library shows names that are not ours: $foreign"; exit 1; }
-readelf -d "$library" | grep -q 'SONAME.*\[libpaceline\.so\.0\]' || { echo "the library's soname is not libpaceline.so.0"; exit 1; }
+readelf -d "$library" | grep 'SONAME.*\[libpaceline\.so\.0\]' >/dev/null || { echo "the library's soname is not libpaceline.so.0"; exit 1; }
 echo "the library shows its own names alone"
 
 paceline=$(find "$scratch/root" -path '*/bin/paceline')
