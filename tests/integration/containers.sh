@@ -82,14 +82,14 @@ the_image_is_built() {
     test -d /usr/local/share/paceline/examples/mnist || exit 14
     ldconfig -p | grep -q "libpaceline.so.0 .*=> /usr/local/lib/" && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
     ! grep -rlE "libcuda|libnccl|cuInit" /usr/local/bin /usr/local/lib /usr/local/libexec || exit 15'
-  ends look 60
+  ends look 120
   [ "$code" = 0 ] || fail "the image's content is not as promised ($code)"
   forget
 }
 
 no_job_means_help_and_exit_2() {
   start help -- 
-  ends help 30
+  ends help 120
   [ "$code" = 2 ] || fail "without a job and without words: exit code $code, expected 2"
   forget
 }
@@ -133,7 +133,7 @@ S
     start "$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/fail/$host:/opt/ml" -v "$work/code:/opt/ml/code" -- train
   done
   for host in algo-1 algo-2; do
-    ends "$host" 60
+    ends "$host" 120
     [ "$code" != 0 ] || fail "$host: exit code 0 although rank 1 failed"
     for word in algo-2 'rank 1' 3; do
       grep -q -- "$word" "$work/fail/$host/output/failure" || { cat "$work/fail/$host/output/failure" || true; fail "$host: the failure file lacks '$word'"; }
