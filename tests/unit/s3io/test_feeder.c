@@ -82,7 +82,7 @@ static void start(struct run *run, const struct scratch *objects, const struct s
     run->objects = objects;
     scratch_path(fifos, "training", run->path);
     run->options.cancel_fd = -1;
-    run->options.timeout_ns = 10 * PL_NS_PER_S;
+    run->options.timeout_ns = 100 * PL_NS_PER_S;
     ck_assert_int_eq(pthread_create(&run->thread, NULL, run_feeder, run), 0);
 }
 
@@ -107,7 +107,7 @@ static size_t read_objects(struct pl_stream *stream, uint64_t epoch, unsigned *o
     size_t count = 0;
 
     ck_assert_ok(pl_stream_start(stream, epoch, PL_DEADLINE_NEVER, &error), &error);
-    while ((status = pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error)) == PL_OK) {
+    while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         unsigned object = (unsigned)(record.bytes / 150000);
 
         ck_assert_uint_eq(record.bytes, object_bytes(object));
@@ -172,7 +172,7 @@ START_TEST(without_wrapping_the_objects_lie_back_to_back)
     start(&run, &objects, &fifos);
     stream = open_stream(&run, PL_RECORD_WHOLE);
     ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
-    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error), &error);
+    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
     for (unsigned k = 0; k < OBJECTS; k++) {
         fill_object(k, data);
         ck_assert(memcmp(record.data + at, data, object_bytes(k)) == 0);
@@ -234,7 +234,7 @@ START_TEST(reader_that_leaves_early_gets_the_next_epoch)
     start(&run, &objects, &fifos);
     stream = open_stream(&run, PL_RECORD_WHOLE);
     ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
-    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error), &error);
+    ck_assert_ok(pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
     ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
     pl_stream_close(stream);
     ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
@@ -299,7 +299,7 @@ START_TEST(cut_epoch_is_an_error_for_the_reader)
     stream = open_stream(&run, PL_RECORD_WHOLE);
     ck_assert_ok(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), &error);
     do {
-        status = pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error);
+        status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error);
     } while (status == PL_OK);
     ck_assert_int_eq(status, PL_CORRUPT);
     pl_stream_close(stream);
@@ -381,7 +381,7 @@ static int open_epoch(const struct scratch *fifos, unsigned epoch, bool large)
     while ((wait.fd = open(scratch_path(fifos, name, path), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
         (void)poll(NULL, 0, 1);
     }
-    ck_assert_int_eq(poll(&wait, 1, 10000), 1);
+    ck_assert_int_eq(poll(&wait, 1, 100000), 1);
     ck_assert(!large || fcntl(wait.fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES) >= LARGE_PIPE_BYTES);
     return wait.fd;
 }
@@ -406,7 +406,7 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
     struct scratch fifos = scratch_new();
     struct run run = {.epochs = large ? LARGE_EPOCHS : EPOCHS,
                       .from = {.context = &written, .open = open_bytes},
-                      .options = {.cancel_fd = -1, .timeout_ns = 10 * PL_NS_PER_S}};
+                      .options = {.cancel_fd = -1, .timeout_ns = 100 * PL_NS_PER_S}};
     uint32_t state = 1;
     int fds[EPOCHS];
 

@@ -221,7 +221,7 @@ START_TEST(pairs_come_from_the_fifo_of_the_epoch)
         what.bytes = make_stream(epoch, what.data, sizeof(what.data));
         ck_assert_int_eq(mkfifo(what.path, 0600), 0);
         ck_assert_int_eq(pthread_create(&thread, NULL, feed, &what), 0);
-        ck_assert_ok(pl_idx_pairs_load(&channel, epoch, pl_deadline_after_ns(10 * PL_NS_PER_S), &pairs, &error), &error);
+        ck_assert_ok(pl_idx_pairs_load(&channel, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &pairs, &error), &error);
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         check_pairs(&pairs, 1);
         pl_idx_pairs_done(&pairs);

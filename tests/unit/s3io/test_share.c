@@ -122,7 +122,7 @@ static enum pl_status read_epoch(struct rank *rank, struct pl_share *share, uint
         if (rank->local_rank == 1 && epoch == 0 && count == job->leave_after) {
             return PL_END;
         }
-        rank->status = pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_S), &record, &rank->error);
+        rank->status = pl_share_next(share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &rank->error);
         if (rank->status != PL_OK) {
             return rank->status;
         }
@@ -344,7 +344,7 @@ static void kill_one(uint32_t victim)
         }
         pl_share_start(share, 0);
         for (int i = 0; i < 10; i++) {
-            if (pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_S), &record, &error) != PL_OK) {
+            if (pl_share_next(share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error) != PL_OK) {
                 _exit(2);
             }
         }
@@ -401,7 +401,7 @@ START_TEST(cancel_wakes_a_rank_and_can_be_taken_back)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     pl_share_cancel(share, false);
     pl_share_start(share, 1);
-    ck_assert_ok(pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_S), &record, &error), &error);
+    ck_assert_ok(pl_share_next(share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error), &error);
     ck_assert_uint_eq(record.index, 0);
     pl_share_close(share);
     free(job.feed.record);

@@ -140,7 +140,7 @@ static void read_from(struct writer *writer)
     ck_assert_ok(pl_source_open_fifo(writer->path, &source, &error), &error);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_late, writer), 0);
     for (;;) {
-        ck_assert_ok(pl_source_read(source, data, sizeof(data), in_ms(10000), &got, &error), &error);
+        ck_assert_ok(pl_source_read(source, data, sizeof(data), in_ms(100000), &got, &error), &error);
         if (got == 0) {
             break;
         }

@@ -55,8 +55,8 @@ static size_t read_epoch(struct pl_stream *stream, uint64_t epoch, unsigned seen
     enum pl_status status;
     size_t count = 0;
 
-    ck_assert_ok(pl_stream_start(stream, epoch, pl_deadline_after_ns(10 * PL_NS_PER_S), &error), &error);
-    while ((status = pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error)) == PL_OK) {
+    ck_assert_ok(pl_stream_start(stream, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &error), &error);
+    while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         unsigned object, number;
         char text[32] = "";
 
@@ -207,7 +207,7 @@ START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_a
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
     ck_assert_ok(pl_stream_start(stream, 7, PL_DEADLINE_NEVER, &error), &error);
-    while ((status = pl_stream_next(stream, pl_deadline_after_ns(10 * PL_NS_PER_S), &record, &error)) == PL_OK) {
+    while ((status = pl_stream_next(stream, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, &error)) == PL_OK) {
         count++;
     }
     ck_assert_uint_eq(count, TOTAL - 1);
@@ -336,7 +336,7 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
     ck_assert_int_eq(mkfifo(feeder.path, 0600), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, feed, &feeder), 0);
     ck_assert_ok(pl_loader_start(loader, 0, &error), &error);
-    while (pl_loader_next(loader, pl_deadline_after_ns(10 * PL_NS_PER_S), &batch, &error) == PL_OK) {
+    while (pl_loader_next(loader, pl_deadline_after_ns(100 * PL_NS_PER_S), &batch, &error) == PL_OK) {
         for (size_t i = 0; i < batch.samples; i++, total++) {
             char text[32];
 
