@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program's beginning, waiting and end, as real processes under mpirun.
 
-    lifecycle.py [SECONDS]     a peer is late by SECONDS, 2 unless said otherwise; prints what waiting and stopping cost
+    lifecycle.py [SECONDS]     a peer is late by SECONDS, 4 unless said otherwise; prints what waiting and stopping cost
 
 Numbers are behaviours of the conformance list (tests/conformance.md).
 """
@@ -17,7 +17,7 @@ import time
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 PROBE = BUILD / "tests/integration/lifecycle_probe"
-STOP_LATE_S = 11  # longer than any wait but timeout_s
+STOP_LATE_S = 14  # longer than any wait but timeout_s, also for who begins it late by some seconds
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
@@ -82,14 +82,14 @@ def late_stop():
     """A rank that still writes the model is waited for, and named; one that outlasts timeout_s is left, with a word, and the job fails."""
     done = run(3, "stop", STOP_LATE_S, PACELINE_STALL_S="1")
     costs = sorted(float(cost) for cost in re.findall(r"stop_s (\S+)", done.stdout))
-    assert len(costs) == 3 and costs[1] > STOP_LATE_S - 1, costs
+    assert len(costs) == 3 and costs[1] > STOP_LATE_S - 4, costs
     assert "waiting for rank 0 since" in done.stderr, done.stderr
-    done = run(2, "stop", STOP_LATE_S, code=1, PACELINE_TIMEOUT_S="5")
+    done = run(2, "stop", STOP_LATE_S, code=1, PACELINE_TIMEOUT_S="6")
     assert re.search(r"leaving without the other ranks: .*barrier 'pl_runtime_stop', did not end before rank 1's deadline.*rank 0", done.stderr), done.stderr
     assert not alive(), "a rank survived"
 
 
-def alive():
+def ranks_left():
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -97,6 +97,14 @@ def alive():
         except OSError:
             continue
     return found
+
+
+def alive():
+    """Ranks behind their mpirun's end: it does not wait for whom it has killed."""
+    end = time.monotonic() + 5
+    while ranks_left() and time.monotonic() < end:
+        time.sleep(0.05)
+    return ranks_left()
 
 
 def leaving():
@@ -117,11 +125,11 @@ def aborting():
 def vanishing():
     """Q13: a rank that ends in the middle, or while the others stop, ends the job at once, and nobody survives."""
     began = time.monotonic()
-    run(3, "vanish", code=3)
+    run(3, "vanish", code=(1, 3))  # 1 when mpirun sees the ends of those first that left without the dead one
     print(f"a rank left with status 3: the job ended after {time.monotonic() - began:.2f} s")
     assert not alive(), "a rank survived"
     began = time.monotonic()
-    run(3, "desert", code=(1, 3))  # mpirun's choice: 1 when it meets the ranks first that left without the dead one
+    run(3, "desert", code=(1, 3))
     print(f"a rank left with status 3 while the others stopped: the job ended after {time.monotonic() - began:.2f} s")
     assert not alive(), "a rank survived"
 
@@ -137,7 +145,7 @@ def tracing(folder):
 
 
 def main():
-    late_s = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
+    late_s = float(sys.argv[1]) if len(sys.argv) > 1 else 4.0
     topology()
     bad_start()
     again()
