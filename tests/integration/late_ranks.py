@@ -4,7 +4,7 @@
 
     late_ranks.py [TRIALS]     so many of each kind, 2 unless said otherwise
 
-The digit classifier on three ranks, with a deadline of four seconds for each operation.
+The digit classifier on three ranks, with a deadline of ten seconds for each operation.
 """
 import os
 import pathlib
@@ -18,7 +18,7 @@ import time
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 MNIST = BUILD / "examples/mnist/mnist"
-DEADLINE_S = 4
+DEADLINE_S = 10
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    PACELINE_TIMEOUT_S=str(DEADLINE_S))
 
@@ -48,14 +48,14 @@ def trial(data, number):
     victim = random.choice(sorted(found))
     os.kill(found[victim], number)
     began = time.monotonic()
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=100)
     seconds = time.monotonic() - began
     print(f"{number.name} to rank {victim}: the job ended after {seconds:.1f} s with status {process.returncode}")
     # mpirun itself tells of a killed rank, and may be faster than the others' own message.
     assert process.returncode != 0
     assert re.search(rf"\brank {victim}\b", out), out
-    assert seconds < DEADLINE_S + 10, out
-    end = time.monotonic() + 5
+    assert seconds < DEADLINE_S + 30, out
+    end = time.monotonic() + 8
     while ranks(data) and time.monotonic() < end:
         time.sleep(0.05)
     assert not ranks(data), "a rank survived"
