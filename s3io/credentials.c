@@ -23,7 +23,8 @@ enum {
     MAX_ATTEMPTS = 5,
     FETCH_S = 5,
     MAX_FIRST_ATTEMPTS = 2, /* of the metadata service's first request: outside of AWS nobody answers, so fail soon */
-    FIRST_S = 1,
+    FIRST_S = 1,            /* for each of these, unless the environment says otherwise */
+    MOST_FIRST_S = 3600,
     MAX_BODY_BYTES = 64 * 1024,
     MAX_TOKEN_BYTES = 20 * 1024, /* what STS takes */
     MAX_HEADERS = 2,
@@ -352,9 +353,19 @@ static bool nobody_may_answer(const struct pl_credentials *credentials)
     return credentials->kind == METADATA && credentials->step == STEP_TOKEN;
 }
 
+/* How long one request may take. */
+static int64_t limit_ns(const struct pl_credentials *credentials)
+{
+    unsigned long first_s = strtoul(pl_environment_get_or(credentials->environment, "AWS_METADATA_SERVICE_TIMEOUT", "0"), NULL, 10);
+
+    if (!nobody_may_answer(credentials)) {
+        return FETCH_S * PL_NS_PER_S;
+    }
+    return (first_s == 0 ? FIRST_S : first_s < MOST_FIRST_S ? (int64_t)first_s : MOST_FIRST_S) * PL_NS_PER_S;
+}
+
 static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
 {
-    int64_t limit_ns = (nobody_may_answer(credentials) ? FIRST_S : FETCH_S) * PL_NS_PER_S;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = build_request(credentials, &error);
 
@@ -363,7 +374,7 @@ static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
         return;
     }
     credentials->request.start_ns = delay_ns ? pl_deadline_after_ns(delay_ns) : 0;
-    credentials->request.deadline_ns = pl_deadline_after_ns(delay_ns + limit_ns);
+    credentials->request.deadline_ns = pl_deadline_after_ns(delay_ns + limit_ns(credentials));
     pl_http_send(credentials->http, &credentials->request);
 }
 
