@@ -11,7 +11,7 @@ ranks() { # N [variable=value...]: N processes
     local n=$1
     shift
     echo "== $n processes $*"
-    env "$@" timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program"
+    env "$@" timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program"
 }
 
 ranks 2
@@ -21,24 +21,24 @@ ranks 2 PACELINE_BACKEND=exchange
 ranks 3 PACELINE_BACKEND=exchange
 for n in 2 4; do
     echo "== $n processes, random mixtures and training programs"
-    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
-    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" training 1 8
+    timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
+    timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" training 1 8
 done
 for n in 1 5; do
     echo "== $n processes, halves of a program's own MPI"
-    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$program" halves
+    timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" halves
 done
 support=$PACELINE_BUILD/tests/support
 if [ -e "$support/nccl/libnccl.so.2" ]; then
     for setting in "1 no_nccl" "3 nccl"; do
         echo "== 3 processes, devices and NCCL: $setting"
         FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$support/${setting#* }:$support${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-            timeout 120 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "${setting% *}"
+            timeout 500 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "${setting% *}"
     done
 fi
 for layout in "4 2" "5 2" "7 3"; do
     echo "== threads and ranks a host: $layout"
     # Two words on purpose.
     # shellcheck disable=SC2086
-    timeout 120 "$program" threads $layout
+    timeout 500 "$program" threads $layout
 done

@@ -20,7 +20,7 @@ fi
 grep -q "channel 'testing' have 784 bytes, expected 392" "$scratch/log"
 for ranks in 1 2 3; do
   mkdir "$scratch/model$ranks"
-  timeout 90 mpirun --oversubscribe --bind-to none -n "$ranks" "$PACELINE_BUILD/examples/horovod_port/horovod_port" \
+  timeout 250 mpirun --oversubscribe --bind-to none -n "$ranks" "$PACELINE_BUILD/examples/horovod_port/horovod_port" \
     "$scratch/data" "$scratch/model$ranks" | tee "$scratch/log"
   accuracy=$(sed -n 's/^test_accuracy=//p' "$scratch/log")
   awk -v accuracy="$accuracy" 'BEGIN { exit !(accuracy >= 0.85) }' || { echo "$ranks ranks: accuracy '$accuracy' is below 0.85"; exit 1; }
