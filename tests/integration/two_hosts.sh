@@ -51,7 +51,7 @@ for rank in 1 3; do
   start_both exit $rank 3
   await_log algo-1 "last word of rank $rank" 60
   case_mark
-  wait_both 10
+  wait_both 60
   for host in algo-1 algo-2; do
     expect_code $host bad
     expect_failure $host "rank $rank on host $where exited with code 3" "^Program: [^ ]*/mpi_probe\$" "this is the last word of rank $rank"
@@ -63,7 +63,7 @@ for rank in 1 3; do
   start_both raise $rank 9
   await_log algo-1 "last word of rank $rank" 60
   case_mark
-  wait_both 10
+  wait_both 60
   for host in algo-1 algo-2; do
     expect_code $host bad
     expect_failure $host "rank $rank on host $where was killed by signal 9 \(SIGKILL\)" "this is the last word of rank $rank"
@@ -80,7 +80,7 @@ for host in algo-1 algo-2; do
 done
 await_log algo-1 "last word of rank 2" 60
 case_mark
-wait_both 10
+wait_both 60
 for host in algo-1 algo-2; do
   expect_code $host bad
   expect_failure $host "rank 2 on host algo-2 exited with code 7"
