@@ -28,8 +28,8 @@ start_both sleep 0 60
 await_ranks
 case_mark
 host_off algo-2
-wait_host algo-1 10
-wait_host algo-2 10
+wait_host algo-1 20
+wait_host algo-2 20
 expect_code algo-1 bad
 expect_failure algo-1 "host algo-2 went away"
 expect_nobody
@@ -40,8 +40,8 @@ start_both sleep 0 60
 await_ranks
 case_mark
 host_off algo-1
-wait_host algo-2 10
-wait_host algo-1 10
+wait_host algo-2 20
+wait_host algo-1 20
 expect_code algo-2 bad
 expect_failure algo-2 "master host algo-1 went away"
 expect_nobody
@@ -55,8 +55,8 @@ for delay in 0.9 1.0 1.05 1.1; do
   sleep $delay
   case_mark
   host_off algo-2 2>/dev/null || true # it may have ended by itself
-  wait_host algo-1 10
-  wait_host algo-2 10
+  wait_host algo-1 20
+  wait_host algo-2 20
   if [ "$(cat "$cluster/algo-1.code")" = 0 ]; then
     expect_success algo-1
   else
@@ -69,7 +69,7 @@ done
 case_begin "the worker never comes"
 cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-1
-wait_host algo-1 10
+wait_host algo-1 30
 expect_code algo-1 bad
 expect_failure algo-1 "1 of 2 hosts did not come within 3 s: algo-2"
 expect_nobody
@@ -78,7 +78,7 @@ case_end algo-1
 case_begin "the master never comes"
 cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-2
-wait_host algo-2 10
+wait_host algo-2 30
 expect_code algo-2 bad
 expect_failure algo-2 "master host algo-1 did not come within 3 s"
 expect_nobody
@@ -89,7 +89,7 @@ start_host algo-2
 await_control algo-2
 host_run algo-2 sh -c 'printf "PL\001\000\016\000\000\000master\000algo-1\000PL\001\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
 case_mark
-wait_host algo-2 10
+wait_host algo-2 20
 expect_code algo-2 bad
 expect_failure algo-2 "master host algo-1 went away: its connection closed"
 expect_nobody
@@ -110,7 +110,7 @@ sleep 0.5
 host_signal algo-2 TERM
 case_mark
 host_signal algo-2 CONT
-wait_host algo-2 20
+wait_host algo-2 60
 wait $! || true
 expect_code algo-2 143
 expect_failure algo-2 "stopped by SIGTERM before its program started"
@@ -119,10 +119,10 @@ expect_nobody
 case_end algo-2
 
 case_begin "SIGTERM while waiting for the worker"
-cluster_environment=("PACELINE_STOP_S=12")
+cluster_environment=("PACELINE_STOP_S=36")
 start_host algo-1
 case_mark
-signal_until_end algo-1 TERM 10
+signal_until_end algo-1 TERM 30
 expect_code algo-1 143
 expect_failure algo-1 "stopped by SIGTERM before its program started"
 expect_nobody
@@ -135,8 +135,8 @@ job_config algo-2 "algo-1 algo-2" 2
 host_start algo-2 sh -c 'python3 -c "import socket,time; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", 22)); s.listen(); open(\"/opt/ml/taken\", \"w\"); time.sleep(60)" &
   until [ -e /opt/ml/taken ]; do sleep 0.05; done; exec "$@"' sh \
   "$paceline" -- "$probe"
-wait_host algo-2 10
-wait_host algo-1 10
+wait_host algo-2 30
+wait_host algo-1 30
 expect_code algo-2 bad
 expect_code algo-1 bad
 expect_failure algo-2 "cannot have port 22.*Address already in use" "PACELINE_SSH_PORT"
@@ -176,7 +176,7 @@ for stopped in algo-2 algo-1; do
     host_start $host "$paceline" -- "$probe"
     [ $host = $stopped ] || await_control $host
   done
-  await_log $stopped "pip is at work" 20
+  await_log $stopped "pip is at work" 60
   case_mark
   host_signal $stopped TERM
   wait_host algo-1 40
@@ -192,17 +192,17 @@ done
 case_begin "another port serves"
 cluster_environment=("PACELINE_SSH_PORT=2022")
 start_both
-wait_host algo-1 30
-wait_host algo-2 10
+wait_host algo-1 60
+wait_host algo-2 30
 expect_code algo-1 0
 expect_code algo-2 0
 case_end algo-1 algo-2
 
-secret_case() { # secret_case NAME SECRET_1 SECRET_2: keys from a file in a channel, none in the image
+secret_case() { # secret_case NAME PEER_WAIT_S SECRET_1 SECRET_2: keys from a file in a channel, none in the image
   local number
   case_begin "$1"
-  cluster_environment=("PACELINE_PEER_WAIT_S=4" "PACELINE_SSH_DIR=/nonexistent" "PACELINE_SSH_SECRET=/opt/ml/input/data/secret/key" "TRAINING_JOB_NAME=job-1")
-  shift
+  cluster_environment=("PACELINE_PEER_WAIT_S=$2" "PACELINE_SSH_DIR=/nonexistent" "PACELINE_SSH_SECRET=/opt/ml/input/data/secret/key" "TRAINING_JOB_NAME=job-1")
+  shift 2
   for number in 1 2; do
     job_config algo-$number "algo-1 algo-2" 2
     mkdir -p "$cluster/algo-$number/ml/input/data/secret"
@@ -210,19 +210,19 @@ secret_case() { # secret_case NAME SECRET_1 SECRET_2: keys from a file in a chan
     host_start algo-$number "$paceline" -- "$probe"
     shift
   done
-  wait_host algo-1 30
-  wait_host algo-2 10
+  wait_host algo-1 90
+  wait_host algo-2 30
 }
-secret_case "keys are made from a secret" "a secret of at least thirty-two bytes" "a secret of at least thirty-two bytes"
+secret_case "keys are made from a secret" 60 "a secret of at least thirty-two bytes" "a secret of at least thirty-two bytes"
 expect_code algo-1 0
 expect_code algo-2 0
 case_end algo-1 algo-2
-secret_case "the hosts have different secrets" "a secret of at least thirty-two bytes" "another one of at least thirty-two bytes"
+secret_case "the hosts have different secrets" 10 "a secret of at least thirty-two bytes" "another one of at least thirty-two bytes"
 expect_code algo-1 bad
 expect_code algo-2 bad
 expect_failure algo-1 "algo-2 \(.*[Hh]ost key"
 case_end algo-1 algo-2
-secret_case "the secret is too short" "a secret of at least thirty-two bytes" "short"
+secret_case "the secret is too short" 4 "a secret of at least thirty-two bytes" "short"
 expect_code algo-2 bad
 expect_failure algo-2 "making ssh keys from the job's secret.*exited with code 1" "at least 32 are needed"
 case_end algo-2
@@ -233,8 +233,8 @@ await_ranks
 host_cut algo-2
 sleep 5
 host_join algo-2
-wait_host algo-1 40
-wait_host algo-2 10
+wait_host algo-1 60
+wait_host algo-2 30
 expect_code algo-1 0
 expect_code algo-2 0
 expect_success algo-2
@@ -243,14 +243,14 @@ case_end algo-1 algo-2
 faketime=$(find /usr/lib -name libfaketime.so.1 2>/dev/null | head -n 1)
 case_begin "the clock is set back by an hour"
 if [ -n "$faketime" ]; then
-  cluster_environment=("PACELINE_SILENCE_S=2" "PACELINE_STOP_S=20" "LD_PRELOAD=$faketime" "FAKETIME_DONT_FAKE_MONOTONIC=1" "FAKETIME_NO_CACHE=1"
+  cluster_environment=("PACELINE_SILENCE_S=5" "PACELINE_STOP_S=20" "LD_PRELOAD=$faketime" "FAKETIME_DONT_FAKE_MONOTONIC=1" "FAKETIME_NO_CACHE=1"
     "FAKETIME_TIMESTAMP_FILE=$cluster/time")
   echo "+0" >"$cluster/time"
-  start_both sleep 0 4
+  start_both sleep 0 10
   await_ranks
   echo "-1h" >"$cluster/time"
-  wait_host algo-1 30
-  wait_host algo-2 10
+  wait_host algo-1 60
+  wait_host algo-2 30
   expect_code algo-1 0
   expect_code algo-2 0
   case_end algo-1 algo-2
@@ -259,18 +259,18 @@ else
 fi
 
 case_begin "the cable is cut for good"
-cluster_environment=("PACELINE_SILENCE_S=3")
+cluster_environment=("PACELINE_SILENCE_S=6")
 start_both sleep 0 60
 await_ranks
 case_mark
 host_cut algo-2
-wait_host algo-1 20
-wait_host algo-2 20
+wait_host algo-1 40
+wait_host algo-2 40
 host_join algo-2
 expect_code algo-1 bad
 expect_code algo-2 bad
-expect_failure algo-1 "host algo-2 went away: nothing was heard from it for 3 s"
-expect_failure algo-2 "master host algo-1 went away: nothing was heard from it for 3 s"
+expect_failure algo-1 "host algo-2 went away: nothing was heard from it for 6 s"
+expect_failure algo-2 "master host algo-1 went away: nothing was heard from it for 6 s"
 expect_nobody
 case_end algo-1 algo-2
 
@@ -280,8 +280,8 @@ for host in algo-1 algo-2; do
   await_ranks
   case_mark
   host_signal $host TERM
-  wait_host algo-1 15
-  wait_host algo-2 10
+  wait_host algo-1 60
+  wait_host algo-2 30
   expect_code algo-1 0
   expect_code algo-2 0
   for rank in 0 1; do [ -e "$cluster/algo-1/ml/model/saved-$rank" ] || case_failed "rank $rank saved nothing"; done
@@ -296,8 +296,8 @@ start_both save 0 60
 await_ranks
 case_mark
 host_signal algo-1 TERM
-wait_host algo-1 12
-wait_host algo-2 12
+wait_host algo-1 40
+wait_host algo-2 20
 expect_code algo-1 bad
 expect_code algo-2 bad
 expect_failure algo-1 "SIGTERM|asked to stop"
@@ -308,8 +308,8 @@ case_begin "a rank leaves a daemon that holds its output"
 start_both daemon 2 60
 await_ranks
 case_mark
-wait_host algo-1 15
-wait_host algo-2 10
+wait_host algo-1 40
+wait_host algo-2 20
 expect_code algo-1 0
 expect_code algo-2 0
 expect_nobody
@@ -319,8 +319,8 @@ case_begin "a rank fails after all have finished"
 start_both last 3 5
 await_ranks
 case_mark
-wait_host algo-1 15
-wait_host algo-2 10
+wait_host algo-1 60
+wait_host algo-2 30
 expect_code algo-1 bad
 expect_failure algo-1 "rank 3 on host algo-2 exited with code 5"
 expect_failure algo-2 "rank 3 on host algo-2 exited with code 5"
@@ -346,8 +346,8 @@ train = types.SimpleNamespace(ClusterSpec=lambda x: x, Server=Server)
 STUB
     host_start $host "$paceline" train
   done
-  wait_host algo-1 20
-  wait_host algo-2 10
+  wait_host algo-1 40
+  wait_host algo-2 20
   expect_nobody
 }
 server_case "parameter servers end with the master" 'import os, time; print(os.environ["TF_CONFIG"], flush=True); time.sleep(1)'
