@@ -137,10 +137,20 @@ def feed(path, objects):
             fifo.write(gzip.compress(file.read_bytes()))
 
 
+def has_open(pid, path):
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(fd) == str(path):
+                return True
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return False
+
+
 def await_open(pids, path):
     """Wait until one of the processes has `path` open, that is waits for its writer."""
     until = time.monotonic() + 60
-    while not any(os.path.realpath(fd) == str(path) for pid in pids for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()):
+    while not any(has_open(pid, path) for pid in pids):
         assert time.monotonic() < until, f"nobody opened {path}"
         time.sleep(0.02)
 
