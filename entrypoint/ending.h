@@ -37,11 +37,11 @@ struct pl_ending {
     char host[PL_ENDING_HOST_BYTES];
     bool not_started; /* `note` says why */
     bool signalled;
-    int code;           /* exit code, or the signal's number */
-    bool out_of_memory; /* the kernel's memory limit killed something here meanwhile */
-    char program[PL_ENDING_PROGRAM_BYTES];
-    char note[PL_ENDING_NOTE_BYTES]; /* why it did not start; a full disk; what mpirun leaves unsaid; "" mostly */
-    char tail[PL_ENDING_TAIL_BYTES]; /* its last stderr lines */
+    int code;                              /* exit code, or the signal's number */
+    bool out_of_memory;                    /* the kernel's memory limit killed something here meanwhile */
+    char program[PL_ENDING_PROGRAM_BYTES]; /* "" when its watcher was killed and so told nothing */
+    char note[PL_ENDING_NOTE_BYTES];       /* why it did not start; a full disk; what mpirun leaves unsaid; "" mostly */
+    char tail[PL_ENDING_TAIL_BYTES];       /* its last stderr lines */
 };
 
 #define PL_ENDING_NONE ((struct pl_ending){.rank = -1})

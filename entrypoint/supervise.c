@@ -122,13 +122,14 @@ static int failure_code(const struct pl_supervisor *supervisor)
     return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
 }
 
-/* Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all. */
+/* Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all: the
+ * program got SIGTERM, or its watcher SIGKILL. */
 static int weight(const struct pl_ending *ending)
 {
     if (ending->of != PL_ENDING_RANK && ending->of != PL_ENDING_PROGRAM && ending->of != PL_ENDING_SIDE) {
         return 0;
     }
-    return ending->signalled && ending->code == SIGTERM ? 1 : 2;
+    return ending->signalled && (ending->code == SIGTERM || ending->program[0] == '\0') ? 1 : 2;
 }
 
 void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending)

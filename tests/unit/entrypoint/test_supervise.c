@@ -301,6 +301,32 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
 }
 END_TEST
 
+START_TEST(who_was_killed_because_of_another_does_not_hide_it)
+{
+    const struct pl_ending killed_first[] = {
+        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
+        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its watcher, too */
+    };
+    const struct pl_ending cause = {.of = PL_ENDING_RANK, .rank = 3, .code = 3, .program = "train"};
+    const struct pl_ending killed_alone = {.of = PL_ENDING_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(killed_first); i++) {
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        pl_supervise_fail_by(&rig.supervisor, &killed_first[i]);
+        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S); /* however slow the machine, what follows is not too late */
+        pl_supervise_fail_by(&rig.supervisor, &killed_first[1 - i]);
+        ck_assert_int_eq(rig.supervisor.ending.code, killed_first[i].code);
+        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &cause : &killed_alone);
+        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
+        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &killed_alone : &cause);
+        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
 /* Write a script that can be executed to the file `name` below the base directory. */
 static void write_program(struct rig *rig, const char *name, const char *script)
 {
@@ -378,6 +404,6 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
           an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
           another_stop_signal_is_heard_at_once, a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
-          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
+          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well, who_was_killed_because_of_another_does_not_hide_it,
           a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
