@@ -106,6 +106,13 @@ const char *pl_environment_get_or(const struct pl_environment *environment, cons
     return value && *value ? value : fallback;
 }
 
+unsigned pl_environment_get_number_or(const struct pl_environment *environment, const char *name, unsigned fallback, unsigned most)
+{
+    unsigned long value = strtoul(pl_environment_get_or(environment, name, "0"), NULL, 10);
+
+    return value == 0 ? fallback : value < most ? (unsigned)value : most;
+}
+
 enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;

@@ -356,12 +356,10 @@ static bool nobody_may_answer(const struct pl_credentials *credentials)
 /* How long one request may take. */
 static int64_t limit_ns(const struct pl_credentials *credentials)
 {
-    unsigned long first_s = strtoul(pl_environment_get_or(credentials->environment, "AWS_METADATA_SERVICE_TIMEOUT", "0"), NULL, 10);
-
     if (!nobody_may_answer(credentials)) {
         return FETCH_S * PL_NS_PER_S;
     }
-    return (first_s == 0 ? FIRST_S : first_s < MOST_FIRST_S ? (int64_t)first_s : MOST_FIRST_S) * PL_NS_PER_S;
+    return pl_environment_get_number_or(credentials->environment, "AWS_METADATA_SERVICE_TIMEOUT", FIRST_S, MOST_FIRST_S) * PL_NS_PER_S;
 }
 
 static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)

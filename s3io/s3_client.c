@@ -66,11 +66,9 @@ static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_
     return PL_OK;
 }
 
-static unsigned settle_number(unsigned given, const char *text, unsigned fallback, unsigned most)
+static unsigned settle_number(unsigned given, unsigned fallback, unsigned most)
 {
-    unsigned long value = given ? given : text ? strtoul(text, NULL, 10) : fallback;
-
-    return value == 0 ? fallback : value < most ? (unsigned)value : most;
+    return given == 0 ? fallback : given < most ? given : most;
 }
 
 static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_error *reterr)
@@ -94,8 +92,9 @@ enum pl_status pl_s3_client_new(const struct pl_environment *environment, const 
         return PL_MEMORY;
     }
     PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
-    client->connections = settle_number(options->connections, NULL, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
-    client->attempts = settle_number(options->attempts, pl_environment_get_or(environment, "AWS_MAX_ATTEMPTS", NULL), DEFAULT_ATTEMPTS, MAX_ATTEMPTS);
+    client->connections = settle_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
+    client->attempts =
+        settle_number(options->attempts, pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS), MAX_ATTEMPTS);
     client->requester_pays = options->requester_pays;
     client->window = client->connections;
     client->pending_last = &client->pending;

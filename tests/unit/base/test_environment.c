@@ -98,6 +98,12 @@ START_TEST(empty_differs_from_unset)
     ck_assert_ptr_null(pl_environment_get_or(environment, "UNSET", NULL));
     set(environment, "EMPTY", "x");
     ck_assert_str_eq(pl_environment_get_or(environment, "EMPTY", "other"), "x");
+    ck_assert_uint_eq(pl_environment_get_number_or(environment, "UNSET", 3, 7), 3);
+    ck_assert_uint_eq(pl_environment_get_number_or(environment, "EMPTY", 3, 7), 3);
+    set(environment, "NUMBER", "5");
+    ck_assert_uint_eq(pl_environment_get_number_or(environment, "NUMBER", 3, 7), 5);
+    set(environment, "NUMBER", "4294967297");
+    ck_assert_uint_eq(pl_environment_get_number_or(environment, "NUMBER", 3, 7), 7);
 }
 END_TEST
 
