@@ -106,11 +106,23 @@ const char *pl_environment_get_or(const struct pl_environment *environment, cons
     return value && *value ? value : fallback;
 }
 
-unsigned pl_environment_get_number_or(const struct pl_environment *environment, const char *name, unsigned fallback, unsigned most)
+enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name, unsigned fallback, unsigned most,
+                                            unsigned *ret_number, struct pl_error *reterr)
 {
-    unsigned long value = strtoul(pl_environment_get_or(environment, name, "0"), NULL, 10);
+    const char *text = pl_environment_get_or(environment, name, NULL);
+    unsigned long number;
+    char *end;
 
-    return value == 0 ? fallback : value < most ? (unsigned)value : most;
+    if (!text) {
+        *ret_number = fallback;
+        return PL_OK;
+    }
+    number = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || number == 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected a whole number from 1", name, text);
+    }
+    *ret_number = number < most ? (unsigned)number : most;
+    return PL_OK;
 }
 
 enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr)

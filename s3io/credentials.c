@@ -23,7 +23,7 @@ enum {
     MAX_ATTEMPTS = 5,
     FETCH_S = 5,
     MAX_FIRST_ATTEMPTS = 2, /* of the metadata service's first request: outside of AWS nobody answers, so fail soon */
-    FIRST_S = 1,            /* for each of these, unless the environment says otherwise */
+    FIRST_S = 1,            /* for each of these, unless AWS_METADATA_SERVICE_TIMEOUT says otherwise */
     MOST_FIRST_S = 3600,
     MAX_BODY_BYTES = 64 * 1024,
     MAX_TOKEN_BYTES = 20 * 1024, /* what STS takes */
@@ -41,6 +41,7 @@ struct pl_credentials {
     struct pl_sigv4_key key;
     uint64_t generation;
     int64_t refresh_s; /* fetch new keys from this time on */
+    unsigned first_s;  /* patience with the metadata service's first answer */
     char *url;         /* of the container's endpoint or STS, or the base of the metadata service */
     struct pl_credentials_waiter *waiters;
 
@@ -178,6 +179,7 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         const char *base = pl_environment_get_or(environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254");
         size_t length = strlen(base);
 
+        PL_TRY(pl_environment_get_number_or(environment, "AWS_METADATA_SERVICE_TIMEOUT", FIRST_S, MOST_FIRST_S, &credentials->first_s, reterr));
         credentials->kind = METADATA;
         credentials->url = pl_memory_string_n(base, base[length - 1] == '/' ? length - 1 : length, reterr);
         return credentials->url ? PL_OK : PL_MEMORY;
@@ -356,10 +358,7 @@ static bool nobody_may_answer(const struct pl_credentials *credentials)
 /* How long one request may take. */
 static int64_t limit_ns(const struct pl_credentials *credentials)
 {
-    if (!nobody_may_answer(credentials)) {
-        return FETCH_S * PL_NS_PER_S;
-    }
-    return pl_environment_get_number_or(credentials->environment, "AWS_METADATA_SERVICE_TIMEOUT", FIRST_S, MOST_FIRST_S) * PL_NS_PER_S;
+    return (nobody_may_answer(credentials) ? credentials->first_s : FETCH_S) * PL_NS_PER_S;
 }
 
 static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)

@@ -93,8 +93,8 @@ enum pl_status pl_s3_client_new(const struct pl_environment *environment, const 
     }
     PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
     client->connections = settle_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
-    client->attempts =
-        settle_number(options->attempts, pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS), MAX_ATTEMPTS);
+    PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS, &client->attempts, reterr));
+    client->attempts = settle_number(options->attempts, client->attempts, MAX_ATTEMPTS);
     client->requester_pays = options->requester_pays;
     client->window = client->connections;
     client->pending_last = &client->pending;

@@ -98,12 +98,32 @@ START_TEST(empty_differs_from_unset)
     ck_assert_ptr_null(pl_environment_get_or(environment, "UNSET", NULL));
     set(environment, "EMPTY", "x");
     ck_assert_str_eq(pl_environment_get_or(environment, "EMPTY", "other"), "x");
-    ck_assert_uint_eq(pl_environment_get_number_or(environment, "UNSET", 3, 7), 3);
-    ck_assert_uint_eq(pl_environment_get_number_or(environment, "EMPTY", 3, 7), 3);
-    set(environment, "NUMBER", "5");
-    ck_assert_uint_eq(pl_environment_get_number_or(environment, "NUMBER", 3, 7), 5);
-    set(environment, "NUMBER", "4294967297");
-    ck_assert_uint_eq(pl_environment_get_number_or(environment, "NUMBER", 3, 7), 7);
+}
+END_TEST
+
+START_TEST(a_number_is_one_from_1_or_an_error)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = empty();
+    static const struct {
+        const char *text;
+        unsigned number; /* 0: refused */
+    } cases[] = {{"", 3},  {"1", 1},  {"5", 5},  {"7", 7},  {"8", 7},  {"4294967297", 7}, {"99999999999999999999999", 7},
+                 {"0", 0}, {"-1", 0}, {"+1", 0}, {" 1", 0}, {"1 ", 0}, {"1.5", 0},        {"many", 0}};
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned number = 0;
+
+    ck_assert_ok(pl_environment_get_number_or(environment, "NUMBER", 3, 7, &number, &error), &error);
+    ck_assert_uint_eq(number, 3);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        set(environment, "NUMBER", cases[i].text);
+        if (cases[i].number) {
+            ck_assert_ok(pl_environment_get_number_or(environment, "NUMBER", 3, 7, &number, &error), &error);
+            ck_assert_uint_eq(number, cases[i].number);
+        } else {
+            ck_assert_int_eq(pl_environment_get_number_or(environment, "NUMBER", 3, 7, &number, &error), PL_INVALID);
+            ck_assert_int_eq(strncmp(error.cause, "NUMBER is '", 11), 0);
+        }
+    }
 }
 END_TEST
 
@@ -189,5 +209,5 @@ START_TEST(copies_are_independent_and_many_variables_fit)
 END_TEST
 
 UNIT_MAIN("base/environment", a_snapshot_leaves_the_process_alone, one_environment_is_laid_over_another, an_empty_one_is_still_good_for_execve,
-          replacing_keeps_the_place_and_new_names_go_behind, empty_differs_from_unset, a_name_is_matched_whole, bad_names_are_refused,
-          a_value_may_come_from_the_variable_itself, unset_removes_every_copy, copies_are_independent_and_many_variables_fit)
+          replacing_keeps_the_place_and_new_names_go_behind, empty_differs_from_unset, a_number_is_one_from_1_or_an_error, a_name_is_matched_whole,
+          bad_names_are_refused, a_value_may_come_from_the_variable_itself, unset_removes_every_copy, copies_are_independent_and_many_variables_fit)
