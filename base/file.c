@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,6 +76,21 @@ enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data,
         return open_error(path, reterr);
     }
     return read_fd(fd, path, max_bytes, ret_data, ret_bytes, reterr);
+}
+
+int pl_fd_allocate(int fd, off_t offset, off_t bytes)
+{
+    sigset_t all, before;
+    int code;
+
+    /* Any signal makes most kernels undo what they have so far: beside a quick timer it would never end. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    do {
+        code = posix_fallocate(fd, offset, bytes);
+    } while (code == EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
 }
 
 enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr)

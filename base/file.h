@@ -35,6 +35,12 @@ enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void 
 enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Take room for `bytes` from `offset` on in the file or memory file, now and not at a store into its mapping, where a full one is a SIGBUS.
+ * Returns 0 or an error number.
+ */
+int pl_fd_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
+
 /** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
 enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -209,19 +207,12 @@ static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error 
 static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, struct pl_error *reterr)
 {
     size_t offset = (size_t)rank * region->piece_bytes;
-    sigset_t all, before;
-    int failed;
+    int code;
 
     (void)madvise(region->base, region->bytes, MADV_HUGEPAGE);
-    /* Any signal makes most kernels undo what they have so far: beside a quick timer it would never end. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    do {
-        failed = fallocate(fd, 0, (off_t)offset, (off_t)region->piece_bytes);
-    } while (failed != 0 && errno == EINTR);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed != 0) {
-        return pl_error_raise(reterr, errno == ENOSPC || errno == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+    code = pl_fd_allocate(fd, (off_t)offset, (off_t)region->piece_bytes);
+    if (code != 0) {
+        return pl_error_raise(reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
                               "allocate %zu bytes of shared memory", region->piece_bytes);
     }
     if (region->piece_bytes % HUGE_BYTES == 0) {

@@ -52,7 +52,7 @@ static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *r
         return pl_error_errno(reterr, "create the descriptors of a ring");
     }
     /* Memory that is not there would be a SIGBUS in the middle of a record. */
-    code = posix_fallocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
+    code = pl_fd_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
     if (code != 0) {
         return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
     }

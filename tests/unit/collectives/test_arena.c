@@ -159,20 +159,19 @@ START_TEST(a_rank_that_cannot_note_its_piece_holds_nobody_up)
 }
 END_TEST
 
-/* As kernels do whose fallocate() ends with any signal that comes, beside a timer that is quicker. */
+/* As kernels do whose posix_fallocate() ends with any signal that comes, beside a timer that is quicker. */
 static _Atomic int interruptions;
 
-int fallocate(int fd, int mode, off_t at, off_t bytes)
+int posix_fallocate(int fd, off_t at, off_t bytes)
 {
     sigset_t blocked;
 
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
     if (!sigismember(&blocked, SIGPROF) && interruptions < 1000) {
         interruptions++;
-        errno = EINTR;
-        return -1;
+        return EINTR;
     }
-    return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+    return syscall(SYS_fallocate, fd, 0, at, bytes) == 0 ? 0 : errno;
 }
 
 static void ask_beside_a_timer(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
