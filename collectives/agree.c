@@ -17,7 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = sizeof(struct pl_agree_card) + PL_AGREE_ROOM_BYTES };
+enum {
+    HEAD_BYTES = offsetof(struct pl_agree_card, a), /* of a card without a disagreement */
+    MESSAGE_BYTES = HEAD_BYTES + PL_AGREE_ROOM_BYTES,
+};
+
+_Static_assert(MESSAGE_BYTES >= sizeof(struct pl_agree_card), "a disagreement fits");
 
 uint32_t pl_agree_tag(uint64_t sequence, unsigned slot)
 {
@@ -86,11 +91,10 @@ static void note(struct pl_agree_card *mine, int my_rank, const struct pl_agree_
     if (mine->a_rank != PL_AGREE_NONE) {
         return;
     }
-    if (theirs->a_rank != PL_AGREE_NONE) {
-        mine->a_rank = theirs->a_rank;
-        mine->b_rank = theirs->b_rank;
-        mine->a = theirs->a;
-        mine->b = theirs->b;
+    if (theirs->a_rank == PL_AGREE_FAREWELL) {
+        mine->a_rank = PL_AGREE_FAREWELL;
+    } else if (theirs->a_rank != PL_AGREE_NONE) {
+        *mine = (struct pl_agree_card){mine->own, theirs->a_rank, theirs->b_rank, theirs->a, theirs->b};
     } else if (!pl_signature_equal(&mine->own, &theirs->own)) {
         mine->a_rank = my_rank;
         mine->a = mine->own;
@@ -205,21 +209,22 @@ static void take_data(struct pl_agree *agree, char *data)
 /* Lay out the card and what rides with it; how many bytes that is. */
 static size_t write_message(struct pl_agree *agree)
 {
-    char *rest = agree->message_out + sizeof(agree->card);
+    char *rest = agree->message_out + HEAD_BYTES;
 
-    memcpy(agree->message_out, &agree->card, sizeof(agree->card));
+    if (agree->card.a_rank >= 0) {
+        memcpy(agree->message_out, &agree->card, sizeof(agree->card));
+        return sizeof(agree->card); /* nobody needs data any more, and a short message leaves also towards who has given up and takes none */
+    }
+    memcpy(agree->message_out, &agree->card, HEAD_BYTES);
     if (agree->card.a_rank == PL_AGREE_FAREWELL) {
         memcpy(rest, &agree->heard, sizeof(agree->heard));
-        return sizeof(agree->card) + sizeof(agree->heard);
-    }
-    if (agree->card.a_rank != PL_AGREE_NONE) {
-        return sizeof(agree->card); /* nobody needs data any more, and a short message leaves also towards who has given up and takes none */
+        return HEAD_BYTES + sizeof(agree->heard);
     }
     if (agree->summed) {
         memcpy(rest, agree->held, agree->block_bytes);
-        return sizeof(agree->card) + agree->block_bytes;
+        return HEAD_BYTES + agree->block_bytes;
     }
-    return sizeof(agree->card) + move_blocks(agree, share_out(agree), rest, true);
+    return HEAD_BYTES + move_blocks(agree, share_out(agree), rest, true);
 }
 
 static int local_rank_at(const struct pl_agree *agree, int local)
@@ -290,12 +295,13 @@ static enum pl_status start_round(struct pl_agree *agree, struct pl_error *reter
 {
     const struct pl_transport *transport = agree->transport;
 
+    /* The send first: it is what the other rank waits for. */
+    if (agree->to >= 0) {
+        PL_TRY(transport->send(transport->context, agree->message_out, write_message(agree), agree->to, agree->tag, &agree->out, reterr));
+    }
     if (agree->from >= 0) {
         /* Room for whatever a rank of another opinion may send. */
         PL_TRY(transport->recv(transport->context, agree->message_in, MESSAGE_BYTES, agree->from, agree->tag, &agree->in, reterr));
-    }
-    if (agree->to >= 0) {
-        PL_TRY(transport->send(transport->context, agree->message_out, write_message(agree), agree->to, agree->tag, &agree->out, reterr));
     }
     return PL_OK;
 }
@@ -323,16 +329,14 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
 
 static enum pl_status end_round(struct pl_agree *agree, size_t bytes, struct pl_error *reterr)
 {
-    char *rest = agree->message_in + sizeof(agree->card);
+    const struct pl_agree_card *theirs = (const void *)agree->message_in;
+    char *rest = agree->message_in + HEAD_BYTES;
     int32_t known = agree->card.a_rank;
-    struct pl_agree_card theirs;
 
-    if (bytes < sizeof(theirs)) {
-        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes where a card of %zu was expected", pl_world_label(agree->world, agree->from),
-                            bytes, sizeof(theirs));
+    if (bytes < HEAD_BYTES || (theirs->a_rank >= 0 && bytes < sizeof(*theirs))) {
+        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no card", pl_world_label(agree->world, agree->from), bytes);
     }
-    memcpy(&theirs, agree->message_in, sizeof(theirs));
-    note(&agree->card, pl_world_rank(agree->world), &theirs, agree->from);
+    note(&agree->card, pl_world_rank(agree->world), theirs, agree->from);
     if (agree->card.a_rank == PL_AGREE_NONE && agree->block_bytes) {
         take_data(agree, rest);
     } else if (agree->card.a_rank == PL_AGREE_FAREWELL && known == PL_AGREE_NONE) {

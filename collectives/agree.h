@@ -22,10 +22,10 @@ enum { PL_AGREE_NONE = -1, PL_AGREE_FAREWELL = -2 };
 /** What ranks tell each other about a collective, and the first disagreement that they know of. */
 struct pl_agree_card {
     struct pl_signature own;
-    struct pl_signature a; /* a disagreement: rank a_rank calls a, rank b_rank calls b */
-    struct pl_signature b;
-    int32_t a_rank;
+    int32_t a_rank; /* a disagreement: rank a_rank calls a, rank b_rank calls b */
     int32_t b_rank;
+    struct pl_signature a; /* these two are told only where there is one */
+    struct pl_signature b;
 };
 
 /** Where a rank stands: see agree.c. */
