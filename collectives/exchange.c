@@ -220,11 +220,51 @@ static const char *pack(const struct pl_exchange *exchange, struct pl_lane *lane
     return lane->work;
 }
 
+static enum pl_status post_piece(const struct pl_exchange *exchange, struct pl_train *train, bool out, struct pl_error *reterr)
+{
+    const struct pl_transport *transport = exchange->transport;
+
+    train->piece_bytes = train->left_bytes < exchange->piece_bytes ? train->left_bytes : exchange->piece_bytes;
+    return (out ? transport->send(transport->context, train->data, train->piece_bytes, train->peer, train->tag, &train->transfer, reterr)
+                : transport->recv(transport->context, train->data, train->piece_bytes, train->peer, train->tag, &train->transfer, reterr));
+}
+
+static enum pl_status start_train(const struct pl_exchange *exchange, struct pl_train *train, const char *data, size_t bytes, int peer, uint32_t tag,
+                                  bool out, struct pl_error *reterr)
+{
+    *train = (struct pl_train){.data = (char *)(uintptr_t)data, .left_bytes = bytes, .peer = peer, .tag = tag};
+    return post_piece(exchange, train, out, reterr);
+}
+
+/* Move a message as far as it gets. */
+static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_train *train, bool out, struct pl_error *reterr)
+{
+    while (train->transfer.active) {
+        size_t bytes;
+        bool done;
+
+        PL_TRY(exchange->transport->test(exchange->transport->context, &train->transfer, &done, &bytes, reterr));
+        if (!done) {
+            break;
+        }
+        if (!out && bytes != train->piece_bytes) {
+            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected %zu",
+                                pl_world_label(exchange->world, train->peer), bytes, pl_world_label(exchange->world, exchange->rank),
+                                train->piece_bytes);
+        }
+        train->data += train->piece_bytes;
+        train->left_bytes -= train->piece_bytes;
+        if (train->left_bytes) {
+            PL_TRY(post_piece(exchange, train, out, reterr));
+        }
+    }
+    return PL_OK;
+}
+
 /* Post the messages of the lane's round. */
 static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
 {
     const struct pl_collective *c = &exchange->request->collective;
-    const struct pl_transport *transport = exchange->transport;
     uint32_t tag = pl_agree_tag(exchange->request->signature.sequence, (unsigned)(lane - exchange->lanes));
     int place = exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank;
     size_t item = exchange->wired ? sizeof(uint16_t) : item_bytes(exchange);
@@ -238,9 +278,8 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
                      : step->combine || exchange->wired ? lane->arrived
                                                         : work_at(exchange, lane, step->recv_first, run);
 
-        lane->expected_bytes = run.count * item;
         if (!run.silent) {
-            PL_TRY(transport->recv(transport->context, data, lane->expected_bytes, rank_at(exchange, step->from), tag, &lane->in, reterr));
+            PL_TRY(start_train(exchange, &lane->in, data, run.count * item, rank_at(exchange, step->from), tag, false, reterr));
         }
     }
     if (step->to >= 0) {
@@ -251,7 +290,7 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
         if (!run.silent) {
             const char *out = exchange->wired ? pack(exchange, lane, data, run) : data;
 
-            PL_TRY(transport->send(transport->context, out, run.count * item, rank_at(exchange, step->to), tag, &lane->out, reterr));
+            PL_TRY(start_train(exchange, &lane->out, out, run.count * item, rank_at(exchange, step->to), tag, true, reterr));
         }
     }
     return PL_OK;
@@ -278,23 +317,10 @@ static void combine(const struct pl_exchange *exchange, struct pl_lane *lane)
 /* True in `*ret_ended` when neither message of the round is under way any more. */
 static enum pl_status test_round(struct pl_exchange *exchange, struct pl_lane *lane, bool *ret_ended, struct pl_error *reterr)
 {
-    const struct pl_transport *transport = exchange->transport;
-    size_t bytes;
-    bool done;
-
     *ret_ended = false;
-    if (lane->in.active) {
-        PL_TRY(transport->test(transport->context, &lane->in, &done, &bytes, reterr));
-        if (done && bytes != lane->expected_bytes) {
-            return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected %zu",
-                                pl_world_label(exchange->world, rank_at(exchange, lane->step.from)), bytes,
-                                pl_world_label(exchange->world, exchange->rank), lane->expected_bytes);
-        }
-    }
-    if (lane->out.active) {
-        PL_TRY(transport->test(transport->context, &lane->out, &done, &bytes, reterr));
-    }
-    *ret_ended = !lane->in.active && !lane->out.active;
+    PL_TRY(test_train(exchange, &lane->in, false, reterr));
+    PL_TRY(test_train(exchange, &lane->out, true, reterr));
+    *ret_ended = !lane->in.transfer.active && !lane->out.transfer.active;
     return PL_OK;
 }
 
@@ -417,6 +443,14 @@ static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_co
     return PL_OK;
 }
 
+static enum pl_status plan_lanes(struct pl_exchange *exchange, const struct pl_collective *c, struct pl_error *reterr)
+{
+    pl_exchange_plan(exchange, c);
+    PL_TRY(make_room(exchange, c, reterr));
+    exchange->wired = exchange->lane_count && pl_wire_is_wanted(c);
+    return exchange->wired ? pl_wire_start(exchange, reterr) : PL_OK;
+}
+
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -424,21 +458,22 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct pl_exchange *exchange = state;
     const struct pl_collective *c = &request->collective;
     struct pl_reduction reduction = reduction_of(c);
+    uint64_t inline_bytes;
 
     reduction.prescale = c->prescale;
     exchange->request = request;
     exchange->stuck = false;
     exchange->lanes_started = 0;
     exchange->lanes_ended = 0;
+    exchange->lane_count = 0;
+    exchange->wired = false;
     lay_out(exchange, c);
-    pl_exchange_plan(exchange, c);
-    PL_TRY(make_room(exchange, c, reterr));
-    exchange->wired = exchange->lane_count && pl_wire_is_wanted(c);
-    if (exchange->wired) {
-        PL_TRY(pl_wire_start(exchange, reterr));
+    inline_bytes = pl_exchange_inline_bytes(exchange, c);
+    if (!inline_bytes && c->kind != PL_BARRIER) {
+        PL_TRY(plan_lanes(exchange, c, reterr));
     }
-    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, pl_exchange_inline_bytes(exchange, c),
-                          pl_exchange_sums_inline(exchange, c) ? &reduction : NULL, reterr));
+    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, inline_bytes, pl_exchange_sums_inline(exchange, c) ? &reduction : NULL,
+                          reterr));
     return progress(state, request, ret_done, reterr);
 }
 
@@ -452,7 +487,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
         PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
         agreed = exchange->agree.done;
     }
-    for (int i = 0; i < PL_EXCHANGE_LANES && !exchange->stuck; i++) {
+    for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !exchange->stuck; i++) {
         /* A lane fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
         exchange->stuck = run_lane(exchange, &exchange->lanes[i], &exchange->stuck_error) != PL_OK;
     }
@@ -486,10 +521,10 @@ static void cancel(void *state, struct pl_request *request)
         struct pl_lane *lane = &exchange->lanes[i];
 
         /* As in pl_agree_cancel(). Messages come to `arrived` and leave from `work`, if not to and from the caller's memory. */
-        if (lane->in.active && !transport->cancel(transport->context, &lane->in)) {
+        if (lane->in.transfer.active && !transport->cancel(transport->context, &lane->in.transfer)) {
             lane->arrived = NULL;
         }
-        if (lane->out.active && !transport->cancel(transport->context, &lane->out)) {
+        if (lane->out.transfer.active && !transport->cancel(transport->context, &lane->out.transfer)) {
             lane->work = NULL;
         }
         lane->active = false;
@@ -514,8 +549,8 @@ static int waits_for(void *state, const struct pl_request *request)
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         const struct pl_lane *lane = &exchange->lanes[i];
 
-        if (lane->active && (lane->in.active || lane->out.active)) {
-            return rank_at(exchange, lane->in.active ? lane->step.from : lane->step.to);
+        if (lane->active && (lane->in.transfer.active || lane->out.transfer.active)) {
+            return lane->in.transfer.active ? lane->in.peer : lane->out.peer;
         }
     }
     return -1;

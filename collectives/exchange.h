@@ -18,16 +18,27 @@
 /* Lanes under way: together their messages have to cover what a link holds on its way. */
 enum { PL_EXCHANGE_LANES = 8 };
 
+enum { PL_EXCHANGE_PROBES = 5 }; /* message sizes that are timed */
+
 struct pl_residual; /* exchange_wire.c */
+
+/* A message of a lane, in pieces of which each is one of the transport's and the first is under way. */
+struct pl_train {
+    struct pl_transfer transfer;
+    char *data;
+    size_t piece_bytes;
+    size_t left_bytes; /* with that piece */
+    int peer;
+    uint32_t tag;
+};
 
 struct pl_lane {
     bool active;
     uint64_t number;
     int round;
     struct pl_step step;
-    size_t expected_bytes; /* of the receive under way */
-    struct pl_transfer in;
-    struct pl_transfer out;
+    struct pl_train in;
+    struct pl_train out;
     char *arrived; /* what came in and is still to be combined; blocks put aside */
     char *work;    /* where there is no other place for partial results */
 };
@@ -38,11 +49,10 @@ struct pl_exchange {
     const struct pl_kernel *kernel;
     int rank;
     int size;
-    const int *order;  /* ring place -> rank */
-    int *place_of;     /* rank -> ring place */
-    double latency_ns; /* of an empty message, and time a byte: the cost model */
-    double ns_per_byte;
-    uint64_t sum_most_bytes; /* allreduces up to this long ride with the agreement and are added up on the way */
+    const int *order;                      /* ring place -> rank */
+    int *place_of;                         /* rank -> ring place */
+    double message_ns[PL_EXCHANGE_PROBES]; /* what a turn of such messages takes: the cost model */
+    uint64_t sum_most_bytes;               /* allreduces up to this long ride with the agreement and are added up on the way */
     struct pl_agree agree;
     struct pl_lane lanes[PL_EXCHANGE_LANES];
     size_t lane_room_bytes; /* of each lane's two buffers */
@@ -59,7 +69,8 @@ struct pl_exchange {
     uint64_t lane_count;
     uint64_t lanes_started;
     uint64_t lanes_ended;
-    uint64_t *send_at; /* [size + 1] starts of the ranks' blocks, where ragged */
+    size_t piece_bytes; /* a lane's message is cut into these */
+    uint64_t *send_at;  /* [size + 1] starts of the ranks' blocks, where ragged */
     uint64_t *recv_at;
     const void **sources; /* [size] scratch: one pointer a rank */
     bool wired;           /* float32 travels as `wire` */
@@ -83,7 +94,7 @@ static inline uint64_t pl_exchange_inline_most_bytes(const struct pl_exchange *e
 /** Whether an allreduce rides with the agreement and is added up on the way. */
 bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *collective);
 
-/** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count. */
+/** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count, piece_bytes. */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
 
 /** Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 10 ms at 1 Gbit/s). Collective. */

@@ -6,22 +6,28 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PROBE_BYTES = 256 * 1024,
-    PROBES_SMALL = 20,
-    PROBES_LARGE = 4,
+    PROBE_MOST_BYTES = 256 * 1024,
+    PROBE_ROUNDS = 4,                 /* of which the quickest counts: busy processors only ever add to a link's time */
     MESSAGE_MOST_BYTES = 60 * 1024,   /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
-    MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long that the lanes' short messages would not fill them */
+    MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long that the lanes' short messages would not fill them: in pieces of the former */
     LONG_LINK_NS = 2 * 1000 * 1000,   /* no host beside another is so far away */
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
     LANE_MOST_BYTES = 1 << 30, /* of all its blocks: halving sends half of them in one message, and MPI counts in an int */
 };
+
+/* Messages that are timed, and turns of them at once. */
+static const struct {
+    size_t bytes;
+    int turns;
+} probes[PL_EXCHANGE_PROBES] = {{8, 5}, {4096, 5}, {16384, 2}, {MESSAGE_MOST_BYTES, 2}, {PROBE_MOST_BYTES, 2}};
 
 static bool reduces(enum pl_kind kind)
 {
@@ -50,7 +56,7 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
         struct pl_transfer transfers[2] = {{.active = false}, {.active = false}};
 
         PL_TRY(transport->recv(transport->context, data, bytes, from, PL_TAG_BOOTSTRAP, &transfers[0], reterr));
-        PL_TRY(transport->send(transport->context, data + PROBE_BYTES, bytes, to, PL_TAG_BOOTSTRAP, &transfers[1], reterr));
+        PL_TRY(transport->send(transport->context, data + PROBE_MOST_BYTES, bytes, to, PL_TAG_BOOTSTRAP, &transfers[1], reterr));
         while (transfers[0].active || transfers[1].active) {
             for (int k = 0; k < 2; k++) {
                 size_t got;
@@ -71,48 +77,80 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
     return PL_OK;
 }
 
-/* The slowest rank's figures, so that all ranks choose alike. */
-static enum pl_status agree_on_model(struct pl_exchange *exchange, int64_t deadline_ns, struct pl_error *reterr)
+/* The slowest rank's figure, so that all ranks choose alike; and a longer message never takes less. */
+static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, int64_t deadline_ns, struct pl_error *reterr)
 {
-    PL_AUTO_FREE double *all = pl_memory_new(2 * (size_t)exchange->size, sizeof(*all), reterr);
+    PL_AUTO_FREE double *all = pl_memory_new((size_t)exchange->size, sizeof(*all), reterr);
     const struct pl_bootstrap *bootstrap = pl_world_bootstrap(exchange->world);
-    const double own[2] = {exchange->latency_ns, exchange->ns_per_byte};
+    double *slowest_ns = &exchange->message_ns[probe];
 
     if (!all) {
         return PL_MEMORY;
     }
-    PL_TRY(bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, reterr));
+    PL_TRY(bootstrap->allgather(bootstrap->context, slowest_ns, all, sizeof(*all), deadline_ns, reterr));
     for (int r = 0; r < exchange->size; r++) {
-        exchange->latency_ns = all[2 * r] > exchange->latency_ns ? all[2 * r] : exchange->latency_ns;
-        exchange->ns_per_byte = all[2 * r + 1] > exchange->ns_per_byte ? all[2 * r + 1] : exchange->ns_per_byte;
+        *slowest_ns = fmax(*slowest_ns, all[r]);
     }
+    *slowest_ns = probe > 0 ? fmax(*slowest_ns, exchange->message_ns[probe - 1]) : *slowest_ns;
     return PL_OK;
+}
+
+static bool is_long_link(const struct pl_exchange *exchange)
+{
+    return exchange->message_ns[0] > LONG_LINK_NS;
 }
 
 static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns, struct pl_error *reterr)
 {
-    char *data = pl_memory_new(2, PROBE_BYTES, reterr);
+    char *data = pl_memory_new(2, PROBE_MOST_BYTES, reterr);
     enum pl_status status;
-    double large_ns = 0;
-    double ignored;
+    double round_ns;
 
     if (!data) {
         return PL_MEMORY;
     }
     /* The first messages open connections. */
-    status = time_shift(exchange, data, PROBE_BYTES, 1, deadline_ns, &ignored, reterr);
-    if (status == PL_OK) {
-        status = time_shift(exchange, data, 8, PROBES_SMALL, deadline_ns, &exchange->latency_ns, reterr);
-    }
-    if (status == PL_OK) {
-        status = time_shift(exchange, data, PROBE_BYTES, PROBES_LARGE, deadline_ns, &large_ns, reterr);
+    status = time_shift(exchange, data, PROBE_MOST_BYTES, 1, deadline_ns, &round_ns, reterr);
+    for (int probe = 0; status == PL_OK && probe < PL_EXCHANGE_PROBES; probe++) {
+        int rounds = probe > 0 && is_long_link(exchange) ? 1 : PROBE_ROUNDS;
+
+        exchange->message_ns[probe] = HUGE_VAL;
+        for (int i = 0; status == PL_OK && i < rounds; i++) {
+            status = time_shift(exchange, data, probes[probe].bytes, probes[probe].turns, deadline_ns, &round_ns, reterr);
+            exchange->message_ns[probe] = fmin(exchange->message_ns[probe], round_ns);
+        }
+        if (status == PL_OK) {
+            status = agree_on_probe(exchange, probe, deadline_ns, reterr);
+        }
     }
     if (status != PL_OK) {
         return status; /* messages may still be under way: the memory is better lost than reused */
     }
     free(data);
-    exchange->ns_per_byte = large_ns > exchange->latency_ns ? (large_ns - exchange->latency_ns) / PROBE_BYTES : 1e-3;
-    return agree_on_model(exchange, deadline_ns, reterr);
+    return PL_OK;
+}
+
+/* A turn of messages of `bytes`, on a line between those that were timed. */
+static double message_ns(const struct pl_exchange *exchange, double bytes)
+{
+    int above = 1;
+    double below_bytes;
+    double ns_per_byte;
+
+    while (above < PL_EXCHANGE_PROBES - 1 && bytes > (double)probes[above].bytes) {
+        above++;
+    }
+    below_bytes = (double)probes[above - 1].bytes;
+    ns_per_byte = (exchange->message_ns[above] - exchange->message_ns[above - 1]) / ((double)probes[above].bytes - below_bytes);
+    return exchange->message_ns[above - 1] + (bytes - below_bytes) * ns_per_byte;
+}
+
+/* Of long messages. */
+static double ns_per_byte(const struct pl_exchange *exchange)
+{
+    double ns = exchange->message_ns[PL_EXCHANGE_PROBES - 1] - exchange->message_ns[0];
+
+    return fmax(ns / PROBE_MOST_BYTES, 1e-3);
 }
 
 static double rounds_below(int n)
@@ -130,20 +168,23 @@ static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern patter
 {
     double n = places;
     double rounds = rounds_below(places);
-    double latency = exchange->latency_ns;
-    double wire = bytes * exchange->ns_per_byte;
     bool power = (places & (places - 1)) == 0;
+    double cost = power ? 0 : 2 * message_ns(exchange, bytes);
 
     switch (pattern) {
     case PL_PATTERN_HALVING:
+        for (int parts = 2; parts <= places; parts *= 2) {
+            cost += 2 * message_ns(exchange, bytes / parts);
+        }
         /* The same bytes as a ring, but in messages of very unlike sizes: 0.86 of the ring's rate was measured between four hosts. */
-        return 2 * rounds * latency + (2 * (n - 1) / n + (power ? 0 : 2)) * wire / 0.86;
+        return cost / 0.86;
     case PL_PATTERN_DOUBLING:
-        return (rounds + (power ? 0 : 1)) * (latency + wire);
+        /* Fewest messages; others have to promise more than what two measurements of the same link differ by. */
+        return (rounds + (power ? 0 : 1)) * message_ns(exchange, bytes) * 0.9;
     case PL_PATTERN_TREE:
-        return 2 * rounds * (latency + wire);
+        return 2 * rounds * message_ns(exchange, bytes);
     default:
-        return 2 * (n - 1) * latency + 2 * (n - 1) / n * wire;
+        return 2 * (n - 1) * message_ns(exchange, bytes / n);
     }
 }
 
@@ -196,6 +237,14 @@ static uint64_t find_sum_most(const struct pl_exchange *exchange)
     return bytes;
 }
 
+/* A link as the settings describe it. */
+static void assume(struct pl_exchange *exchange, double latency_ns, double byte_ns)
+{
+    for (int probe = 0; probe < PL_EXCHANGE_PROBES; probe++) {
+        exchange->message_ns[probe] = latency_ns + (double)probes[probe].bytes * byte_ns;
+    }
+}
+
 enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr)
 {
     const struct pl_knobs *knobs = pl_world_knobs(exchange->world);
@@ -204,13 +253,13 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
     bool apart = pl_world_cross_size(exchange->world) > 1 && !pl_world_is_one_process(exchange->world);
 
     /* Inside a host, where shared memory is off: a guess will do. */
-    exchange->latency_ns = 2000;
-    exchange->ns_per_byte = 0.5;
+    assume(exchange, 2000, 0.5);
     if (apart && (latency_us <= 0 || gbps <= 0)) {
         PL_TRY(measure(exchange, pl_world_deadline_ns(exchange->world), reterr));
     }
-    exchange->latency_ns = latency_us > 0 ? latency_us * 1e3 : exchange->latency_ns;
-    exchange->ns_per_byte = gbps > 0 ? 8.0 / gbps : exchange->ns_per_byte;
+    if (latency_us > 0 || gbps > 0) {
+        assume(exchange, latency_us > 0 ? latency_us * 1e3 : exchange->message_ns[0], gbps > 0 ? 8.0 / gbps : ns_per_byte(exchange));
+    }
     exchange->sum_most_bytes = find_sum_most(exchange);
     return PL_OK;
 }
@@ -287,10 +336,9 @@ static uint64_t longest_block(const struct pl_exchange *exchange, const struct p
  */
 static uint64_t longest_message(const struct pl_exchange *exchange)
 {
-    double on_the_way = exchange->latency_ns / exchange->ns_per_byte;
+    double on_the_way = exchange->message_ns[0] / ns_per_byte(exchange);
 
-    return exchange->latency_ns > LONG_LINK_NS || 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES ? MESSAGE_LONG_BYTES
-                                                                                                                  : MESSAGE_MOST_BYTES;
+    return is_long_link(exchange) || 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES ? MESSAGE_LONG_BYTES : MESSAGE_MOST_BYTES;
 }
 
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *c)
@@ -314,8 +362,10 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     message_bytes = span * item / parts / PL_EXCHANGE_LANES;
     message_bytes = message_bytes > most ? most : message_bytes;
     message_bytes = message_bytes < MESSAGE_LEAST_BYTES ? MESSAGE_LEAST_BYTES : message_bytes;
+    exchange->piece_bytes = wanted > 0 ? LANE_MOST_BYTES : MESSAGE_MOST_BYTES;
     if (c->kind == PL_ALLTOALL) {
-        message_bytes = most; /* each rank knows only its own counts, so these must not matter */
+        message_bytes = most;                    /* each rank knows only its own counts, so these must not matter */
+        exchange->piece_bytes = LANE_MOST_BYTES; /* and a message that ends elsewhere than expected must be noticed */
     }
     message_bytes = wanted > 0 ? (uint64_t)wanted : message_bytes;
     message_bytes = message_bytes > LANE_MOST_BYTES / parts ? LANE_MOST_BYTES / parts : message_bytes;
@@ -325,9 +375,6 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     }
     /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not miss it. */
     exchange->lane_count = c->kind == PL_ALLTOALL ? span / exchange->lane_elems + 1 : (span + exchange->lane_elems - 1) / exchange->lane_elems;
-    if (c->kind == PL_BARRIER || pl_exchange_inline_bytes(exchange, c)) {
-        exchange->lane_count = 0;
-    }
 }
 
 void pl_exchange_describe(void *state, struct pl_text *text)
@@ -336,7 +383,7 @@ void pl_exchange_describe(void *state, struct pl_text *text)
     uint64_t inline_bytes = pl_exchange_inline_most_bytes(exchange);
     int last = -1;
 
-    pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->latency_ns / 1e3, 1.0 / exchange->ns_per_byte);
+    pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->message_ns[0] / 1e3, 1.0 / ns_per_byte(exchange));
     pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the agreement, %s\n", (unsigned long long)inline_bytes,
                    exchange->sum_most_bytes ? "added up on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And how long messages are. */
+/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And how long messages are, and
+ * which pattern is chosen. */
 #include "collectives/exchange.h"
 #include "collectives/pattern.h"
 #include "collectives/world_private.h"
@@ -9,6 +10,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 33 };
@@ -287,5 +289,80 @@ START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
 }
 END_TEST
 
+/* On a long link a lane's messages are longer than those that MPI takes at once, and travel in such. */
+static void move_over_a_long_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { COUNT = 700001, RANKS = 3 }; /* lanes of 1 MiB a message, and one that is not full */
+    struct pl_exchange *exchange = exchange_of(world);
+    const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = COUNT * 10};
+    float *values = malloc(RANKS * COUNT * sizeof(*values));
+    int rank = pl_world_rank(world);
+    enum pl_status status;
+
+    (void)argument;
+    RANKS_NEED(values, "no memory");
+    pl_exchange_plan(exchange, &large);
+    RANKS_NEED(exchange->lane_elems / (uint64_t)exchange->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
+               (unsigned long long)exchange->lane_elems);
+    RANKS_NEED(exchange->piece_bytes == 60 << 10, "pieces of %zu bytes", exchange->piece_bytes);
+    for (int i = 0; i < COUNT; i++) {
+        values[i] = (float)(i % 1000 + rank);
+    }
+    status = pl_allreduce(world, values, values, COUNT, PL_FLOAT32, PL_SUM, NULL);
+    for (int i = 0; status == PL_OK && i < COUNT; i++) {
+        status = values[i] == (float)(3 * (i % 1000) + 3) ? PL_OK : PL_FAILED;
+    }
+    if (status == PL_OK) {
+        status = pl_allgather(world, values + (ptrdiff_t)rank * COUNT, values, COUNT, PL_FLOAT32, NULL);
+    }
+    for (int i = 0; rank == 0 && i < RANKS * COUNT; i++) {
+        values[i] = (float)(i % 4099);
+    }
+    if (status == PL_OK) {
+        status = pl_broadcast(world, values, RANKS * (uint64_t)COUNT, PL_FLOAT32, 0, NULL);
+    }
+    for (int i = 0; status == PL_OK && i < RANKS * COUNT; i++) {
+        status = values[i] == (float)(i % 4099) ? PL_OK : PL_FAILED;
+    }
+    free(values);
+    RANKS_NEED(status == PL_OK, "%s", pl_status_name(status));
+}
+
+START_TEST(messages_on_long_links_travel_in_pieces)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), move_over_a_long_link, NULL);
+}
+END_TEST
+
+static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_exchange *exchange = exchange_of(world);
+    /* 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message and one that only limits the rate, both of 120 MB/s. */
+    static const double slow_ns[PL_EXCHANGE_PROBES] = {30e3, 64e3, 167e3, 542e3, 2215e3};
+    static const double shaped_ns[PL_EXCHANGE_PROBES] = {30e3, 34e3, 137e3, 512e3, 2185e3};
+
+    (void)argument;
+    memcpy(exchange->message_ns, slow_ns, sizeof(slow_ns));
+    RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB");
+    RANKS_NEED(pl_exchange_choose(exchange, 16384) == PL_PATTERN_DOUBLING, "16 KiB");
+    RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB");
+    memcpy(exchange->message_ns, shaped_ns, sizeof(shaped_ns));
+    RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB, shaped");
+    RANKS_NEED(pl_exchange_choose(exchange, 16384) == PL_PATTERN_RING, "16 KiB, shaped");
+    RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB, shaped");
+}
+
+START_TEST(the_pattern_is_the_one_whose_messages_took_least)
+{
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), choose_by_what_was_timed, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
-          doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors)
+          doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
+          the_pattern_is_the_one_whose_messages_took_least)
