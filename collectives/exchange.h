@@ -97,7 +97,7 @@ bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl
 /** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count, piece_bytes. */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
 
-/** Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 10 ms at 1 Gbit/s). Collective. */
+/** Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 30 ms at 1 Gbit/s). Collective. */
 enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The pattern that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
