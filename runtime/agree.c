@@ -9,9 +9,19 @@
 
 enum { LINE_BYTES = 152 };
 
+/* What ranks compare at first. Of each member the greatest of all ranks counts: ~x then tells whether all x are equal. No rank needs memory for it.
+ */
 struct summary {
-    uint64_t count;
-    uint64_t hash;
+    int64_t failed; /* the size less the rank, of one that has failed: of the lowest it is the greatest; 0: it has not */
+    int64_t count;
+    int64_t hash;
+    int64_t not_hash;
+};
+
+/* What the others hear of a rank that has failed. */
+struct words {
+    enum pl_status status;
+    char text[PL_ERROR_CAUSE_BYTES];
 };
 
 uint64_t pl_hash(uint64_t hash, const void *data, size_t bytes)
@@ -29,54 +39,76 @@ static uint64_t hash_line(const char *line)
     return pl_hash(PL_HASH_START, line, strlen(line) + 1);
 }
 
-/* Every rank calls with the same `other` and `most`, both taken from gathered data. */
-static enum pl_status explain(struct pl_world *world, const char *what, const char *const *lines, size_t count, int other, uint64_t most,
+/* Bring `mine` together, unless some rank has failed: then all hear of that. */
+static enum pl_status meet(struct pl_world *world, const char *what, const struct pl_error *own, struct summary *mine, struct pl_error *reterr)
+{
+    struct words words;
+    int failed_rank;
+
+    mine->failed = own->status == PL_OK ? 0 : pl_world_size(world) - pl_world_rank(world);
+    PL_TRY(pl_allreduce(world, mine, mine, sizeof(*mine) / sizeof(int64_t), PL_INT64, PL_MAX, reterr));
+    if (mine->failed == 0) {
+        return PL_OK;
+    }
+    failed_rank = pl_world_size(world) - (int)mine->failed;
+    memset(&words, 0, sizeof(words));
+    words.status = own->status;
+    pl_error_text(own, words.text, sizeof(words.text));
+    PL_TRY(pl_broadcast(world, &words, sizeof(words), PL_UINT8, failed_rank, reterr));
+    if (own->status == PL_OK) {
+        (void)pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, failed_rank, "rank %d: %s", failed_rank, words.text);
+        pl_error_context(reterr, "%s", what);
+        return words.status;
+    }
+    if (reterr) {
+        *reterr = *own;
+        pl_error_context(reterr, "%s, rank %d", what, pl_world_rank(world));
+    }
+    return own->status;
+}
+
+/* The lists differ: of rank 0's and the lowest other one's, the first lines that do. `most` is the longest list's count, at least 1. */
+static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines, size_t count, size_t most,
                               struct pl_error *reterr)
 {
     size_t size = (size_t)pl_world_size(world);
-    PL_AUTO_FREE uint64_t *mine = pl_memory_new(most, sizeof(*mine), reterr);
-    PL_AUTO_FREE uint64_t *all = pl_memory_new(most * size, sizeof(*all), reterr);
-    PL_AUTO_FREE char *texts = pl_memory_new(size, LINE_BYTES, reterr);
+    size_t width = most + 1; /* the whole list's hash, and each line's */
+    size_t other = 1, first = 0;
+    struct pl_error own = PL_ERROR_NONE;
+    PL_AUTO_FREE uint64_t *mine = pl_memory_new(width, sizeof(*mine), &own);
+    PL_AUTO_FREE uint64_t *all = pl_memory_new(width * size, sizeof(*all), &own);
+    PL_AUTO_FREE char *texts = pl_memory_new(size, LINE_BYTES, &own);
     char text[LINE_BYTES] = "nothing more";
-    uint64_t first = 0;
 
-    if (!mine || !all || !texts) {
-        return PL_MEMORY;
-    }
+    PL_TRY(meet(world, what, &own, &(struct summary){0}, reterr));
+    mine[0] = hash;
     for (size_t i = 0; i < count; i++) {
-        mine[i] = hash_line(lines[i]);
+        mine[i + 1] = hash_line(lines[i]);
     }
-    PL_TRY(pl_allgather(world, mine, all, most, PL_INT64, reterr));
-    while (first + 1 < most && all[first] == all[(size_t)other * most + first]) {
+    PL_TRY(pl_allgather(world, mine, all, width, PL_INT64, reterr));
+    while (other + 1 < size && all[other * width] == all[0]) {
+        other++;
+    }
+    while (first + 1 < most && all[first + 1] == all[other * width + first + 1]) {
         first++;
     }
     if (first < count) {
         snprintf(text, sizeof(text), "%.*s", LINE_BYTES - 1, lines[first]);
     }
     PL_TRY(pl_allgather(world, text, texts, LINE_BYTES, PL_UINT8, reterr));
-    return pl_error_set(reterr, PL_MISMATCH, "%s: rank 0 has %s, rank %d has %s", what, texts, other, texts + (size_t)other * LINE_BYTES);
+    return pl_error_set(reterr, PL_MISMATCH, "%s: rank 0 has %s, rank %zu has %s", what, texts, other, texts + other * LINE_BYTES);
 }
 
-enum pl_status pl_agree(struct pl_world *world, const char *what, const char *const *lines, size_t count, struct pl_error *reterr)
+enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines, size_t count,
+                        struct pl_error *reterr)
 {
-    size_t size = (size_t)pl_world_size(world);
-    PL_AUTO_FREE struct summary *all = pl_memory_new(size, sizeof(*all), reterr);
-    struct summary mine = {.count = count, .hash = PL_HASH_START};
-    uint64_t most = 1;
-    int other = -1;
+    struct summary mine;
+    uint64_t hash = PL_HASH_START;
 
-    if (!all) {
-        return PL_MEMORY;
+    for (size_t i = 0; i < count && own->status == PL_OK; i++) {
+        hash = pl_hash(hash, lines[i], strlen(lines[i]) + 1);
     }
-    for (size_t i = 0; i < count; i++) {
-        mine.hash = pl_hash(mine.hash, lines[i], strlen(lines[i]) + 1);
-    }
-    PL_TRY(pl_allgather(world, &mine, all, sizeof(mine), PL_UINT8, reterr));
-    for (size_t r = 0; r < size; r++) {
-        most = all[r].count > most ? all[r].count : most;
-        if (other < 0 && (all[r].count != all[0].count || all[r].hash != all[0].hash)) {
-            other = (int)r;
-        }
-    }
-    return other < 0 ? PL_OK : explain(world, what, lines, count, other, most, reterr);
+    mine = (struct summary){.count = (int64_t)count, .hash = (int64_t)hash, .not_hash = (int64_t)~hash};
+    PL_TRY(meet(world, what, own, &mine, reterr));
+    return mine.hash == ~mine.not_hash ? PL_OK : explain(world, what, hash, lines, count, (size_t)mine.count, reterr);
 }

@@ -137,18 +137,16 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
     return PL_OK;
 }
 
-/* Options and tensors as lines that pl_agree() can compare and show. */
-static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
+/* Options and tensors as lines that pl_agree() can compare and show; they lie in `text`. */
+static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines, struct pl_error *reterr)
 {
     const struct pl_plan_options *options = &plan->options;
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    PL_AUTO_FREE size_t *starts = pl_memory_new(plan->tensor_count + 1, sizeof(*starts), reterr);
     PL_AUTO_FREE const char **lines = pl_memory_new(plan->tensor_count + 1, sizeof(*lines), reterr);
 
-    if (!starts || !lines) {
+    if (!lines) {
         return PL_MEMORY;
     }
-    pl_text_printf(&text,
+    pl_text_printf(text,
                    "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u average_passes=%d wire=%u local=%d "
                    "memory=%d gradient=%s",
                    (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order, (int)options->sum, options->predivide,
@@ -157,19 +155,20 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const struct pl_plan_tensor *facts = &plan->tensors[i].facts;
 
-        pl_text_append_char(&text, '\0');
-        starts[i + 1] = text.length;
-        pl_text_printf(&text, "'%s' [", facts->name);
+        pl_text_append_char(text, '\0');
+        pl_text_printf(text, "'%s' [", facts->name);
         for (unsigned d = 0; d < facts->dims; d++) {
-            pl_text_printf(&text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)facts->shape[d]);
+            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)facts->shape[d]);
         }
-        pl_text_append(&text, "]");
+        pl_text_append(text, "]");
     }
-    PL_TRY(pl_text_check(&text, reterr));
-    for (size_t i = 0; i <= plan->tensor_count; i++) {
-        lines[i] = text.data + starts[i];
+    PL_TRY(pl_text_check(text, reterr));
+    lines[0] = text->data;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        lines[i + 1] = lines[i] + strlen(lines[i]) + 1;
     }
-    return pl_agree(plan->world, plan->name, lines, plan->tensor_count + 1, reterr);
+    *ret_lines = PL_TAKE(lines);
+    return PL_OK;
 }
 
 static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
@@ -250,10 +249,13 @@ static void begin_step(struct pl_plan *plan)
     plan->ended = 0;
 }
 
-static enum pl_status check_memory(const struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
 {
     const struct pl_plan_options *options = &plan->options;
 
+    if (plan->tensor_count == 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan without tensors", plan->name);
+    }
     if (options->memory != PL_MEMORY_HOST && options->memory != PL_MEMORY_DEVICE) {
         return pl_error_set(reterr, PL_INVALID, "%s: a plan lies in host or device memory", plan->name);
     }
@@ -268,21 +270,44 @@ static enum pl_status check_memory(const struct pl_plan *plan, struct pl_error *
     return PL_OK;
 }
 
+/* All ranks have the same options and tensors, and each can go on. */
+static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE const char **lines = NULL;
+    struct pl_error own = PL_ERROR_NONE;
+
+    own.status = check(plan, &own);
+    if (own.status == PL_OK) {
+        own.status = write_lines(plan, &text, &lines, &own);
+    }
+    return pl_agree(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
+}
+
 /* Buckets travel, and so have requests. Of one rank's device memory nothing does: all that is left of a reduction is its factors. */
 static bool exchanges(const struct pl_plan *plan)
 {
     return !plan->options.local && (!plan->device || pl_world_size(plan->world) > 1);
 }
 
-static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
+/* What each rank takes for itself. */
+static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
 {
+    PL_TRY(lay_out(plan, reterr));
     if (plan->device && !exchanges(plan)) {
         PL_TRY(pl_device_event_new(plan->device, false, &plan->step_end, reterr));
     }
     plan->values = pl_plan_new_array(plan, reterr);
-    if (!plan->values) {
-        return PL_MEMORY;
-    }
+    return plan->values ? PL_OK : PL_MEMORY;
+}
+
+/* On every rank or on none: one that found no room has the others hear of it before they wait for it in the arena. */
+static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
+{
+    struct pl_error own = PL_ERROR_NONE;
+
+    own.status = take_own(plan, &own);
+    PL_TRY(pl_agree(plan->world, plan->name, &own, NULL, 0, reterr));
     return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory, &plan->gradients, reterr);
 }
 
@@ -296,15 +321,11 @@ enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status;
 
-    if (plan->sealed || plan->tensor_count == 0) {
-        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan %s", plan->name, plan->sealed ? "that is sealed" : "without tensors");
+    if (plan->sealed) {
+        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan that is sealed", plan->name);
     }
-    PL_TRY(check_memory(plan, reterr));
     PL_TRY(agree(plan, reterr));
-    status = lay_out(plan, reterr);
-    if (status == PL_OK) {
-        status = allocate(plan, reterr);
-    }
+    status = allocate(plan, reterr);
     if (status != PL_OK) {
         release_layout(plan); /* the program may make room and call again */
         return status;

@@ -81,7 +81,9 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
  *
  * Collective  yes.
  * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED when device memory
- *             is asked for in a world without a device, or half-width gradients in host memory; those of pl_arena_alloc().
+ *             is asked for in a world without a device, or half-width gradients in host memory; PL_MEMORY; PL_INVALID: no tensors, or sealed
+ *             already; those of pl_arena_alloc(). What keeps one rank from it is told to all, with the rank's number, unless the plan was sealed
+ *             there; the program may make room and call again.
  */
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -87,15 +87,16 @@ fail:
 static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error own = PL_ERROR_NONE;
     const char *line;
 
     pl_text_append(&text, verb);
     for (int i = 0; i < count; i++) {
         pl_text_printf(&text, i ? ",%d" : " %d", ranks[i]);
     }
-    PL_TRY(pl_text_check(&text, reterr));
+    own.status = pl_text_check(&text, &own);
     line = pl_text_string(&text);
-    return pl_agree(sets->world, "process sets", &line, 1, reterr);
+    return pl_agree(sets->world, "process sets", &own, &line, 1, reterr);
 }
 
 static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count, struct pl_error *reterr)

@@ -6,9 +6,11 @@
 #include "runtime/optimizer.h"
 #include "tests/unit/runtime/ranks.h"
 
+#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -453,6 +455,74 @@ START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
 }
 END_TEST
 
+/* A thread with an empty purse finds no memory where this program asks for some that is aligned, as a plan's values are. */
+static _Thread_local bool purse_is_empty;
+
+int posix_memalign(void **memory, size_t align, size_t bytes)
+{
+    *memory = purse_is_empty ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+    return *memory ? 0 : ENOMEM;
+}
+
+/* One rank cannot go on: what it lacks is `status` to all, in words that name it, and the same plan is sealed once it can. */
+static void lacks_room(struct pl_world *world, void *context)
+{
+    const struct pl_plan_options *options = context;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    bool lacks = pl_world_rank(world) == 1;
+    size_t index;
+
+    ck_assert_ok(pl_plan_new(world, options, &plan, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "first", 1, (uint64_t[]){10000}, &index, &error), &error);
+    purse_is_empty = lacks;
+    ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MEMORY);
+    purse_is_empty = false;
+    ck_assert_msg(strstr(lacks ? error.context : error.cause, "rank 1"), "'%s' does not name rank 1", error.cause);
+    ck_assert_msg(strstr(error.cause, "no memory for 10000 x 4 bytes"), "'%s' is not why", error.cause);
+    ck_assert_uint_eq(pl_plan_elems(plan), 0);
+    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    ck_assert_ok(pl_plan_broadcast(plan, 0, &error), &error);
+    pl_plan_free(plan);
+}
+
+START_TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
+{
+    ranks_run(2, lacks_room, NULL);
+    ranks_run(4, lacks_room, NULL);
+    ranks_run(3, lacks_room, &(struct pl_plan_options){.local = true});
+}
+END_TEST
+
+/* The last two ranks cannot seal what they have; the others hear of the first of them. */
+static void seals_what_cannot_be(struct pl_world *world, void *context)
+{
+    struct pl_plan_options options = {.gradient_dtype = PL_FLOAT32};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    int rank = pl_world_rank(world);
+    size_t index;
+
+    (void)context;
+    options.gradient_dtype = rank == 1 ? PL_FLOAT16 : PL_FLOAT32;
+    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
+    if (rank < 2) {
+        ck_assert_ok(pl_plan_add(plan, "first", 1, (uint64_t[]){10}, &index, &error), &error);
+    }
+    ck_assert_int_eq(pl_plan_seal(plan, &error), rank < 2 ? PL_UNSUPPORTED : PL_INVALID);
+    if (rank == 0) {
+        ck_assert_msg(strncmp(error.cause, "rank 1: gradients: gradients of float16", 39) == 0, "'%s'", error.cause);
+        ck_assert(error.domain == PL_DOMAIN_RANK && error.code == 1);
+    }
+    pl_plan_free(plan);
+}
+
+START_TEST(a_rank_that_cannot_seal_its_plan_is_named_where_others_can)
+{
+    ranks_run(3, seals_what_cannot_be, NULL);
+}
+END_TEST
+
 /* Two steps in which `context` of the tensors are ready. */
 static void two_steps(struct pl_world *world, void *context)
 {
@@ -586,4 +656,5 @@ UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_a
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
           broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
           names_twice_empty_tensors_and_late_ones_are_refused, a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
+          a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks, a_rank_that_cannot_seal_its_plan_is_named_where_others_can,
           a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing, a_factor_that_no_sum_can_be_divided_by_is_refused)
