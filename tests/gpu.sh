@@ -79,7 +79,7 @@ mkdir -p "$work"
 json=${json:-$work/results.json}
 PATH=$PATH:$cuda/bin:$cuda/compute-sanitizer
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_SOURCE=$root PACELINE_BUILD=$build
-export OMPI_MCA_plm_rsh_agent= # one machine needs no ssh, without which mpirun would not start there
+export OMPI_MCA_plm_rsh_agent= PRTE_MCA_plm_ssh_agent= # one machine needs no ssh, without which mpirun (of Open MPI 4, of 5) may not start there
 left_out=()
 
 # use DIR...: headers, libraries and pkg-config files below DIR are found by the compiler, the linker and the loader.
