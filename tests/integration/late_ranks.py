@@ -16,25 +16,14 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from ranks import rank_of, running, survivors  # noqa: E402
+
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 MNIST = BUILD / "examples/mnist/mnist"
 DEADLINE_S = 10
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    PACELINE_TIMEOUT_S=str(DEADLINE_S))
-
-
-def ranks(data):
-    """Process id by rank, of the ranks that were started on `data`."""
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            if entry.name.isdigit() and words[0] == os.fsencode(MNIST) and os.fsencode(data) in words:
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                found[next(int(v.split(b"=")[1]) for v in variables if v.startswith(b"OMPI_COMM_WORLD_RANK="))] = int(entry.name)
-        except (OSError, StopIteration, NotADirectoryError):
-            continue
-    return found
 
 
 def trial(data, number):
@@ -44,9 +33,9 @@ def trial(data, number):
     first = process.stdout.readline()  # an epoch is over: the job runs
     assert first.startswith("epoch=1 "), first
     time.sleep(random.uniform(0, 1))
-    found = ranks(data)
-    victim = random.choice(sorted(found))
-    os.kill(found[victim], number)
+    pid = random.choice(running(MNIST, data))
+    victim = rank_of(pid)
+    os.kill(pid, number)
     began = time.monotonic()
     out, _ = process.communicate(timeout=100)
     seconds = time.monotonic() - began
@@ -55,10 +44,7 @@ def trial(data, number):
     assert process.returncode != 0
     assert re.search(rf"\brank {victim}\b", out), out
     assert seconds < DEADLINE_S + 30, out
-    end = time.monotonic() + 8
-    while ranks(data) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not ranks(data), "a rank survived"
+    assert not survivors(MNIST, data), "a rank survived"
 
 
 def main():

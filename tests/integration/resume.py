@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from ranks import running, survivors  # noqa: E402
+
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 MNIST = BUILD / "examples/mnist/mnist"
 STEPS = 60  # of two epochs of 600 images on two ranks
@@ -43,19 +46,6 @@ def finish(process):
     return out
 
 
-def ranks(folder, name):
-    """Process ids of this test's ranks: children of mpirun whose words name this folder."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except (OSError, NotADirectoryError):
-            continue
-        if entry.name.isdigit() and words[0] == os.fsencode(MNIST) and os.fsencode(folder / name) in words:
-            found.append(int(entry.name))
-    return sorted(found)
-
-
 def newest(folder, name):
     """The step of the newest checkpoint, -1 without one."""
     return max((int(re.search(r"(\d+)\.json$", path.name)[1]) for path in (folder / (name + "-checkpoints")).glob("*.json")), default=-1)
@@ -67,7 +57,7 @@ def interrupt(folder, name, number, seconds):
     while process.poll() is None and newest(folder, name) < 0:
         time.sleep(0.005)
     time.sleep(seconds)
-    victims = ranks(folder, name)
+    victims = running(MNIST, folder / name)
     if process.poll() is not None or not victims:
         return None, finish(process), False
     try:
@@ -76,11 +66,7 @@ def interrupt(folder, name, number, seconds):
         return None, finish(process), False
     in_time = newest(folder, name) < STEPS - 10  # steps are ahead of the files, and the answer to a stop is a step behind it
     out, _ = process.communicate(timeout=60)
-    for _ in range(500):
-        if not ranks(folder, name):
-            break
-        time.sleep(0.01)
-    assert not ranks(folder, name), "a rank survived"
+    assert not survivors(MNIST, folder / name), "a rank survived"
     return process.returncode, out, in_time
 
 
