@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A plan's inside: plan.c is its life, plan_memory.c where values lie; optimizer and checkpoints use the functions below. Internal to runtime/. */
+/**
+ * A plan's inside: plan.c is its life, plan_seal.c its seal, plan_memory.c where values lie; optimizer and checkpoints use the functions below.
+ * Internal to runtime/.
+ */
 #ifndef PL_RUNTIME_PLAN_PRIVATE_H
 #define PL_RUNTIME_PLAN_PRIVATE_H
 
@@ -48,6 +51,18 @@ struct pl_plan {
     size_t ended;
     struct pl_plan_counts counts;
 };
+
+/** Back to before the seal, if it went as far as that. */
+void pl_plan_release_layout(struct pl_plan *plan);
+
+/** Nothing is ready yet. */
+void pl_plan_begin_step(struct pl_plan *plan);
+
+/** Buckets travel, and so have requests. Of one rank's device memory nothing does: all that is left of a reduction is its factors. */
+bool pl_plan_exchanges(const struct pl_plan *plan);
+
+/** Where the gradient of element `elem` of the layout lies. */
+void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem);
 
 /** PL_OK behind pl_plan_seal(), else PL_INVALID. */
 enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
