@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/s3_list.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "s3io/s3_operation.h"
 #include "s3io/s3_xml.h"
@@ -191,11 +192,69 @@ static enum pl_status ask(struct pl_s3_client *client, const char *bucket, const
     return status;
 }
 
-enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, char **token_at,
+void pl_s3_pages_done(struct pl_s3_pages *pages)
+{
+    free(pages->token);
+    free(pages->kept_token);
+    free(pages->greatest_key);
+    *pages = (struct pl_s3_pages){.token = NULL};
+}
+
+/* Tokens that come round again meet the one that is kept, which stays for twice as many pages each time: a circle of any length is found. */
+static enum pl_status keep_token(struct pl_s3_pages *pages, struct pl_error *reterr)
+{
+    if (pages->kept_token && strcmp(pages->kept_token, pages->token) == 0) {
+        return pl_error_set(reterr, PL_CORRUPT, "the same page over and over");
+    }
+    if (pages->count >= pages->keep_at_count) {
+        PL_TRY(copy_text(&pages->kept_token, pages->token, strlen(pages->token), reterr));
+        pages->keep_at_count = 2 * pages->count;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next, int64_t now_ns,
+                                struct pl_error *reterr)
+{
+    const char *greatest = pages->greatest_key;
+
+    free(pages->token);
+    pages->token = next;
+    pages->count++;
+    for (size_t i = 0; i < count; i++) {
+        greatest = !greatest || strcmp(entries[i].key, greatest) > 0 ? entries[i].key : greatest;
+    }
+    if (pages->count == 1 || greatest != pages->greatest_key) {
+        pages->grown_ns = now_ns;
+        pages->grown_count = pages->count;
+    }
+    if (greatest != pages->greatest_key) {
+        char *copy = pl_memory_string(greatest, reterr);
+
+        if (!copy) {
+            return PL_MEMORY;
+        }
+        free(pages->greatest_key);
+        pages->greatest_key = copy;
+    }
+    if (!next) {
+        return PL_OK;
+    }
+    PL_TRY(keep_token(pages, reterr));
+    if (pages->patience_ns && now_ns - pages->grown_ns > pages->patience_ns) {
+        return pl_error_set(reterr, PL_TIMEOUT, "the last %zu pages of a list brought no new key in %lld s, and there are more",
+                            pages->count - pages->grown_count, (long long)(pages->patience_ns / PL_NS_PER_S));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, struct pl_s3_pages *pages,
                                int64_t deadline_ns, struct pl_s3_listing *listing, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    size_t before = listing->count;
     char *next = NULL;
+    enum pl_status status;
 
     pl_text_append(&query, "list-type=2");
     if (*prefix) {
@@ -204,28 +263,26 @@ enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, 
     if (delimiter) {
         add_item(&query, "delimiter", delimiter);
     }
-    if (*token_at) {
-        add_item(&query, "continuation-token", *token_at);
+    if (pages->token) {
+        add_item(&query, "continuation-token", pages->token);
     }
     add_item(&query, "encoding-type", "url"); /* XML cannot carry every byte that a key may have */
     PL_TRY(pl_text_check(&query, reterr));
     PL_TRY(ask(client, bucket, query.data, deadline_ns, listing, &next, reterr));
-    if (next && *token_at && strcmp(*token_at, next) == 0) {
-        free(next);
-        return pl_error_set(reterr, PL_CORRUPT, "listing s3://%s: the same page over and over", bucket);
+    status = pl_s3_pages_take(pages, listing->items + before, listing->count - before, next, pl_clock_now_ns(), reterr);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "listing s3://%s", bucket);
     }
-    free(*token_at);
-    *token_at = next;
-    return PL_OK;
+    return status;
 }
 
 enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns, struct pl_s3_listing *listing,
                           struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *token = NULL;
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
 
     do {
-        PL_TRY(pl_s3_list_page(client, bucket, prefix, NULL, &token, deadline_ns, listing, reterr));
-    } while (token);
+        PL_TRY(pl_s3_list_page(client, bucket, prefix, NULL, &pages, deadline_ns, listing, reterr));
+    } while (pages.token);
     return PL_OK;
 }

@@ -40,15 +40,42 @@ const struct pl_s3_entry *pl_s3_listing_find(const struct pl_s3_listing *listing
 enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_listing *listing, char **ret_next,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Where a list has come to. Zero-initialise, set the patience, release with pl_s3_pages_done(). */
+struct pl_s3_pages {
+    int64_t patience_ns; /* how long pages may come without a new key; 0: as long as the caller asks for them */
+
+    char *token; /* of the next page; NULL: the first, and afterwards none */
+    size_t count;
+    char *greatest_key;   /* of all pages: as S3 lists by key, a page that brings no greater one brings nothing new */
+    size_t grown_count;   /* the page that brought it */
+    int64_t grown_ns;     /* and when */
+    char *kept_token;     /* one that came before */
+    size_t keep_at_count; /* the page whose token takes its place */
+};
+
+#define PL_AUTO_S3_PAGES __attribute__((cleanup(pl_s3_pages_done)))
+
+void pl_s3_pages_done(struct pl_s3_pages *pages);
+
 /**
- * Append one page of what `bucket` holds whose keys begin with `prefix`, in key order; with a `delimiter` ("/"; NULL for none) only one
- * level, deeper ones as common prefixes behind the objects of their page. `*token_at` says which page: NULL the first, and afterwards
- * the next, or NULL behind the last; the caller frees it.
+ * A page with `entries` has come, behind which `next`, from here on the pages', leads on. A page may be without keys where many were deleted, and
+ * more such may follow it: that is believed for as long as the patience lasts.
+ *
+ * Errors  PL_CORRUPT for tokens that go round in a circle; PL_TIMEOUT where the patience ends.
  */
-enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, char **token_at,
+enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next, int64_t now_ns,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Append the next page of what `bucket` holds whose keys begin with `prefix`, in key order; with a `delimiter` ("/"; NULL for none) only one
+ * level, deeper ones as common prefixes behind the objects of their page. There is another one while `pages->token` is not NULL afterwards.
+ *
+ * Errors  as pl_s3_pages_take(), and what the server says.
+ */
+enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, struct pl_s3_pages *pages,
                                int64_t deadline_ns, struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append all pages without a delimiter. */
+/** Append all pages without a delimiter; the deadline is for all of them. */
 enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns, struct pl_s3_listing *listing,
                           struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -18,27 +18,31 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
-                            "       paceline s3 cat s3://BUCKET/KEY...\n"
-                            "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
-                            "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
-                            "\n"
-                            "  --recursive            everything below a prefix or directory\n"
-                            "  --again                copy also what is there already with the same size and time\n"
-                            "  --quiet                no progress line\n"
-                            "  --endpoint-url URL     another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)\n"
-                            "  --region NAME          (also AWS_REGION; learnt from the server where it says so)\n"
-                            "  --path-style, --virtual-style\n"
-                            "  --no-sign-request      public data without keys\n"
-                            "  --metadata             take keys from the machine's metadata service as the last resort\n"
-                            "  --requester-pays\n"
-                            "  --no-checksums         do not send x-amz-checksum-crc32c\n"
-                            "  --connections N        transfers at a time (16)\n"
-                            "  --budget MIB           memory for data under way (64)\n"
-                            "  --part MIB             size of one range (an eighth of the budget, at most 4)\n"
-                            "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
-                            "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300)\n"
-                            "  --verbose\n";
+/* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages without keys are many. */
+enum { LIST_PATIENCE = 10 };
+
+static const char usage[] =
+    "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
+    "       paceline s3 cat s3://BUCKET/KEY...\n"
+    "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
+    "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
+    "\n"
+    "  --recursive            everything below a prefix or directory\n"
+    "  --again                copy also what is there already with the same size and time\n"
+    "  --quiet                no progress line\n"
+    "  --endpoint-url URL     another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)\n"
+    "  --region NAME          (also AWS_REGION; learnt from the server where it says so)\n"
+    "  --path-style, --virtual-style\n"
+    "  --no-sign-request      public data without keys\n"
+    "  --metadata             take keys from the machine's metadata service as the last resort\n"
+    "  --requester-pays\n"
+    "  --no-checksums         do not send x-amz-checksum-crc32c\n"
+    "  --connections N        transfers at a time (16)\n"
+    "  --budget MIB           memory for data under way (64)\n"
+    "  --part MIB             size of one range (an eighth of the budget, at most 4)\n"
+    "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
+    "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300); ten times that for a list's next key\n"
+    "  --verbose\n";
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
@@ -161,13 +165,25 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
+static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter, struct pl_s3_pages *pages,
+                                struct pl_s3_listing *listing, struct pl_error *reterr)
+{
+    size_t before = pages->count;
+    enum pl_status status = pl_s3_list_page(tool->client, bucket, prefix, delimiter, pages, pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
+
+    if (status == PL_TIMEOUT && pages->count > before) { /* no request's time has passed */
+        pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_PATIENCE);
+    }
+    return status;
+}
+
 enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *token = NULL;
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
 
     do {
-        PL_TRY(pl_s3_list_page(tool->client, bucket, prefix, NULL, &token, pl_deadline_after_ns(tool->timeout_ns), listing, reterr));
-    } while (token);
+        PL_TRY(next_page(tool, bucket, prefix, NULL, &pages, listing, reterr));
+    } while (pages.token);
     return PL_OK;
 }
 
@@ -232,7 +248,7 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
-    PL_AUTO_FREE char *token = NULL;
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
     size_t count = 0;
 
     if (tool->word_count != 1) {
@@ -243,8 +259,7 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
     do {
         PL_AUTO_S3_LISTING struct pl_s3_listing page = {.items = NULL};
 
-        PL_TRY(pl_s3_list_page(tool->client, bucket, prefix, tool->recursive ? NULL : "/", &token, pl_deadline_after_ns(tool->timeout_ns), &page,
-                               reterr));
+        PL_TRY(next_page(tool, bucket, prefix, tool->recursive ? NULL : "/", &pages, &page, reterr));
         for (size_t i = 0; i < page.count && !ferror(stdout); i++) {
             print_entry(&page.items[i]);
         }
@@ -252,7 +267,7 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
             return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
         }
         count += page.count;
-    } while (token);
+    } while (pages.token);
     return count ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->words[0]);
 }
 

@@ -8,7 +8,8 @@ Requests are passed on as they came, Host included, so signatures stay valid. Th
 
 `skip` lets so many matches pass first, `times` -1 means always, `each_range` counts per Range value. Faults:
 
-  answer     status, code (of an S3 error document), body, headers   answered here, nothing is passed on
+  answer     status, code (of an S3 error document), body, headers, seconds   answered here, so many seconds (0) later, nothing is passed on; "{n}"
+             in the body is a number that each request has for itself
   close      nothing is passed on, the connection ends
   lose       passed on, the server does it, the answer is dropped and the connection ends
   delay      seconds                       wait before passing on
@@ -128,7 +129,8 @@ class FaultProxy(Listener):
             raise Broken
         if fault == "answer":
             entry[2] = rule["status"]
-            writer.write(made_answer(rule, method))
+            await asyncio.sleep(rule.get("seconds", 0))
+            writer.write(made_answer(rule, method, len(self.log)))
             await writer.drain()
             return True
         if fault == "garbage":
@@ -221,13 +223,11 @@ class FaultProxy(Listener):
         await writer.drain()
 
 
-def made_answer(rule, method):
+def made_answer(rule, method, number):
     """An answer that the rule describes."""
-    body = rule.get("body")
-    if body is None:
-        body = ""
-        if "code" in rule:
-            body = f"<?xml version=\"1.0\"?><Error><Code>{rule['code']}</Code><Message>made by a rule</Message></Error>"
+    body = rule.get("body", "").replace("{n}", str(number))
+    if "body" not in rule and "code" in rule:
+        body = f"<?xml version=\"1.0\"?><Error><Code>{rule['code']}</Code><Message>made by a rule</Message></Error>"
     data = b"" if method == "HEAD" else body.encode()
     fields = "".join(f"{name}: {value}\r\n" for name, value in rule.get("headers", {}).items())
     return f"HTTP/1.1 {rule['status']} Rule\r\nContent-Length: {len(data)}\r\n{fields}\r\n".encode() + data

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "s3io/s3_list.h"
 #include "s3io/s3_xml.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static enum pl_status parse(const char *text, struct pl_s3_listing *listing, char **next, struct pl_error *error)
@@ -135,5 +137,83 @@ START_TEST(error_documents_are_read)
 }
 END_TEST
 
+/* A page with one key, or none, behind which `next` follows; NULL: nothing does. */
+static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s, struct pl_error *error)
+{
+    char *copy = key ? pl_memory_string(key, NULL) : NULL;
+    struct pl_s3_entry entry = {.key = copy};
+    enum pl_status status = pl_s3_pages_take(pages, &entry, copy != NULL, next ? pl_memory_string(next, NULL) : NULL, now_s * PL_NS_PER_S, error);
+
+    free(copy);
+    return status;
+}
+
+START_TEST(a_circle_of_pages_is_found)
+{
+    for (int begin = 0; begin < 20; begin++) {
+        for (int length = 1; length < 20; length++) {
+            PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
+            struct pl_error error = PL_ERROR_NONE;
+            enum pl_status status = PL_OK;
+            int at = 0, count = 0;
+
+            for (; status == PL_OK && count < 200; count++, at = at == begin + length - 1 ? begin : at + 1) {
+                char token[16];
+
+                (void)snprintf(token, sizeof(token), "%d", at);
+                status = take_page(&pages, token, token, 0, &error);
+            }
+            ck_assert_msg(status == PL_CORRUPT, "a circle of %d pages behind %d", length, begin);
+            ck_assert_msg(count > begin + length && count <= 3 * (begin + length) + 1, "a circle of %d pages behind %d is found after %d", length,
+                          begin, count);
+        }
+    }
+}
+END_TEST
+
+START_TEST(pages_are_waited_for_while_keys_come)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = 10 * PL_NS_PER_S};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(take_page(&pages, NULL, "1", 1000, &error), &error); /* which may have taken long */
+    ck_assert_ok(take_page(&pages, NULL, "2", 1009, &error), &error);
+    ck_assert_ok(take_page(&pages, "b", "3", 1100, &error), &error);
+    ck_assert_ok(take_page(&pages, "b", "4", 1105, &error), &error);
+    ck_assert_ok(take_page(&pages, "c", "5", 1110, &error), &error);
+    ck_assert_ok(take_page(&pages, "a", "6", 1115, &error), &error);
+    ck_assert_ok(take_page(&pages, NULL, "7", 1120, &error), &error);
+    ck_assert_int_eq(take_page(&pages, "b", "8", 1121, &error), PL_TIMEOUT);
+    ck_assert_str_eq(error.cause, "the last 3 pages of a list brought no new key in 10 s, and there are more");
+}
+END_TEST
+
+START_TEST(the_end_of_a_list_is_never_too_late)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = 10 * PL_NS_PER_S};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(take_page(&pages, "a", "1", 1000, &error), &error);
+    ck_assert_ok(take_page(&pages, NULL, NULL, 2000, &error), &error);
+    ck_assert_ptr_null(pages.token);
+}
+END_TEST
+
+START_TEST(without_a_patience_pages_may_be_without_keys_for_ever)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int i = 0; i < 1000; i++) {
+        char token[16];
+
+        (void)snprintf(token, sizeof(token), "%d", i);
+        ck_assert_ok(take_page(&pages, NULL, token, 1000 * i, &error), &error);
+        ck_assert_str_eq(pages.token, token);
+    }
+}
+END_TEST
+
 UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused, deep_nesting_is_refused,
-          error_documents_are_read)
+          error_documents_are_read, a_circle_of_pages_is_found, pages_are_waited_for_while_keys_come, the_end_of_a_list_is_never_too_late,
+          without_a_patience_pages_may_be_without_keys_for_ever)
