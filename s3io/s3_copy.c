@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/checksum.h"
+#include "s3io/sigv4.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,8 @@
 
 enum {
     LOCK_TRIES = 100, /* far more than others can finish between two of our calls */
-    PART_BYTES = 14,  /* of ".XXXXXXXX.part" */
+    NUMBER_BYTES = 16,
+    PART_BYTES = NUMBER_BYTES + 6, /* of ".XXXXXXXXXXXXXXXX.part" */
 };
 
 struct download {
@@ -53,20 +54,36 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
     return pl_text_check(path, reterr);
 }
 
-/* Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and the number tells it apart. */
+/* Where a name that has to be cut before `length` ends, so that the rest is as good UTF-8 as the whole: some file systems take nothing else. */
+static size_t cut_at(const char *name, size_t length)
+{
+    for (unsigned back = 0; back < 3 && length && ((unsigned char)name[length] & 0xC0) == 0x80; back++) {
+        length--;
+    }
+    return length;
+}
+
+/*
+ * Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and the number, which then counts
+ * all of it, tells it apart. It is a hash's beginning: of many long names with one beginning and the same bytes no two have the same.
+ */
 static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
 {
-    const char *etag = fetch->object.etag ? fetch->object.etag : "", *slash = strrchr(fetch->path, '/');
-    size_t length = strlen(fetch->path), directory = slash ? (size_t)(slash - fetch->path) + 1 : 0;
-    uint32_t number = pl_checksum_crc32c(0, etag, strlen(etag));
+    const char *slash = strrchr(fetch->path, '/'), *name = slash ? slash + 1 : fetch->path;
+    size_t directory = (size_t)(name - fetch->path), length = strlen(name);
+    PL_AUTO_TEXT struct pl_text told_by = PL_TEXT_NONE;
+    char hex[PL_SIGV4_HEX_BYTES];
 
-    if (length - directory > NAME_MAX - PART_BYTES) {
-        number = pl_checksum_crc32c(number, fetch->path + directory, length - directory);
-        length = directory + NAME_MAX - PART_BYTES;
+    pl_text_append(&told_by, fetch->object.etag ? fetch->object.etag : "");
+    if (length > NAME_MAX - PART_BYTES) {
+        pl_text_printf(&told_by, "/%s", name);
+        length = cut_at(name, NAME_MAX - PART_BYTES);
     }
+    PL_TRY(pl_text_check(&told_by, reterr));
+    PL_TRY(pl_sigv4_hash(pl_text_string(&told_by), told_by.length, hex, reterr));
     pl_text_clear(path);
-    pl_text_append_n(path, fetch->path, length);
-    pl_text_printf(path, ".%08x.part", number);
+    pl_text_append_n(path, fetch->path, directory + length);
+    pl_text_printf(path, ".%.*s.part", NUMBER_BYTES, hex);
     return pl_text_check(path, reterr);
 }
 

@@ -25,7 +25,7 @@ struct pl_s3_progress {
 
 /**
  * Fetch `count` objects in order, in parallel ranges. Directories are made. A file that has the object's size and time is left
- * alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXX.part") is continued.
+ * alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXXXXXXXXXX.part") is continued.
  *
  * Errors  as pl_s3_stream_next(); PL_FAILED for an unfinished file that another download is writing; bytes that fail their checksum are fetched once
  * more from the beginning.

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 static atomic_bool wild_inodes;
+static char part_path[PATH_MAX]; /* the one that was last looked for */
 
 /* The C library's, but for file systems on which a file has another number each time. */
 int lstat(const char *restrict path, struct stat *restrict info)
@@ -14,6 +15,7 @@ int lstat(const char *restrict path, struct stat *restrict info)
     static atomic_uint calls;
     int code = fstatat(AT_FDCWD, path, info, AT_SYMLINK_NOFOLLOW);
 
+    (void)snprintf(part_path, sizeof(part_path), "%s", path);
     info->st_ino += atomic_load(&wild_inodes) ? atomic_fetch_add(&calls, 1) + 1 : 0;
     return code;
 }
@@ -42,6 +44,53 @@ START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
         ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
         ck_assert_int_eq(access(path, F_OK), 0);
     }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_long_name_is_cut_between_characters)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    for (size_t begin = 0; begin < 4; begin++) {
+        char name[256] = "nnn";
+        const char *part;
+        size_t same = 0;
+
+        name[begin] = '\0';
+        while (strlen(name) + 4 <= 255) {
+            strcat(name, "\xf0\x9d\x84\x9e");
+        }
+        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        part = strrchr(part_path, '/') + 1;
+        while (part[same] == name[same]) {
+            same++;
+        }
+        ck_assert_uint_eq((same - begin) % 4, 0);
+        ck_assert_uint_le(strlen(part), 255);
+        ck_assert_uint_gt(strlen(part), 251);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(long_names_that_begin_alike_are_told_apart)
+{
+    /* Of the same ETag, which same bytes have, and with the same CRC-32C. */
+    static const char *const ends[] = {"ccaoacux", "wcjifoae"};
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX], name[256] = "", parts[2][PATH_MAX];
+
+    for (size_t i = 0; i < 2; i++) {
+        memset(name, 'n', 241);
+        strcpy(name + 241, ends[i]);
+        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        memcpy(parts[i], part_path, sizeof(part_path));
+    }
+    ck_assert_str_ne(parts[0], parts[1]);
     scratch_done(&scratch);
 }
 END_TEST
@@ -83,4 +132,5 @@ START_TEST(keys_lead_nowhere_else)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_copy", a_name_may_be_as_long_as_the_file_system_has_it, a_file_that_is_never_the_same_is_not_waited_for, keys_lead_nowhere_else)
+UNIT_MAIN("s3io/s3_copy", a_name_may_be_as_long_as_the_file_system_has_it, a_long_name_is_cut_between_characters,
+          long_names_that_begin_alike_are_told_apart, a_file_that_is_never_the_same_is_not_waited_for, keys_lead_nowhere_else)
