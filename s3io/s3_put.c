@@ -2,6 +2,7 @@
 #include "s3io/s3_put.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "s3io/checksum.h"
 #include "s3io/s3_operation.h"
@@ -16,6 +17,8 @@ enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
 #define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while the source brings nothing */
 #define NAME_NS (10 * PL_NS_PER_S)   /* how long one that comes while an upload is begun waits for its name */
+#define ABORT_NS (30 * PL_NS_PER_S)
+#define TELL_NS PL_NS_PER_S /* a wait after the end of the patience that is longer is told */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
@@ -276,18 +279,27 @@ static enum pl_status call(struct upload *upload, struct pl_s3_operation *operat
     return pl_s3_call(upload->client, operation, patience, reterr);
 }
 
-/* The patience for an answer without which what the server has begun could not be aborted. */
+/* The patience for an answer without which what the server has begun would stay there. */
 struct last_wait {
-    const struct pl_s3_patience *usual;
-    int64_t until_ns; /* set once the usual one ends */
+    const struct upload *upload;
+    const struct pl_s3_patience *usual; /* NULL: it has ended */
+    const char *what;
+    int64_t limit_ns;
+    int64_t until_ns, tell_ns; /* PL_DEADLINE_NEVER, and set once the usual one ends */
 };
 
 static bool waits_on(void *context)
 {
     struct last_wait *wait = context;
 
-    if (wait->until_ns == PL_DEADLINE_NEVER && pl_s3_patience_ends(wait->usual)) {
-        wait->until_ns = pl_deadline_after_ns(NAME_NS);
+    if (wait->until_ns == PL_DEADLINE_NEVER && (!wait->usual || pl_s3_patience_ends(wait->usual))) {
+        wait->until_ns = pl_deadline_after_ns(wait->limit_ns);
+        wait->tell_ns = pl_deadline_after_ns(TELL_NS);
+    }
+    if (pl_deadline_passed(wait->tell_ns)) {
+        wait->tell_ns = PL_DEADLINE_NEVER;
+        pl_log(PL_LOG_WARNING, "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left behind",
+               (int)(wait->limit_ns / PL_NS_PER_S), wait->what, wait->upload->bucket, wait->upload->key);
     }
     return !pl_deadline_passed(wait->until_ns);
 }
@@ -295,7 +307,12 @@ static bool waits_on(void *context)
 static enum pl_status create(struct upload *upload, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .judge_reply = true};
-    struct last_wait wait = {.usual = &upload->patience, .until_ns = PL_DEADLINE_NEVER};
+    struct last_wait wait = {.upload = upload,
+                             .usual = &upload->patience,
+                             .what = "name",
+                             .limit_ns = NAME_NS,
+                             .until_ns = PL_DEADLINE_NEVER,
+                             .tell_ns = PL_DEADLINE_NEVER};
     struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
     PL_AUTO_TEXT struct pl_text id = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text encoded = PL_TEXT_NONE;
@@ -414,12 +431,23 @@ static void abort_upload(struct upload *upload)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
     struct pl_s3_operation operation = {
-        .method = "DELETE", .bucket = upload->bucket, .key = upload->key, .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S)};
+        .method = "DELETE", .bucket = upload->bucket, .key = upload->key, .deadline_ns = pl_deadline_after_ns(ABORT_NS)};
+    struct last_wait wait = {.upload = upload, .what = "abort", .limit_ns = ABORT_NS, .until_ns = PL_DEADLINE_NEVER, .tell_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
 
     pl_text_printf(&query, "uploadId=%s", upload->id);
-    if (pl_text_check(&query, NULL) == PL_OK) {
+    status = pl_text_check(&query, &error);
+    if (status == PL_OK) {
         operation.query = query.data;
-        (void)!pl_s3_call(upload->client, &operation, NULL, NULL);
+        status = pl_s3_call(upload->client, &operation, &patience, &error);
+    }
+    if (status != PL_OK && status != PL_NOT_FOUND) {
+        char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+        pl_log(PL_LOG_WARNING, "parts of an upload that could not be aborted stay in s3://%s, until its lifecycle rules remove them: %s",
+               upload->bucket, pl_error_text(&error, text, sizeof(text)));
     }
     pl_s3_operation_done(&operation);
 }

@@ -165,7 +165,7 @@ class Run:
             await getattr(self, "do_" + self.scenario["do"])()
             took = time.monotonic() - begun
             check(took >= self.scenario.get("least_s", 0), f"took {took:.2f} s only")
-            check(len(self.fake.uploads) <= max(self.begun() - 1, 0), "an unfinished upload is left on the server")
+            check(len(self.fake.uploads) <= max(self.begun() - 1, self.scenario.get("uploads_left", 0)), "an unfinished upload is left on the server")
             check(self.scenario.get("key_fetches_at_least", 0) <= self.fake.handed <= self.scenario.get("key_fetches_at_most", 99),
                   f"keys were fetched {self.fake.handed} times")
             fired = any(entry[1] for entry in self.proxy.log)
@@ -247,6 +247,7 @@ class Run:
         source.write_bytes(bytes(self.scenario["object_bytes"]))
         code, _, err = await self.client("cp", str(source), "s3://bkt/up")
         check(code == -signal.SIGTERM, f"exit {code}: {err.strip()}")
+        check(re.search(self.scenario["expect"], err, re.S), f"the message does not say why: {err.strip()}")
         check("up" not in self.fake.objects, "an object was made")
 
     async def do_copy(self):
