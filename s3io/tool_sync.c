@@ -29,10 +29,12 @@ enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 #define TRY_AGAIN_NS (30 * PL_NS_PER_S)
 #define UPLOAD_NS (1800 * PL_NS_PER_S)
 #define DEFAULT_FINISH_S 60
+#define SAME_STOP_NS (5 * PL_NS_PER_S) /* who stops a whole group of processes may tell one of them twice */
 
 static const char usage[] = "usage: paceline sync [options] DIRECTORY s3://BUCKET/PREFIX\n"
                             "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: upload\n"
-                            "what is left, then end. Nothing is deleted on S3.\n"
+                            "what is left, then end; the other of the two, or the same later than 5 s after it: end at once. Nothing is deleted\n"
+                            "on S3.\n"
                             "\n"
                             "  --finish SECONDS    how long the last uploads may take (60)\n"
                             "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
@@ -70,6 +72,8 @@ struct sync {
     struct pl_error unread; /* the first of them */
     int64_t finish_ns;      /* how long */
     int64_t finish_by_ns;   /* until when, once a signal has come */
+    uint32_t stop_signal;   /* the first; 0: none yet */
+    int64_t stop_ns;        /* when it came */
     struct entry *entries;  /* by name */
     size_t entry_count, entry_capacity;
     struct watched *watched;
@@ -310,13 +314,21 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
     }
 }
 
-/* A wish to stop sets the time at which everything ends. */
+/* A wish to stop sets the time at which everything ends; another one, unless it is the first once more, makes that now. */
 static void look_for_stop(struct sync *sync)
 {
-    struct pollfd wait = {.fd = sync->signals_fd, .events = POLLIN};
+    struct signalfd_siginfo info;
 
-    if (sync->finish_by_ns == PL_DEADLINE_NEVER && poll(&wait, 1, 0) > 0) {
-        sync->finish_by_ns = pl_deadline_after_ns(sync->finish_ns);
+    while (read(sync->signals_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        int64_t now_ns = pl_clock_now_ns();
+
+        if (!sync->stop_signal) {
+            sync->stop_signal = info.ssi_signo;
+            sync->stop_ns = now_ns;
+            sync->finish_by_ns = sync->finish_by_ns == PL_DEADLINE_NEVER ? pl_deadline_after_ns(sync->finish_ns) : sync->finish_by_ns;
+        } else if (info.ssi_signo != sync->stop_signal || now_ns - sync->stop_ns > SAME_STOP_NS) {
+            sync->finish_by_ns = now_ns;
+        }
     }
 }
 
@@ -333,11 +345,16 @@ static enum pl_status upload(struct sync *sync, const struct entry *entry, const
 {
     PL_AUTO_SOURCE struct pl_source *file = NULL;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    enum pl_status status;
 
     pl_text_printf(&key, "%s%s%s", sync->prefix, *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name);
     PL_TRY(pl_text_check(&key, reterr));
     PL_TRY(pl_source_open_file(path, &file, reterr));
-    return pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload, pl_deadline_after_ns(UPLOAD_NS), reterr);
+    status = pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload, pl_deadline_after_ns(UPLOAD_NS), reterr);
+    if (status == PL_CANCELLED) {
+        pl_error_context(reterr, "the time for the last uploads is over");
+    }
+    return status;
 }
 
 /*
@@ -488,7 +505,7 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     (void)sigaddset(&stop, SIGTERM);
     (void)sigaddset(&stop, SIGINT);
     (void)sigprocmask(SIG_BLOCK, &stop, NULL); /* before the client's thread */
-    sync->signals_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    sync->signals_fd = signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
     if (sync->signals_fd < 0) {
         return pl_error_errno(reterr, "set up signals");
     }

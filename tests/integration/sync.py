@@ -184,11 +184,25 @@ def silent(folder):
         begun = time.monotonic()
         sync.stop(code=1)
         assert time.monotonic() - begun < 60, "the time to finish did not count"
-        assert "1 of 1 files are not on S3" in sync.message, sync.message
+        assert "the time for the last uploads is over" in sync.message and "1 of 1 files are not on S3" in sync.message, sync.message
+
+
+def urged(folder):
+    """What waits for a server that says nothing is given up when the other signal comes."""
+    make(folder / "watched/file", "text")
+    with Sync(folder, words=["--finish", "3600"], silent=True) as sync:
+        deadline = time.monotonic() + LIMIT_S
+        while not heeds_stop(sync.process):
+            assert time.monotonic() < deadline and sync.process.poll() is None, "it does not begin"
+            time.sleep(0.05)
+        sync.process.terminate()
+        sync.process.send_signal(signal.SIGINT)
+        sync.stop(code=1)
+        assert "the time for the last uploads is over" in sync.message and "1 of 1 files are not on S3" in sync.message, sync.message
 
 
 def main():
-    cases = [(deep, None), (silent, None), (moved, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
+    cases = [(deep, None), (silent, None), (urged, None), (moved, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
     running = {}
     failed = False
     with tempfile.TemporaryDirectory(prefix="paceline-sync-") as base, concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
