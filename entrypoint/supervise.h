@@ -87,6 +87,9 @@ struct pl_supervisor {
 #define PL_SUPERVISE_TELL_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
+/* How long the upload of intermediate output may take, once its time is over, to have the server forget what is not whole. */
+#define PL_SUPERVISE_SYNC_GRACE_NS (15 * PL_NS_PER_S)
+
 /** Read the options, become the parent of orphans. `failure` and `signals` stay the caller's. */
 enum pl_status pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
                                  struct pl_error *reterr) PL_MUST_CHECK;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define SIDE_GRACE_NS (2 * PL_NS_PER_S)
+#define URGE_SYNC_NS (8 * PL_NS_PER_S) /* so long before the end of a stop's time uploads are given up, which the server is to hear of */
 
 /* How much of a command a report may show: of the user's program what the plan says, of our own steps every word but code behind -c. */
 static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of, const char *const *argv)
@@ -127,14 +128,21 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
 
 void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 {
-    int64_t budget_end_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + SIDE_GRACE_NS);
+    int64_t budget_end_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS);
+    bool urged = false;
 
     pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGTERM);
     while (pl_supervise_runs(supervisor, PL_ENDING_SYNC)) {
-        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS); /* the stop may come meanwhile */
+        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, urged ? PL_SUPERVISE_KILL_NS : URGE_SYNC_NS); /* the stop may come meanwhile */
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
 
-        if (pl_deadline_passed(deadline_ns) || pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+        if (pl_deadline_passed(deadline_ns)) {
+            if (urged || pl_deadline_passed(budget_end_ns)) {
+                break;
+            }
+            urged = true;
+            pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGINT);
+        } else if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }

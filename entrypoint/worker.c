@@ -335,7 +335,8 @@ static void leave(struct pl_supervisor *supervisor)
 static void outlive_master(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
-    int64_t upload_ns = supervisor->plan->sync.count > 0 ? supervisor->sync_budget_ns : 0; /* the master's own may take as long */
+    /* The master's own may take as long. */
+    int64_t upload_ns = supervisor->plan->sync.count > 0 ? supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS : 0;
     int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
     bool waited = state->master != NULL;
 

@@ -200,6 +200,30 @@ START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_late
 }
 END_TEST
 
+START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed)
+{
+    char path[PATH_MAX];
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    /* Signals wait for who asks for them, as paceline-sync does: of shells some ask for those that they trap, and others find them in their status.
+     */
+    add_script(&rig, &rig.plan.sync,
+               "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do case $name$value in "
+               "ShdPnd:*2) echo >cleared; exit 0;; esac; done </proc/$$/status; sleep 0.02; done");
+    take_plan(&rig);
+    pl_supervise_start_sync(&rig.supervisor);
+    while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    rig.supervisor.stop_number = SIGTERM; /* of 110 s a part is left in which little can be sent */
+    rig.supervisor.stop_ns = pl_clock_now_ns() - 102 * PL_NS_PER_S;
+    pl_supervise_end_sync(&rig.supervisor);
+    expect_file(&rig, "cleared", "");
+    rig_done(&rig);
+}
+END_TEST
+
 START_TEST(another_stop_signal_is_heard_at_once)
 {
     struct rig rig;
@@ -403,7 +427,8 @@ END_TEST
 UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
           a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
           an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
-          another_stop_signal_is_heard_at_once, a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
+          uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
+          a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
           mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well, who_was_killed_because_of_another_does_not_hide_it,
           a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
