@@ -21,28 +21,28 @@
 /* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages without keys are many. */
 enum { LIST_PATIENCE = 10 };
 
-static const char usage[] =
-    "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
-    "       paceline s3 cat s3://BUCKET/KEY...\n"
-    "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
-    "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
-    "\n"
-    "  --recursive            everything below a prefix or directory\n"
-    "  --again                copy also what is there already with the same size and time\n"
-    "  --quiet                no progress line\n"
-    "  --endpoint-url URL     another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)\n"
-    "  --region NAME          (also AWS_REGION; learnt from the server where it says so)\n"
-    "  --path-style, --virtual-style\n"
-    "  --no-sign-request      public data without keys\n"
-    "  --metadata             take keys from the machine's metadata service as the last resort\n"
-    "  --requester-pays\n"
-    "  --no-checksums         do not send x-amz-checksum-crc32c\n"
-    "  --connections N        transfers at a time (16)\n"
-    "  --budget MIB           memory for data under way (64)\n"
-    "  --part MIB             size of one range (an eighth of the budget, at most 4)\n"
-    "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
-    "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300); ten times that for a list's next key\n"
-    "  --verbose\n";
+static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
+                            "       paceline s3 cat s3://BUCKET/KEY...\n"
+                            "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
+                            "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
+                            "\n"
+                            "  --recursive            everything below a prefix or directory\n"
+                            "  --again                copy also what is there already with the same size and time\n"
+                            "  --quiet                no progress line\n"
+                            "  --endpoint-url URL     another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)\n"
+                            "  --region NAME          (also AWS_REGION; learnt from the server where it says so)\n"
+                            "  --path-style, --virtual-style\n"
+                            "  --no-sign-request      public data without keys\n"
+                            "  --metadata             take keys from the machine's metadata service as the last resort\n"
+                            "  --requester-pays\n"
+                            "  --no-checksums         do not send x-amz-checksum-crc32c\n"
+                            "  --connections N        transfers at a time (16)\n"
+                            "  --budget MIB           memory for data under way (64)\n"
+                            "  --part MIB             size of one range (an eighth of the budget, at most 4)\n"
+                            "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
+                            "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
+                            "                         ten times that for a list's next key\n"
+                            "  --verbose\n";
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
