@@ -102,12 +102,16 @@ if [ -n "$packages" ]; then
 fi
 use "$cuda"
 
-# Python's packages carry cuDNN and NCCL without the names that a linker looks for.
+# from_python NAME HEADER [FOLDER]: Python's packages carry these libraries without the names that a linker looks for.
 from_python() {
   local folder
   echo "#include <$2>" | cc -E -x c - >/dev/null 2>&1 && return
-  folder=$(python3 -c "import importlib.util as u; print(list(u.find_spec('nvidia.$1').submodule_search_locations)[0])" 2>/dev/null) ||
-    { left_out+=("$1: no $2 in the toolkit or among Python's packages"); return; }
+  folder=$(python3 - "$2" "$1" ${3:+"$3"} <<'END' 2>/dev/null
+import importlib.util, os, sys
+folders = [folder for name in sys.argv[2:] if (found := importlib.util.find_spec("nvidia." + name)) for folder in found.submodule_search_locations]
+print(next(folder for folder in folders if os.path.exists(os.path.join(folder, "include", sys.argv[1]))))
+END
+  ) || { left_out+=("$1: no $2 in the toolkit or among Python's packages"); return; }
   mkdir -p "$work/$1/lib"
   ln -sfn "$folder/include" "$work/$1/include"
   for library in "$folder"/lib/*.so*; do
@@ -116,6 +120,7 @@ from_python() {
   done
   use "$work/$1"
 }
+from_python cublas cublas_v2.h cu13
 from_python cudnn cudnn.h
 from_python nccl nccl.h
 
