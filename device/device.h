@@ -77,8 +77,8 @@ void pl_device_unpin(struct pl_device *device, void *memory);
 bool pl_device_owns(struct pl_device *device, const void *memory);
 
 /**
- * Copy on `stream`, between any two of device, pinned and ordinary memory; returns at once. Only ordinary memory is copied in the call, behind what
- * `stream` was given, for which the driver waits without end.
+ * Copy on `stream`, between any two of device, pinned and ordinary memory; returns at once. Only with ordinary memory the driver may wait, without
+ * end, for what `stream` was given before; or it may not, and copy when the stream comes to it, as with all other memory.
  */
 enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
                               struct pl_error *reterr) PL_MUST_CHECK;

@@ -38,6 +38,7 @@ struct CUstream_st {
     bool threaded;
     bool busy;
     bool stuck;  /* what it does never ends */
+    bool hangs;  /* nor will what it was given */
     bool closed; /* the thread ends when nothing is left */
 };
 
@@ -154,8 +155,7 @@ void fake_wait_for_device(struct CUctx_st *context, const char *name);
 /* All of these with the lock held. */
 CUstream fake_stream(struct CUctx_st *context, CUstream stream); /* the context's own one for NULL; one that is gone ends the test */
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);
-void fake_wait_all(struct CUctx_st *context); /* until all streams are empty or stuck */
-void fake_wait_stream(struct CUstream_st *stream);
+void fake_wait_all(struct CUctx_st *context);    /* until all streams are empty or stuck */
 void fake_end_context(struct CUctx_st *context); /* with its streams, events and modules */
 
 /** Open device memory to the calling thread's work, and close it again. */

@@ -50,6 +50,12 @@ static void discard(const struct work *work)
     pthread_cond_broadcast(&fake.changed);
 }
 
+/* A kernel that hangs. */
+static bool is_endless(const struct work *work)
+{
+    return !work->run && !work->guest && !work->records && !work->waits_for;
+}
+
 /* Do one piece of work, which has left the queue. The lock is held, except while it runs. False: it never ends. */
 static bool perform(struct CUstream_st *stream, const struct work *work)
 {
@@ -63,8 +69,8 @@ static bool perform(struct CUstream_st *stream, const struct work *work)
     } else if (work->records) {
         work->records->done = true;
         work->records->done_ns = fake_now_ns();
-    } else if (!work->run && !work->guest) {
-        ends = false; /* a kernel that hangs */
+    } else if (is_endless(work)) {
+        ends = false;
     } else {
         while (work->down && fake.holds_copies && !stream->closed) {
             pthread_cond_wait(&fake.changed, &fake.lock);
@@ -152,6 +158,7 @@ CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *
     struct work *added;
 
     stream = fake_stream(context, stream);
+    stream->hangs = stream->hangs || is_endless(work);
     if (work->records || work->waits_for) {
         (work->records ? work->records : work->waits_for)->users++;
     }
@@ -194,13 +201,6 @@ CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *
 static bool is_working(const struct CUstream_st *stream)
 {
     return (stream->first || stream->busy) && !stream->stuck;
-}
-
-void fake_wait_stream(struct CUstream_st *stream)
-{
-    while (is_working(stream)) {
-        pthread_cond_wait(&fake.changed, &fake.lock);
-    }
 }
 
 void fake_wait_all(struct CUctx_st *context)
