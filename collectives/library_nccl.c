@@ -143,6 +143,7 @@ void pl_nccl_leave(struct pl_nccl *nccl)
     if (!nccl->comm) {
         return;
     }
+    (void)!pl_device_enter(nccl->device, NULL); /* NCCL leaves a thread on the device that it found there, the first one where there was none */
     status = pl_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
     while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
         status = pl_nccl_poll(nccl, &ready, NULL);
@@ -162,13 +163,16 @@ void pl_nccl_leave(struct pl_nccl *nccl)
 struct departure {
     __typeof__(&ncclCommAbort) abort;
     ncclComm_t comm;
-    enum { LEAVING, LEFT, FORGOTTEN } _Atomic state;
+    struct pl_device *device; /* while ENTERING */
+    enum { ENTERING, LEAVING, LEFT, FORGOTTEN } _Atomic state;
 };
 
 static void *depart(void *argument)
 {
     struct departure *departure = argument;
 
+    (void)!pl_device_enter(departure->device, NULL); /* else NCCL would make a context on the first device for this thread */
+    atomic_store(&departure->state, LEAVING);
     (void)departure->abort(departure->comm); /* the reason for it is being reported */
     if (atomic_exchange(&departure->state, LEFT) == FORGOTTEN) {
         free(departure);
@@ -188,13 +192,15 @@ void pl_nccl_abort(struct pl_nccl *nccl)
     }
     departure->abort = nccl->CommAbort;
     departure->comm = comm;
+    departure->device = nccl->device;
     if (pthread_create(&thread, NULL, depart, departure) != 0) {
         (void)depart(departure);
         free(departure);
         return;
     }
-    while (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns)) {
-        pl_clock_nap(NAP_NS, deadline_ns);
+    /* The device is the caller's to close afterwards; to enter it waits for nothing. */
+    while (atomic_load(&departure->state) == ENTERING || (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
+        pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
     }
     if (atomic_exchange(&departure->state, FORGOTTEN) == LEFT) {
         (void)pthread_join(thread, NULL);

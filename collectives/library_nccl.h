@@ -9,6 +9,7 @@
 #define PL_COLLECTIVES_LIBRARY_NCCL_H
 
 #include "collectives/backend.h"
+#include "device/device.h"
 
 #include <nccl.h>
 
@@ -40,13 +41,14 @@ struct pl_nccl {
 #undef PL_NCCL_MEMBER
     int version; /* 22809 for 2.28.9 */
     ncclComm_t comm;
+    struct pl_device *device; /* of the communicator: the caller's to set, before it joins */
 };
 
 /** Load the library, which stays loaded until the process ends. False: `reason` says what is missing. */
 bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]);
 
 /**
- * Make the communicator in which this rank has number `place`, on the device that is current in this thread. Collective over `world`: one id goes
+ * Make the communicator in which this rank has number `place`, on nccl->device, which is current in this thread. Collective over `world`: one id goes
  * through its bootstrap.
  */
 enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;

@@ -540,6 +540,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         n->place_of[pl_world_ring_order(n->world)[place]] = place;
         n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
     }
+    n->library.device = n->device;
     PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr)); /* from here on the device is this thread's */
     return pl_stream_init(&n->stream, n->device, reterr);
 }

@@ -55,7 +55,8 @@ const struct pl_device_info *pl_device_info(const struct pl_device *device);
 /** The error that ended the device's work, or PL_OK. */
 enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error *reterr);
 
-/** Make the device's context current in this thread, for libraries that take the current one. Fails with the device's earlier failure. */
+/** Make the device's context current in this thread, for libraries that take the current one. Fails with the device's earlier failure, behind which
+ * it is current all the same. */
 enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Bytes of device memory that are free now. */

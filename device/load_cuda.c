@@ -200,7 +200,8 @@ bool pl_cuda_is_late(struct pl_device *device)
 
 enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr)
 {
+    CUresult result = device->cuda.cuCtxSetCurrent(device->context);
+
     PL_TRY(pl_device_failure(device, reterr));
-    PL_CUDA_TRY(device, cuCtxSetCurrent(device->context), reterr, "cannot use the device in this thread");
-    return PL_OK;
+    return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(&device->cuda, device, result, reterr, "cannot use the device in this thread");
 }

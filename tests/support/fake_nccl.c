@@ -9,8 +9,8 @@
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
  *     FAKE_NCCL_FAULT=ask:R:N     rank R's operation number N is refused when it is asked for
  *
- * What the real one takes amiss much later ends the test at once: being asked in a thread that has no device, buffers that overlap, and leaving with
- * a group open.
+ * What the real one takes amiss much later ends the test at once: being asked or left in a thread that has no device, buffers that overlap, and
+ * leaving with a group open.
  */
 #include "collectives/kernel.h"
 #include "tests/support/fake_cuda.h"
@@ -658,6 +658,7 @@ static void end(struct ncclComm *comm)
 
 API ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
+    need(comm->has_context(), "finalized in a thread without a device");
     if (atomic_load(&comm->state) != ncclSuccess) {
         return ncclInvalidUsage;
     }
@@ -669,6 +670,7 @@ API ncclResult_t ncclCommFinalize(ncclComm_t comm)
 
 API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    need(comm->has_context(), "left in a thread without a device");
     end(comm);
     return ncclSuccess;
 }
@@ -676,6 +678,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     need(!atomic_load(&comm->in_group), "leaving with a group open");
+    need(comm->has_context(), "aborted in a thread without a device"); /* the real one makes a context on the first device then */
     atomic_store(&comm->aborted, true);
     end(comm);
     return ncclSuccess;
