@@ -541,7 +541,8 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
     }
     n->library.device = n->device;
-    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr)); /* from here on the device is this thread's */
+    PL_TRY(pl_device_load_kernels(n->device, reterr)); /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
+    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
     return pl_stream_init(&n->stream, n->device, reterr);
 }
 

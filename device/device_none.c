@@ -171,6 +171,11 @@ void pl_device_unimport(struct pl_device *device, void *memory)
 {
 }
 
+enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error *reterr)
+{
+    return none(reterr);
+}
+
 enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_device_piece *pieces, size_t count,
                                     struct pl_device_pieces **ret_pieces, struct pl_error *reterr)
 {

@@ -13,6 +13,12 @@
 #include "device/device.h"
 #include "device/step.h"
 
+/**
+ * Load all kernels now; otherwise the first launch does. The driver may make that wait for what runs on the device, so do it before anything runs
+ * there that waits for another rank, as NCCL's kernels do.
+ */
+enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** One tensor of a gather or scatter: `count_elems` elements at `tensor`, and `offset_elems` in the flat buffer. */
 struct pl_device_piece {
     void *tensor;

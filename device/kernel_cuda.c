@@ -53,7 +53,7 @@ static enum pl_status load_kernels(struct pl_device *device, struct pl_kernels *
     return PL_OK;
 }
 
-/* The first launch of any thread loads all kernels. */
+/* Whoever is first loads all kernels. */
 static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels **ret_kernels, struct pl_error *reterr)
 {
     struct pl_kernels *made;
@@ -84,6 +84,14 @@ static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels *
         free(made);
     }
     return status;
+}
+
+enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error *reterr)
+{
+    struct pl_kernels *kernels;
+
+    PL_TRY(pl_device_enter(device, reterr));
+    return find_kernels(device, &kernels, reterr);
 }
 
 void pl_kernels_free(struct pl_device *device)

@@ -197,6 +197,20 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     pl_device_stream_free(device, stream);
 }
 
+/* The driver may make whoever loads them wait for NCCL's, which wait for other ranks. */
+static void have_kernels(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    (void)argument;
+    (void)world;
+    RANKS_NEED(device_calls("cuModuleLoadData") != 0, "the kernels are not loaded when the first collective may begin");
+}
+
+START_TEST(kernels_are_loaded_before_nccl_runs)
+{
+    ck_assert_ranks_on(2, 2, NULL, have_kernels, NULL);
+}
+END_TEST
+
 START_TEST(a_step_needs_no_host_between_its_collectives)
 {
     ck_assert_ranks_on(2, 2, NULL, chain, NULL);
@@ -466,8 +480,8 @@ END_TEST
 
 UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right, every_operation_is_right_in_the_order_of_gpu_indices,
           the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
-          a_step_needs_no_host_between_its_collectives, a_collective_waits_for_its_own_callers_work_only, groups_and_other_backends_keep_the_order,
-          a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
+          kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives, a_collective_waits_for_its_own_callers_work_only,
+          groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_progress_thread_asks_nccl_for_this_device,
           ranks_that_cannot_join_leave_it_to_the_hosts, the_setting_backend_chooses_among_those_for_devices,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)
