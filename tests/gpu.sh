@@ -32,7 +32,7 @@ build=$root/build-gpu packages= json= limit=0 only=()
 
 # What apt would install on a machine that has nothing, without what every machine with a compiler has.
 pack() {
-  local folder=$1 list
+  local folder=$1 list library
   local own='libc6|libc-|linux-libc-dev|gcc|g\+\+|cpp|libgcc|libstdc|binutils|libbinutils|lib.*san[0-9]|perl|libperl|dpkg|debconf|cdebconf|coreutils|tar$'
   own+='|openssh|gfortran|libgfortran-|auto|m4$|make$|passwd|adduser|debianutils|libctf|libisl|libmpc|libmpfr|libgmp|libgprofng|libcc1|libpam|libaudit'
   own+='|python3|libpython3|media-types|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx|libX|libjs-'
@@ -42,6 +42,7 @@ pack() {
   (cd "$folder/debs" && apt-get download -qq $list) || return
   for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder" || return; done
   rm -rf "$folder/debs" "$folder"/usr/share/{doc,man,locale,lintian,bug} "$folder"/usr/lib/*/{fortran,openblas-pthread/*.a}
+  find "$folder/usr/lib" -name '*.a' | while read -r library; do [ ! -e "${library%.a}.so" ] || rm "$library"; done # what is linked is shared
   ln -sf mpirun.openmpi "$folder/usr/bin/mpirun" # what update-alternatives does
   du -sh "$folder"
 }
