@@ -252,6 +252,7 @@ static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_t
                                 pl_world_label(exchange->world, train->peer), bytes, pl_world_label(exchange->world, exchange->rank),
                                 train->piece_bytes);
         }
+        exchange->request->moves++;
         train->data += train->piece_bytes;
         train->left_bytes -= train->piece_bytes;
         if (train->left_bytes) {
@@ -351,7 +352,6 @@ static enum pl_status run_lane(struct pl_exchange *exchange, struct pl_lane *lan
         if (!ended) {
             return PL_OK;
         }
-        exchange->request->moves++;
         if (lane->step.from >= 0 && (lane->step.combine || exchange->wired)) {
             combine(exchange, lane);
         }

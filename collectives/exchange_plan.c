@@ -104,6 +104,7 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
 {
     char *data = pl_memory_new(2, PROBE_MOST_BYTES, reterr);
     enum pl_status status;
+    bool idle = false; /* no message is under way */
     double round_ns;
 
     if (!data) {
@@ -119,30 +120,15 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
             status = time_shift(exchange, data, probes[probe].bytes, probes[probe].turns, deadline_ns, &round_ns, reterr);
             exchange->message_ns[probe] = fmin(exchange->message_ns[probe], round_ns);
         }
-        if (status == PL_OK) {
+        idle = status == PL_OK;
+        if (idle) {
             status = agree_on_probe(exchange, probe, deadline_ns, reterr);
         }
     }
-    if (status != PL_OK) {
-        return status; /* messages may still be under way: the memory is better lost than reused */
+    if (idle) {
+        free(data); /* else it is better lost than reused */
     }
-    free(data);
-    return PL_OK;
-}
-
-/* A turn of messages of `bytes`, on a line between those that were timed. */
-static double message_ns(const struct pl_exchange *exchange, double bytes)
-{
-    int above = 1;
-    double below_bytes;
-    double ns_per_byte;
-
-    while (above < PL_EXCHANGE_PROBES - 1 && bytes > (double)probes[above].bytes) {
-        above++;
-    }
-    below_bytes = (double)probes[above - 1].bytes;
-    ns_per_byte = (exchange->message_ns[above] - exchange->message_ns[above - 1]) / ((double)probes[above].bytes - below_bytes);
-    return exchange->message_ns[above - 1] + (bytes - below_bytes) * ns_per_byte;
+    return status;
 }
 
 /* Of long messages. */
@@ -151,6 +137,26 @@ static double ns_per_byte(const struct pl_exchange *exchange)
     double ns = exchange->message_ns[PL_EXCHANGE_PROBES - 1] - exchange->message_ns[0];
 
     return fmax(ns / PROBE_MOST_BYTES, 1e-3);
+}
+
+/*
+ * A turn of messages of `bytes`, on a line between those that were timed. Beyond them a byte takes no less than on the whole: if those of the last
+ * size but one were held up, the line's end would say that bytes are free.
+ */
+static double message_ns(const struct pl_exchange *exchange, double bytes)
+{
+    const double *timed_ns = exchange->message_ns;
+    int above = 1;
+    double slope;
+
+    while (above < PL_EXCHANGE_PROBES - 1 && bytes > (double)probes[above].bytes) {
+        above++;
+    }
+    slope = (timed_ns[above] - timed_ns[above - 1]) / (double)(probes[above].bytes - probes[above - 1].bytes);
+    if (bytes > PROBE_MOST_BYTES) {
+        slope = fmax(slope, ns_per_byte(exchange));
+    }
+    return timed_ns[above] + (bytes - (double)probes[above].bytes) * slope;
 }
 
 static double rounds_below(int n)
@@ -163,7 +169,7 @@ static double rounds_below(int n)
     return rounds;
 }
 
-/* See pattern.h. */
+/* See pattern.h: with what messages of these lengths took, where it has a + B b. */
 static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern pattern, int places, double bytes)
 {
     double n = places;

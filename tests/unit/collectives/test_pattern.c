@@ -339,12 +339,45 @@ START_TEST(messages_on_long_links_travel_in_pieces)
 }
 END_TEST
 
+/* Whoever waits looks more often while something moves. */
+static void count_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { BYTES = 4 << 20, PIECES = PL_EXCHANGE_LANES * 9 }; /* a lane has a message of 512 KiB */
+    static char room[2][BYTES];
+    struct pl_request *request;
+    bool done = false;
+    uint64_t moves;
+
+    (void)argument;
+    RANKS_OK(pl_collective_post(world,
+                                &((struct pl_collective){.kind = PL_BROADCAST, .dtype = PL_INT8, .count = BYTES, .recv = room[pl_world_rank(world)]}),
+                                &request, &error));
+    while (!done) {
+        RANKS_OK(pl_request_test(request, &done, &error));
+    }
+    moves = request->moves;
+    RANKS_OK(pl_request_wait(request, &error));
+    RANKS_NEED(moves >= PIECES, "%llu moves where %d pieces came or left", (unsigned long long)moves, PIECES);
+}
+
+START_TEST(a_piece_that_came_or_left_is_a_move)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), count_pieces, NULL);
+}
+END_TEST
+
 static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_exchange *exchange = exchange_of(world);
     /* 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message and one that only limits the rate, both of 120 MB/s. */
     static const double slow_ns[PL_EXCHANGE_PROBES] = {30e3, 64e3, 167e3, 542e3, 2215e3};
     static const double shaped_ns[PL_EXCHANGE_PROBES] = {30e3, 34e3, 137e3, 512e3, 2185e3};
+    /* The first of these, where the messages of 60 KiB were late. */
+    static const double late_ns[PL_EXCHANGE_PROBES] = {30e3, 64e3, 167e3, 2215e3, 2215e3};
 
     (void)argument;
     memcpy(exchange->message_ns, slow_ns, sizeof(slow_ns));
@@ -355,6 +388,10 @@ static void choose_by_what_was_timed(struct pl_world *world, void *argument, cha
     RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB, shaped");
     RANKS_NEED(pl_exchange_choose(exchange, 16384) == PL_PATTERN_RING, "16 KiB, shaped");
     RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB, shaped");
+    memcpy(exchange->message_ns, late_ns, sizeof(late_ns));
+    RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB, late");
+    RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB, late");
+    RANKS_NEED(pl_exchange_choose(exchange, 1 << 30) == PL_PATTERN_RING, "1 GiB, late");
 }
 
 START_TEST(the_pattern_is_the_one_whose_messages_took_least)
@@ -365,4 +402,4 @@ END_TEST
 
 UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
           doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
-          the_pattern_is_the_one_whose_messages_took_least)
+          a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least)
