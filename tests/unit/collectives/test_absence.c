@@ -275,6 +275,42 @@ START_TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeo
 }
 END_TEST
 
+static enum pl_status refuse_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    (void)context;
+    (void)send;
+    (void)recv;
+    (void)bytes;
+    (void)deadline_ns;
+    return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
+}
+
+/* As between hosts, though these are pretended. */
+static void time_links_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_exchange *exchange = NULL;
+
+    (void)argument;
+    for (int i = 0; i < world->backend_count; i++) {
+        exchange = world->backends[i].backend == &pl_backend_exchange ? world->backends[i].state : exchange;
+    }
+    world->topology.one_process = false;
+    RANKS_OK(pl_exchange_model(exchange, &error));
+    for (int probe = 1; probe < PL_EXCHANGE_PROBES; probe++) {
+        RANKS_NEED(exchange->message_ns[probe] >= exchange->message_ns[probe - 1] && exchange->message_ns[0] > 0, "probe %d: %g ns", probe,
+                   exchange->message_ns[probe]);
+    }
+    pl_world_bootstrap(world)->allgather = refuse_allgather;
+    RANKS_NEED(pl_exchange_model(exchange, NULL) == PL_TIMEOUT, "what was timed needs no agreement");
+}
+
+/* Again the leak checker looks. */
+START_TEST(what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it)
+{
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_links_in_vain, NULL);
+}
+END_TEST
+
 /* Rank 1 takes part, but what its lanes send is lost: the one that waits for it says so. */
 static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                                    struct pl_error *reterr);
@@ -495,5 +531,6 @@ END_TEST
 UNIT_MAIN("collectives/absence", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
           a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_looking_too,
           the_worlds_timeout_holds_where_no_deadline_is_given, the_longest_timeout_is_long, a_world_that_cannot_start_fails_at_each_exchange_alike,
-          a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout, a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
-          memory_that_a_message_may_still_come_to_is_not_used_again, memory_that_a_message_may_still_leave_from_is_not_used_again)
+          a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout, what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it,
+          a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it, memory_that_a_message_may_still_come_to_is_not_used_again,
+          memory_that_a_message_may_still_leave_from_is_not_used_again)
