@@ -84,6 +84,8 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     static const char *const spins[] = {"100", "0", "1000"};
     static const char *const wires[] = {"", "float16", "bfloat16"};
     static const char *const reproducible[] = {"0", "0", "1"};
+    static const char *const latencies[] = {"0", "5000"}; /* a long link */
+    static const char *const rates[] = {"0", "1000"};     /* one that holds much on its way */
     const struct {
         enum pl_knob knob;
         const char *text;
@@ -96,6 +98,8 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
         {PL_KNOB_SPIN_US, draw_word(seed, spins, 3)},
         {PL_KNOB_WIRE_TYPE, draw_word(seed, wires, 3)},
         {PL_KNOB_REPRODUCIBLE, draw_word(seed, reproducible, 3)},
+        {PL_KNOB_LINK_LATENCY_US, draw_word(seed, latencies, 2)},
+        {PL_KNOB_LINK_GBPS, draw_word(seed, rates, 2)},
         {PL_KNOB_TIMEOUT_S, "100"},
     };
 
