@@ -77,7 +77,7 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
     return PL_OK;
 }
 
-/* The slowest rank's figure, so that all ranks choose alike; and a longer message never takes less. */
+/* The slowest rank's figure, so that all ranks choose alike; and a shorter message, which busy processors may have held up, never takes more. */
 static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE double *all = pl_memory_new((size_t)exchange->size, sizeof(*all), reterr);
@@ -88,10 +88,13 @@ static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, in
         return PL_MEMORY;
     }
     PL_TRY(bootstrap->allgather(bootstrap->context, slowest_ns, all, sizeof(*all), deadline_ns, reterr));
+    *slowest_ns = 0;
     for (int r = 0; r < exchange->size; r++) {
         *slowest_ns = fmax(*slowest_ns, all[r]);
     }
-    *slowest_ns = probe > 0 ? fmax(*slowest_ns, exchange->message_ns[probe - 1]) : *slowest_ns;
+    for (int shorter = 0; shorter < probe; shorter++) {
+        exchange->message_ns[shorter] = fmin(exchange->message_ns[shorter], *slowest_ns);
+    }
     return PL_OK;
 }
 

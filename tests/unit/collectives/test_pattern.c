@@ -400,6 +400,49 @@ START_TEST(the_pattern_is_the_one_whose_messages_took_least)
 }
 END_TEST
 
+/* What ranks tell each other about the five sizes: the messages of 8 bytes were held up on rank 1. */
+static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
+
+static enum pl_status tell_late(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    static const double told_ns[PL_EXCHANGE_PROBES] = {862e3, 64e3, 167e3, 542e3, 2215e3};
+    static _Thread_local unsigned calls;
+
+    PL_TRY(real_allgather(context, send, recv, bytes, deadline_ns, reterr));
+    for (int r = 0; r < 2; r++) {
+        ((double *)recv)[r] = r == 1 ? told_ns[calls] : 30e3;
+    }
+    calls++;
+    return PL_OK;
+}
+
+static void time_late(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    static const double expected_ns[PL_EXCHANGE_PROBES] = {64e3, 64e3, 167e3, 542e3, 2215e3};
+    struct pl_exchange *exchange = exchange_of(world);
+    struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
+
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+    if (pl_world_rank(world) == 0) {
+        real_allgather = bootstrap->allgather;
+    }
+    RANKS_OK(pl_barrier(world, &error));
+    bootstrap->allgather = tell_late;
+    world->topology.one_process = false; /* as between hosts */
+    RANKS_OK(pl_exchange_model(exchange, &error));
+    for (int probe = 0; probe < PL_EXCHANGE_PROBES; probe++) {
+        RANKS_NEED(exchange->message_ns[probe] == expected_ns[probe], "size %d: %g ns", probe, exchange->message_ns[probe]);
+    }
+}
+
+START_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear)
+{
+    ck_assert_ranks(2, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_late, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
           doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
-          a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least)
+          a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,
+          a_short_message_that_was_late_does_not_make_longer_ones_dear)
