@@ -15,7 +15,7 @@ enum {
     PROBE_MOST_BYTES = 256 * 1024,
     PROBE_ROUNDS = 4,                 /* of which the quickest counts: busy processors only ever add to a link's time */
     MESSAGE_MOST_BYTES = 60 * 1024,   /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
-    MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long that the lanes' short messages would not fill them: in pieces of the former */
+    MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long or so fast that the lanes' short messages would not fill them */
     LONG_LINK_NS = 2 * 1000 * 1000,   /* no host beside another is so far away */
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
@@ -371,7 +371,8 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     message_bytes = span * item / parts / PL_EXCHANGE_LANES;
     message_bytes = message_bytes > most ? most : message_bytes;
     message_bytes = message_bytes < MESSAGE_LEAST_BYTES ? MESSAGE_LEAST_BYTES : message_bytes;
-    exchange->piece_bytes = wanted > 0 ? LANE_MOST_BYTES : MESSAGE_MOST_BYTES;
+    /* Over a short link a handshake costs little, and what follows it may go straight to its place. */
+    exchange->piece_bytes = wanted <= 0 && is_long_link(exchange) ? MESSAGE_MOST_BYTES : LANE_MOST_BYTES;
     if (c->kind == PL_ALLTOALL) {
         message_bytes = most;                    /* each rank knows only its own counts, so these must not matter */
         exchange->piece_bytes = LANE_MOST_BYTES; /* and a message that ends elsewhere than expected must be noticed */

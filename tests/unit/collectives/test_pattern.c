@@ -370,6 +370,29 @@ START_TEST(a_piece_that_came_or_left_is_a_move)
 }
 END_TEST
 
+static void plan_on_a_fast_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_exchange *exchange = exchange_of(world);
+    const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = 100 << 20};
+
+    (void)argument;
+    pl_exchange_plan(exchange, &large);
+    RANKS_NEED(exchange->lane_elems / (uint64_t)exchange->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
+               (unsigned long long)exchange->lane_elems);
+    RANKS_NEED(exchange->piece_bytes >= 1 << 20, "pieces of %zu bytes", exchange->piece_bytes);
+}
+
+START_TEST(messages_on_fast_links_are_long_and_whole)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "15", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_GBPS, "400", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_on_a_fast_link, NULL);
+}
+END_TEST
+
 static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_exchange *exchange = exchange_of(world);
@@ -444,5 +467,5 @@ END_TEST
 
 UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
           doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
-          a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,
+          messages_on_fast_links_are_long_and_whole, a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,
           a_short_message_that_was_late_does_not_make_longer_ones_dear)
