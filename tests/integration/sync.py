@@ -55,10 +55,19 @@ class Sync:
             assert time.monotonic() < deadline and self.process.poll() is None, f"{name} does not arrive"
             time.sleep(0.05)
 
+    def wait_begun(self):
+        deadline = time.monotonic() + LIMIT_S
+        while not heeds_stop(self.process):
+            assert time.monotonic() < deadline and self.process.poll() is None, "it does not begin"
+            time.sleep(0.05)
+
     def stop(self, code=0):
         self.process.terminate()
         _, self.message = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode == code, f"exit status {self.process.returncode}\n{self.message}"
+
+    def gave_up(self):
+        assert "the time for the last uploads is over" in self.message and "1 of 1 files are not on S3" in self.message, self.message
 
     def has(self, name, text):
         path = self.store / "up" / name
@@ -176,29 +185,23 @@ def silent(folder):
     """What a server that says nothing has not taken is given up when the time to finish is over."""
     make(folder / "watched/file", "text")
     with Sync(folder, words=["--finish", "1"], silent=True) as sync:
-        deadline = time.monotonic() + LIMIT_S
-        while not heeds_stop(sync.process):
-            assert time.monotonic() < deadline and sync.process.poll() is None, "it does not begin"
-            time.sleep(0.05)
+        sync.wait_begun()
         time.sleep(2)  # the upload waits for its answer by now; where it does not yet, the end is the same
         begun = time.monotonic()
         sync.stop(code=1)
         assert time.monotonic() - begun < 60, "the time to finish did not count"
-        assert "the time for the last uploads is over" in sync.message and "1 of 1 files are not on S3" in sync.message, sync.message
+        sync.gave_up()
 
 
 def urged(folder):
     """What waits for a server that says nothing is given up when the other signal comes."""
     make(folder / "watched/file", "text")
     with Sync(folder, words=["--finish", "3600"], silent=True) as sync:
-        deadline = time.monotonic() + LIMIT_S
-        while not heeds_stop(sync.process):
-            assert time.monotonic() < deadline and sync.process.poll() is None, "it does not begin"
-            time.sleep(0.05)
+        sync.wait_begun()
         sync.process.terminate()
         sync.process.send_signal(signal.SIGINT)
         sync.stop(code=1)
-        assert "the time for the last uploads is over" in sync.message and "1 of 1 files are not on S3" in sync.message, sync.message
+        sync.gave_up()
 
 
 def main():

@@ -289,6 +289,15 @@ START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
 }
 END_TEST
 
+static struct pl_knobs long_link(void)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
+    return knobs;
+}
+
 /* On a long link a lane's messages are longer than those that MPI takes at once, and travel in such. */
 static void move_over_a_long_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -330,10 +339,8 @@ static void move_over_a_long_link(struct pl_world *world, void *argument, char f
 
 START_TEST(messages_on_long_links_travel_in_pieces)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = long_link();
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), move_over_a_long_link, NULL);
 }
@@ -362,10 +369,8 @@ static void count_pieces(struct pl_world *world, void *argument, char failure[RA
 
 START_TEST(a_piece_that_came_or_left_is_a_move)
 {
-    struct pl_knobs knobs;
+    struct pl_knobs knobs = long_link();
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "5000", "test", NULL), PL_OK);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), count_pieces, NULL);
 }
 END_TEST
