@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 
 #include <inttypes.h>
@@ -37,7 +38,7 @@ static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum 
     const struct wish own = {.bytes = bytes, .memory = memory};
 
     if (!all) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &own, all, sizeof(own), deadline_ns, reterr));
     for (int r = 1; r < world->size; r++) {

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 #include "device/device.h"
 #include "device/kernel.h"
@@ -124,7 +125,7 @@ static enum pl_status build_span(struct pl_world *world, struct pl_device_span *
     void *data = NULL;
 
     if (!offers) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     memset(&offer, 0, sizeof(offer));
     offer.made = pl_device_alloc(world->device, bytes, &data, &own) == PL_OK;

@@ -176,7 +176,7 @@ static void seat_free(struct pl_bootstrap *bootstrap)
             MPI_Finalize();
         }
     }
-    free(seat);
+    free(seat->transport.stranded ? NULL : seat); /* whose spare room MPI may still use */
 }
 
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,

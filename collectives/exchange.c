@@ -590,10 +590,10 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
 {
     size_t size = (size_t)pl_world_size(world);
     struct pl_exchange *exchange = pl_memory_new(1, sizeof(*exchange), reterr);
-    enum pl_status status;
+    enum pl_status status = PL_OK;
 
     if (!exchange) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     exchange->world = world;
     exchange->transport = pl_world_bootstrap(world)->transport;
@@ -607,13 +607,15 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     exchange->sources = pl_memory_new(size, sizeof(*exchange->sources), reterr);
     if (!exchange->place_of || !exchange->send_at || !exchange->recv_at || !exchange->sources ||
         pl_agree_init(&exchange->agree, world, reterr) != PL_OK) {
-        free_exchange(exchange);
-        return PL_MEMORY;
+        status = PL_MEMORY;
     }
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size && status == PL_OK; i++) {
         exchange->place_of[exchange->order[i]] = (int)i;
     }
-    status = pl_exchange_model(exchange, reterr);
+    status = pl_bootstrap_ready(pl_world_bootstrap(world), status, pl_world_deadline_ns(world), reterr);
+    if (status == PL_OK) {
+        status = pl_exchange_model(exchange, reterr);
+    }
     if (status != PL_OK) {
         free_exchange(exchange);
         return status;

@@ -85,7 +85,7 @@ static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, in
     double *slowest_ns = &exchange->message_ns[probe];
 
     if (!all) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     PL_TRY(bootstrap->allgather(bootstrap->context, slowest_ns, all, sizeof(*all), deadline_ns, reterr));
     *slowest_ns = 0;
@@ -110,8 +110,10 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
     bool idle = false; /* no message is under way */
     double round_ns;
 
-    if (!data) {
-        return PL_MEMORY;
+    status = pl_bootstrap_ready(pl_world_bootstrap(exchange->world), data ? PL_OK : PL_MEMORY, deadline_ns, reterr);
+    if (status != PL_OK) {
+        free(data);
+        return status;
     }
     /* The first messages open connections. */
     status = time_shift(exchange, data, PROBE_MOST_BYTES, 1, deadline_ns, &round_ns, reterr);

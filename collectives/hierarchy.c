@@ -139,9 +139,16 @@ static enum pl_status list_ranks(struct pl_hierarchy *h, struct pl_error *reterr
 
 static enum pl_status make_parts(struct pl_hierarchy *h, struct pl_error *reterr)
 {
-    PL_TRY(list_ranks(h, reterr));
-    PL_TRY(pl_agree_init(&h->agree, h->world, reterr));
-    PL_TRY(pl_world_new_inner(h->world, h->inside_ranks, h->local_size, &h->inside, reterr));
+    const struct pl_bootstrap *bootstrap = pl_world_bootstrap(h->world);
+    int64_t deadline_ns = pl_world_deadline_ns(h->world);
+    enum pl_status status = list_ranks(h, reterr);
+
+    if (status == PL_OK) {
+        status = pl_agree_init(&h->agree, h->world, reterr);
+    }
+    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr));
+    status = pl_world_new_inner(h->world, h->inside_ranks, h->local_size, &h->inside, reterr);
+    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr)); /* the ranks of another host would wait for this one's between hosts */
     if (h->lanes || h->local_rank == 0) {
         PL_TRY(pl_world_new_inner(h->world, h->between_ranks, h->hosts, &h->between, reterr));
     }
@@ -154,7 +161,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     enum pl_status status;
 
     if (!h) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     h->world = world;
     h->kernel = pl_kernel_best();

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -92,7 +93,7 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
     struct invitation mine;
 
     if (!all) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     memset(&mine, 0, sizeof(mine));
     if (place == 0) {

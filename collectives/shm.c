@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 
 #include <inttypes.h>
@@ -107,7 +108,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     size_t piece_bytes;
 
     if (shm == NULL) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     shm->world = world;
     shm->rank = pl_world_rank(world);
@@ -125,7 +126,9 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     if (status == PL_OK) {
         status = allocate(shm, reterr);
     }
-    if (status == PL_OK) {
+    if (status != PL_OK) {
+        (void)pl_bootstrap_refuse(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
+    } else {
         status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes, pl_world_deadline_ns(world), &shm->region, reterr);
     }
     if (status != PL_OK) {

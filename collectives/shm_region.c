@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "collectives/transport.h"
+#include "collectives/bootstrap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -311,7 +311,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     memset(&mine, 0, sizeof(mine));
     all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
     if (all == NULL) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (region.piece_bytes < piece_bytes || __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
         __builtin_add_overflow(region.bytes, (size_t)PAGE_BYTES, &region.bytes)) {

@@ -8,6 +8,7 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 #include "device/device.h"
 
@@ -84,10 +85,14 @@ static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct 
     PL_AUTO_CLOSE int fd = -1;
     struct card card;
     int32_t leader = 0;
+    enum pl_status status;
 
     memset(&card, 0, sizeof(card));
     fill_place(&card.place, device);
-    PL_TRY(make_card(&card, &fd, reterr));
+    status = make_card(&card, &fd, reterr);
+    if (status != PL_OK) {
+        return pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
+    }
     PL_TRY(bootstrap->allgather(bootstrap->context, &card, cards, sizeof(card), deadline_ns, reterr));
     while (leader < bootstrap->rank && !can_read(&cards[leader])) {
         leader++;
@@ -188,9 +193,10 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
     size_t size = (size_t)bootstrap->size;
     PL_AUTO_FREE int32_t *leaders = pl_memory_new(size, sizeof(*leaders), reterr);
     PL_AUTO_FREE struct card *cards = pl_memory_new(size, sizeof(*cards), reterr);
+    enum pl_status status;
 
     if (!leaders || !cards) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (parent) {
         for (int r = 0; r < bootstrap->size; r++) {
@@ -220,14 +226,15 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
         topology->pid_of[r] = topology->host_of[r] == topology->host_of[bootstrap->rank] ? (pid_t)cards[r].pid : 0;
         topology->places[r] = cards[r].place;
     }
-    return order_ring(topology, options, bootstrap->size, reterr);
+    status = order_ring(topology, options, bootstrap->size, reterr);
+    return status == PL_OK ? PL_OK : pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
 }
 
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                 const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
 {
     size_t size = (size_t)bootstrap->size;
-    enum pl_status status = PL_MEMORY;
+    enum pl_status status;
 
     topology->host_of = pl_memory_new(size, sizeof(int), reterr);
     topology->local_of = pl_memory_new(size, sizeof(int), reterr);
@@ -240,6 +247,8 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     }
     if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels && topology->places) {
         status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
+    } else {
+        status = pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (status != PL_OK) {
         pl_topology_done(topology);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 enum {
+    PL_TRANSPORT_SPARE_BYTES = 256,
     PL_TRANSFER_WORDS = 4,
     PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
 };
@@ -27,8 +28,9 @@ struct pl_transfer {
 struct pl_transport {
     const char *name;
     void *context;
-    const int *labels; /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
-    bool stranded;     /* a cancel() has failed */
+    const int *labels;                                   /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
+    bool stranded;                                       /* a cancel() has failed */
+    _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES]; /* for what a rank that has no memory says to the others, and for what it hears */
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                            struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);

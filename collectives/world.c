@@ -3,12 +3,15 @@
 #include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/transport.h"
+#include "collectives/bootstrap.h"
 #include "collectives/world_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* How long a rank without memory for a world waits for the others, whose settings it does not have, to tell them. */
+#define REFUSAL_NS (60 * PL_NS_PER_S)
 
 /* In order of preference: the first that runs and takes a collective gets it. */
 static const struct pl_backend *const table[] = {
@@ -22,7 +25,7 @@ enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine,
     PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
 
     if (!all) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
     for (int r = 0; r < world->size; r++) {
@@ -39,7 +42,7 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
     PL_AUTO_FREE struct pl_knobs *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
 
     if (!all) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &world->knobs, all, sizeof(*all), deadline_ns, reterr));
     world->knobs = all[0];
@@ -251,6 +254,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     enum pl_status status;
 
     if (!world) {
+        (void)pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, parent ? pl_world_deadline_ns(parent) : pl_deadline_after_ns(REFUSAL_NS));
         if (parent) {
             pl_bootstrap_free(bootstrap);
         }
@@ -263,7 +267,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     world->size = bootstrap->size;
     status = build(world, options, parent, parent_ranks, inner, reterr);
     if (status == PL_OK && !inner) {
-        status = pl_progress_start(world, reterr);
+        status = pl_bootstrap_ready(bootstrap, pl_progress_start(world, reterr), pl_world_deadline_ns(world), reterr);
     }
     if (status != PL_OK) {
         pl_world_free(world);

@@ -28,7 +28,11 @@ struct pl_bootstrap {
     int rank;
     int size;
 
-    /** Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective. */
+    /**
+     * Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective.
+     *
+     * A rank that cannot come to it calls with `recv` NULL and, in place of its `send`, the struct pl_error that tells why: then all ranks fail.
+     */
     enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
 
     /** Return when every rank has called. Collective. */

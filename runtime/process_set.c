@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WHAT "process sets" /* in what ranks tell each other */
+
 struct process_set {
     bool used;
     int *ranks; /* [count], of the whole world */
@@ -83,20 +85,22 @@ fail:
     return PL_MEMORY;
 }
 
-/* PL_OK when all ranks are about to do the same. */
-static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count, struct pl_error *reterr)
+/* PL_OK when all ranks are about to do the same, and none has failed to come so far: `own`. */
+static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count, struct pl_error *own,
+                            struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error own = PL_ERROR_NONE;
     const char *line;
 
     pl_text_append(&text, verb);
     for (int i = 0; i < count; i++) {
         pl_text_printf(&text, i ? ",%d" : " %d", ranks[i]);
     }
-    own.status = pl_text_check(&text, &own);
+    if (own->status == PL_OK) {
+        own->status = pl_text_check(&text, own);
+    }
     line = pl_text_string(&text);
-    return pl_agree(sets->world, "process sets", &own, &line, 1, reterr);
+    return pl_agree(sets->world, WHAT, own, &line, 1, reterr);
 }
 
 static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count, struct pl_error *reterr)
@@ -140,24 +144,39 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
     return PL_OK;
 }
 
+/* What a set takes on every rank. */
+static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks, struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct process_set), reterr));
+    set->ranks = pl_memory_new((size_t)set->count, sizeof(int), reterr);
+    if (!set->ranks) {
+        return PL_MEMORY;
+    }
+    memcpy(set->ranks, ranks, (size_t)set->count * sizeof(int));
+    return PL_OK;
+}
+
 enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr)
 {
     struct process_set set = {.used = true, .count = count};
+    struct pl_error own = PL_ERROR_NONE;
     enum pl_status status;
     size_t number = 1;
 
-    PL_TRY(agree(sets, "add ranks", ranks, count, reterr));
-    PL_TRY(check_list(sets, ranks, count, reterr)); /* the same list, so the same answer everywhere */
     while (number < sets->count && sets->sets[number].used) {
         number++;
     }
-    PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct process_set), reterr));
-    set.ranks = pl_memory_new((size_t)count, sizeof(int), reterr);
-    if (!set.ranks) {
-        return PL_MEMORY;
+    if (count > 0) {
+        own.status = make_room(sets, number, &set, ranks, &own);
     }
-    memcpy(set.ranks, ranks, (size_t)count * sizeof(int));
-    status = open_member(sets, &set, reterr);
+    status = agree(sets, "add ranks", ranks, count, &own, reterr);
+    if (status == PL_OK) {
+        status = check_list(sets, ranks, count, reterr); /* the same list, so the same answer everywhere */
+    }
+    if (status == PL_OK) {
+        own.status = open_member(sets, &set, &own);
+        status = pl_agree(sets->world, WHAT, &own, NULL, 0, reterr);
+    }
     if (status != PL_OK) {
         set_release(sets, &set);
         return status;
@@ -180,18 +199,17 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
     return pl_error_set(reterr, PL_INVALID, "there is no process set %d", set);
 }
 
-/* PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. Collective. */
-static enum pl_status check_idle(struct pl_process_sets *sets, int set, struct pl_error *reterr)
+/*
+ * PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. `all` has room for every rank's.
+ * Collective.
+ */
+static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
 {
     const struct process_set *found = find(sets, set);
     const char *name = found->named ? named_under_way(found->named) : NULL;
     size_t size = (size_t)pl_world_size(sets->world);
-    PL_AUTO_FREE char *all = pl_memory_new(size, PL_NAMED_MAX_NAME_BYTES, reterr);
     char own[PL_NAMED_MAX_NAME_BYTES] = "";
 
-    if (!all) {
-        return PL_MEMORY;
-    }
     memcpy(own, name ? name : "", name ? strlen(name) : 0);
     PL_TRY(pl_allgather(sets->world, own, all, sizeof(own), PL_UINT8, reterr));
     for (size_t rank = 0; rank < size; rank++) {
@@ -204,14 +222,17 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, struct p
 
 enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr)
 {
-    PL_TRY(agree(sets, "remove set", &set, 1, reterr));
+    struct pl_error own = PL_ERROR_NONE;
+    PL_AUTO_FREE char *all = pl_memory_new((size_t)pl_world_size(sets->world), PL_NAMED_MAX_NAME_BYTES, &own);
+
+    PL_TRY(agree(sets, "remove set", &set, 1, &own, reterr));
     if (set == 0) {
         return pl_error_set(reterr, PL_INVALID, "process set 0 is the whole world and stays");
     }
     if (!find(sets, set)) {
         return unknown(set, reterr);
     }
-    PL_TRY(check_idle(sets, set, reterr));
+    PL_TRY(check_idle(sets, set, all, reterr));
     set_release(sets, find(sets, set));
     return PL_OK;
 }

@@ -28,7 +28,8 @@ void pl_process_sets_free(struct pl_process_sets *sets);
  * Collective  over the whole world, members or not, while nothing is under way in set 0. All ranks give the same list. Other sets are
  *             not looked after in here: what one rank of a set waits for before it comes, all of that set wait for before they come.
  * Errors      on all ranks: PL_INVALID (empty list, unknown or repeated rank, a set of these ranks in this order exists and its number
- *             is named), PL_MISMATCH (different lists, naming two ranks). Nothing was added then.
+ *             is named), PL_MISMATCH (different lists, naming two ranks), what kept a rank from it, naming that rank (no memory, a sub-world
+ *             that cannot be made). Nothing was added then.
  */
 enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr) PL_MUST_CHECK;
 

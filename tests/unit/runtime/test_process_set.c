@@ -4,6 +4,7 @@
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
 #include "runtime/process_set.h"
+#include "tests/support/purse.h"
 #include "tests/unit/runtime/engine.h"
 
 #include <sched.h>
@@ -310,5 +311,50 @@ START_TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
 }
 END_TEST
 
+/* Whatever request it is that a rank cannot pay, a member of the set or not: the set is there on all ranks, or on none, which all hear who. */
+static void poor_body(struct rank *self)
+{
+    int poor = *(int *)self->data, members[] = {2, 1}, set = -1, numbers[8];
+    bool was_empty = true;
+
+    SETS();
+    purse_hook(pl_world_bootstrap(self->world));
+    expect_ok(pl_barrier(self->world, &error)); /* a world's first collective takes memory by itself */
+    for (int pays = 0; was_empty; pays++) {
+        int32_t told[2], all[8];
+        enum pl_status status;
+
+        purse = self->rank == poor ? pays : -1;
+        purse_was_empty = false;
+        status = pl_process_sets_add(sets, members, 2, &set, &error);
+        purse = -1;
+        told[0] = (int32_t)status;
+        told[1] = purse_was_empty;
+        expect(status == PL_OK || (status == PL_MEMORY && strstr(error.cause, "the purse is empty")), "%d paid: %s", pays, error.cause);
+        if (pl_allgather(self->world, told, all, 2, PL_INT32, &error) != PL_OK) {
+            expect_ok(error.status);
+            break;
+        }
+        was_empty = all[2 * poor + 1];
+        for (int r = 0; r < self->size; r++) {
+            expect(all[2 * r] == told[0], "%d paid: rank %d has %d", pays, r, all[2 * r]);
+        }
+        expect(pl_process_sets_list(sets, numbers, 8) == (status == PL_OK ? 2 : 1), "%d paid: %d sets", pays, pl_process_sets_list(sets, numbers, 8));
+        if (status == PL_OK) {
+            expect_ok(pl_process_sets_remove(sets, set, &error));
+        }
+    }
+    pl_process_sets_free(sets);
+}
+
+START_TEST(a_rank_without_memory_adds_no_set_on_any_rank)
+{
+    for (int poor = 0; poor < 4; poor++) {
+        ck_assert_bodies(4, poor_body, &poor);
+    }
+}
+END_TEST
+
 UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed, every_kind_works_inside_a_set,
-          a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set)
+          a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set,
+          a_rank_without_memory_adds_no_set_on_any_rank)
