@@ -16,6 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* How long a whole file may take that comes through a pipe. */
+#define READ_NS (30 * PL_NS_PER_S)
+
 void pl_file_close_at(int *fd)
 {
     int saved_errno = errno;
@@ -27,13 +30,34 @@ void pl_file_close_at(int *fd)
     errno = saved_errno;
 }
 
+/* Return when there is something to read, be it the end. */
+static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
+{
+    for (;;) {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        int ready = poll(&poll_fd, 1, pl_deadline_poll_ms(deadline_ns));
+
+        if (ready > 0) {
+            return PL_OK;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "poll '%s'", what);
+        }
+        if (ready == 0 && pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "no data from '%s' before the deadline", what);
+        }
+    }
+}
+
 static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *data = NULL;
     size_t capacity = 0, used = 0;
+    int64_t deadline_ns = pl_deadline_after_ns(READ_NS);
     struct stat info;
+    bool piped = fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
 
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 && (size_t)info.st_size <= max_bytes) {
+    if (!piped && S_ISREG(info.st_mode) && info.st_size > 0 && (size_t)info.st_size <= max_bytes) {
         PL_TRY(pl_memory_grow(&data, &capacity, (size_t)info.st_size + 2, 1, reterr));
     }
     for (;;) {
@@ -41,11 +65,18 @@ static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char *
 
         PL_TRY(pl_memory_grow(&data, &capacity, used + 2, 1, reterr));
         got = read(fd, data + used, capacity - used - 1);
+        if (got < 0 && errno == EAGAIN) {
+            PL_TRY(wait_readable(fd, deadline_ns, what, reterr));
+            continue;
+        }
         if (got < 0) {
             if (errno == EINTR) {
                 continue;
             }
             return pl_error_errno(reterr, "read '%s'", what);
+        }
+        if (got == 0 && used == 0 && piped) {
+            return pl_error_set(reterr, PL_INVALID, "'%s' is a FIFO into which nobody writes: expected a file", what);
         }
         if (got == 0) {
             break;
@@ -70,7 +101,7 @@ static enum pl_status open_error(const char *path, struct pl_error *reterr)
 
 enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a FIFO it would wait for a writer */
 
     if (fd < 0) {
         return open_error(path, reterr);
@@ -212,22 +243,9 @@ enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *
 enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what, size_t *ret_bytes, struct pl_error *reterr)
 {
     for (;;) {
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        int ready = poll(&poll_fd, 1, pl_deadline_poll_ms(deadline_ns));
         ssize_t got;
 
-        if (ready < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return pl_error_errno(reterr, "poll '%s'", what);
-        }
-        if (ready == 0) {
-            if (!pl_deadline_passed(deadline_ns)) {
-                continue;
-            }
-            return pl_error_set(reterr, PL_TIMEOUT, "no data from '%s' before the deadline", what);
-        }
+        PL_TRY(wait_readable(fd, deadline_ns, what, reterr));
         got = read(fd, data, bytes);
         if (got < 0) {
             if (errno == EINTR || errno == EAGAIN) {

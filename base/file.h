@@ -17,7 +17,8 @@ void pl_file_close_at(int *fd);
 
 /**
  * Read the whole file at `path`, at most `max_bytes` (PL_LIMIT beyond), as NUL-terminated heap memory.
- * A missing file is PL_NOT_FOUND with errno kept. The caller frees `*ret_data`; `ret_bytes` may be NULL.
+ * A missing file is PL_NOT_FOUND with errno kept. A pipe may be given in place of a file: PL_INVALID where nobody writes into it, PL_TIMEOUT where
+ * that takes more than 30 s. The caller frees `*ret_data`; `ret_bytes` may be NULL.
  */
 enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -169,16 +169,33 @@ def unknown_host():
         refused(tree, 'resourceconfig.json:1:18', 'current_host', '"algo-7"')
 
 
+def a_fifo_in_place_of_a_file():
+    for name in ('resourceconfig.json', 'hyperparameters.json'):
+        with Tree({'sagemaker_program': '/bin/true'}) as tree:
+            config = tree.base / 'input/config' / name
+            config.unlink()
+            os.mkfifo(config)
+            refused(tree, f"{name}' is a FIFO into which nobody writes: expected a file")
+
+
+def await_open(process, path):
+    deadline = time.monotonic() + 60
+    while not any(os.path.realpath(file) == str(path) for file in pathlib.Path(f'/proc/{process.pid}/fd').iterdir()):
+        expect(time.monotonic() < deadline and process.poll() is None, f'{path} is not read')
+        time.sleep(0.01)
+
+
 def a_signal_while_the_job_is_refused():
     """The exit code stays the one that the failure file tells of."""
     with Tree() as tree:
         config = tree.base / 'input/config/resourceconfig.json'
         config.unlink()
         os.mkfifo(config)
-        with subprocess.Popen([PACELINE, 'train'], env=tree.env, stderr=subprocess.DEVNULL) as train:
-            with open(config, 'w') as file:  # it reads now
-                train.send_signal(signal.SIGTERM)
-                file.write('{}')
+        with open(config, 'r+b', buffering=0) as file, subprocess.Popen([PACELINE, 'train'], env=tree.env, stderr=subprocess.DEVNULL) as train:
+            await_open(train, config)  # it waits for what comes now
+            train.send_signal(signal.SIGTERM)
+            file.write(b'{}')
+            file.close()
         expect(train.returncode == 1 and 'current_host' in tree.read('output/failure'), (train.returncode, tree.read('output/failure')))
 
 
@@ -538,7 +555,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_signal_while_the_job_is_refused,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,

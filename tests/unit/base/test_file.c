@@ -131,6 +131,41 @@ START_TEST(files_without_a_size_are_read_whole)
 }
 END_TEST
 
+static void *write_later(void *argument)
+{
+    const int *fd = argument;
+    bool ok = write(*fd, "half of ", 8) == 8 && write(*fd, "it", 2) == 2;
+
+    close(*fd);
+    return ok ? NULL : argument;
+}
+
+START_TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
+{
+    PL_AUTO_FREE char *data = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    char *untouched = NULL;
+    pthread_t thread;
+    char path[40];
+    int ends[2];
+
+    enter_scratch();
+    ck_assert_int_eq(mkfifo("fifo", 0600), 0);
+    ck_assert_int_eq(pl_file_read("fifo", 100, &untouched, NULL, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "'fifo' is a FIFO into which nobody writes: expected a file");
+    ck_assert_ptr_null(untouched);
+
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]);
+    ck_assert_int_eq(pthread_create(&thread, NULL, write_later, &ends[1]), 0);
+    ck_assert_ok(pl_file_read(path, 100, &data, NULL, &error), &error);
+    ck_assert_str_eq(data, "half of it");
+    pthread_join(thread, NULL);
+    close(ends[0]);
+    leave_scratch();
+}
+END_TEST
+
 START_TEST(absence_is_told_apart_from_trouble)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -476,7 +511,8 @@ START_TEST(a_program_is_the_first_executable_file_along_the_path)
 END_TEST
 
 UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly, files_without_a_size_are_read_whole,
-          absence_is_told_apart_from_trouble, atomic_writing_replaces_and_leaves_no_temporary, a_link_at_the_target_is_replaced_not_followed,
+          a_pipe_is_read_to_its_end_and_never_waited_for_without_one, absence_is_told_apart_from_trouble,
+          atomic_writing_replaces_and_leaves_no_temporary, a_link_at_the_target_is_replaced_not_followed,
           names_that_are_not_one_component_are_refused, the_longest_name_is_written_and_a_longer_one_is_an_error,
           a_write_that_fails_keeps_the_old_content, readers_see_one_version_whole_while_two_writers_race,
           a_read_waits_until_its_deadline_and_can_go_on, a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named,
