@@ -49,6 +49,9 @@ static enum pl_status bring(const char *source, const char *dest, bool is_archiv
     if (S_ISDIR(info.st_mode)) {
         return pl_unpack_copy_tree(source, dest_fd, limits, reterr);
     }
+    if (!S_ISREG(info.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
+    }
     if (is_archive || has_archive_name(source) || pl_unpack_is_archive(source)) {
         return pl_unpack_file(source, dest_fd, limits, reterr);
     }

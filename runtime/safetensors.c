@@ -137,7 +137,7 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
 {
     struct stat info;
 
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but too short */
     if (file->fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", file->path);
     }

@@ -216,6 +216,9 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
 {
     ssize_t got = pread(fd, to, bytes, at);
 
+    if (got < 0 && errno == ESPIPE) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is a pipe: expected the file of a trace ring, whose head is read again behind the rest", path);
+    }
     if (got < 0) {
         return pl_error_errno(reterr, "read '%s'", path);
     }
@@ -224,7 +227,7 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
 
 static enum pl_status merge_one(const char *path, const char *comma, struct pl_text *text, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but refused */
     PL_AUTO_FREE struct ring_record *records = NULL;
     struct ring_head head, head_behind;
     uint64_t first;

@@ -379,6 +379,10 @@ def package_with_setup_py():
 def code_that_is_not_there():
     with Tree({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': '/no/such/sourcedir.tar.gz'}) as tree:
         refused(tree, 'sagemaker_submit_directory: expected code at /no/such/sourcedir.tar.gz')
+    with Tree() as tree:
+        os.mkfifo(tree.base / 'fifo')
+        tree.write('input/config/hyperparameters.json', json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/fifo'}))
+        refused(tree, f"'{tree.base}/fifo' is neither a file nor a directory")
 
 
 def damaged_archive():

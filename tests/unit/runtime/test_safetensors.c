@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const float numbers[6] = {1.0F, -2.5F, 3.0F, 0.0F, 5.0F, 6.0F};
@@ -145,6 +146,8 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
 
     ck_assert_int_eq(pl_safetensors_open(scratch.path, &file, &error), PL_SYSTEM); /* a directory opens, but cannot be read */
     ck_assert_int_eq(error.code, EISDIR);
+    ck_assert_int_eq(mkfifo(scratch_path(&scratch, "fifo", path), 0600), 0);
+    ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_CORRUPT); /* and not waited for */
     write_sample(scratch_path(&scratch, "m.safetensors", path));
     ck_assert_ok(pl_safetensors_open(path, &file, &error), &error);
     ck_assert_int_eq(truncate(path, 8), 0);

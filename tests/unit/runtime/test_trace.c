@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The spans of a merged trace, counted by name; metadata left out. */
 static int spans_called(const char *text, const char *name, double *ret_last_start_us)
@@ -132,6 +134,10 @@ START_TEST(what_is_no_ring_is_refused_by_name)
     memcpy(junk, "PLTRACE1", 8);
     ck_assert_ok(pl_file_write_atomic(path, junk, sizeof(junk), 0600, &error), &error);
     ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_CORRUPT);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "is a pipe"));
     scratch_done(&scratch);
 }
 END_TEST
