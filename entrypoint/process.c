@@ -114,7 +114,8 @@ static enum pl_status raise_exec_failure(const char *path, const struct start_fa
     }
     if (failure->code == ENOEXEC) {
         return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': neither a program for this machine nor a script with a '#!' line", path);
+                              "start '%.200s': neither a program for this machine nor a script with a '#!' line%s", path,
+                              strncmp(failure->head, "\xEF\xBB\xBF", 3) == 0 ? ": it begins with a byte order mark, save it without one" : "");
     }
     return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
 }

@@ -83,23 +83,38 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     return pl_program_search(job, "python", ret_path, reterr);
 }
 
-/* True when the kernel can start the file: a native program, or text that names its interpreter. */
-static bool starts_itself(const char *path)
+enum { HEAD_BYTES = 5 };
+
+/* What the file begins with; zeroes where it is shorter or cannot be read. */
+static void read_head(const char *path, char head[HEAD_BYTES])
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char head[4] = "";
 
-    if (fd < 0 || read(fd, head, sizeof(head)) < 2) {
-        return false;
+    memset(head, 0, HEAD_BYTES);
+    if (fd >= 0 && read(fd, head, HEAD_BYTES) < 0) {
+        memset(head, 0, HEAD_BYTES);
     }
+}
+
+/* True when the kernel can start the file: a native program, or text that names its interpreter. */
+static bool starts_itself(const char *head)
+{
     return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
 }
 
 /* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
 static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
 {
-    if (!starts_itself(path)) {
+    char head[HEAD_BYTES];
+
+    read_head(path, head);
+    if (!starts_itself(head)) {
         PL_TRY(pl_words_add(&program->words, "/bin/sh", reterr));
+        if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
+            PL_TRY(pl_words_printf(&plan->warnings, reterr,
+                                   "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: save it without one", word,
+                                   memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
+        }
     } else if (access(path, X_OK) != 0) {
         plan->chmod_path = pl_memory_string(path, reterr);
         PL_TRY(plan->chmod_path != NULL ? PL_OK : PL_MEMORY);

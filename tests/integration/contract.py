@@ -208,6 +208,17 @@ def program_not_found():
         refused(tree, 'no program is named')
 
 
+def a_byte_order_mark():
+    """An editor's mark in front of a script leads sh astray, and the kernel, too; both is said."""
+    script = b'\xef\xbb\xbf#!/bin/sh\nexit 3\n'
+    with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': script}) as tree:
+        refused(tree, 'code 3')
+        expect("'./run.sh' begins with a byte order mark, which sh takes for a part of its first line, so that no interpreter" in tree.done.stderr.decode(), tree.done.stderr)
+        (tree.base / 'code/run.sh').chmod(0o755)
+        expect(tree.train('--', str(tree.base / 'code/run.sh')) != 0, tree.done.stderr)
+        expect('it begins with a byte order mark, save it without one' in tree.read('output/failure'), tree.read('output/failure'))
+
+
 def no_python():
     with Tree({'sagemaker_program': '"train.py"'}, {'train.py': ''}, env={'PATH': '/nowhere'}) as tree:
         refused(tree, "the program 'train.py' needs Python")
@@ -560,7 +571,7 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
