@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "s3io/checksum.h"
 #include "s3io/s3_operation.h"
 #include "s3io/s3_xml.h"
 
@@ -200,14 +201,29 @@ void pl_s3_pages_done(struct pl_s3_pages *pages)
     *pages = (struct pl_s3_pages){.token = NULL};
 }
 
-/* Tokens that come round again meet the one that is kept, which stays for twice as many pages each time: a circle of any length is found. */
-static enum pl_status keep_token(struct pl_s3_pages *pages, struct pl_error *reterr)
+/* The objects of a page; 0: it has none. Prefixes may come again, where a server has many keys below one. */
+static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 {
-    if (pages->kept_token && strcmp(pages->kept_token, pages->token) == 0) {
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        sum = entries[i].is_prefix ? sum : pl_checksum_crc64nvme(sum, entries[i].key, strlen(entries[i].key) + 1);
+    }
+    return sum;
+}
+
+/*
+ * Tokens that come round again, or objects behind tokens that are ever new, meet those that are kept, which stay for twice as many pages each time: a
+ * circle of any length is found.
+ */
+static enum pl_status keep_page(struct pl_s3_pages *pages, uint64_t objects, struct pl_error *reterr)
+{
+    if ((pages->kept_token && strcmp(pages->kept_token, pages->token) == 0) || (objects && objects == pages->kept_objects)) {
         return pl_error_set(reterr, PL_CORRUPT, "the same page over and over");
     }
     if (pages->count >= pages->keep_at_count) {
         PL_TRY(copy_text(&pages->kept_token, pages->token, strlen(pages->token), reterr));
+        pages->kept_objects = objects;
         pages->keep_at_count = 2 * pages->count;
     }
     return PL_OK;
@@ -240,7 +256,7 @@ enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_en
     if (!next) {
         return PL_OK;
     }
-    PL_TRY(keep_token(pages, reterr));
+    PL_TRY(keep_page(pages, digest(entries, count), reterr));
     if (pages->patience_ns && now_ns - pages->grown_ns > pages->patience_ns) {
         return pl_error_set(reterr, PL_TIMEOUT, "the last %zu pages of a list brought no new key in %lld s, and there are more",
                             pages->count - pages->grown_count, (long long)(pages->patience_ns / PL_NS_PER_S));

@@ -46,11 +46,12 @@ struct pl_s3_pages {
 
     char *token; /* of the next page; NULL: the first, and afterwards none */
     size_t count;
-    char *greatest_key;   /* of all pages: as S3 lists by key, a page that brings no greater one brings nothing new */
-    size_t grown_count;   /* the page that brought it */
-    int64_t grown_ns;     /* and when */
-    char *kept_token;     /* one that came before */
-    size_t keep_at_count; /* the page whose token takes its place */
+    char *greatest_key;    /* of all pages: as S3 lists by key, a page that brings no greater one brings nothing new */
+    size_t grown_count;    /* the page that brought it */
+    int64_t grown_ns;      /* and when */
+    char *kept_token;      /* one that came before */
+    uint64_t kept_objects; /* a digest of those that came with it; 0: none did */
+    size_t keep_at_count;  /* the page whose token and objects take their place */
 };
 
 #define PL_AUTO_S3_PAGES __attribute__((cleanup(pl_s3_pages_done)))
@@ -61,7 +62,7 @@ void pl_s3_pages_done(struct pl_s3_pages *pages);
  * A page with `entries` has come, behind which `next`, from here on the pages', leads on. A page may be without keys where many were deleted, and
  * more such may follow it: that is believed for as long as the patience lasts.
  *
- * Errors  PL_CORRUPT for tokens that go round in a circle; PL_TIMEOUT where the patience ends.
+ * Errors  PL_CORRUPT for tokens, or pages with objects, that go round in a circle; PL_TIMEOUT where the patience ends.
  */
 enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next, int64_t now_ns,
                                 struct pl_error *reterr) PL_MUST_CHECK;

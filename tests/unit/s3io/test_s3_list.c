@@ -148,7 +148,7 @@ static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, cons
     return status;
 }
 
-START_TEST(a_circle_of_pages_is_found)
+static void find_circles(bool by_token, bool by_key)
 {
     for (int begin = 0; begin < 20; begin++) {
         for (int length = 1; length < 20; length++) {
@@ -158,16 +158,29 @@ START_TEST(a_circle_of_pages_is_found)
             int at = 0, count = 0;
 
             for (; status == PL_OK && count < 200; count++, at = at == begin + length - 1 ? begin : at + 1) {
-                char token[16];
+                char token[16], key[16];
 
-                (void)snprintf(token, sizeof(token), "%d", at);
-                status = take_page(&pages, token, token, 0, &error);
+                (void)snprintf(token, sizeof(token), "%d", by_token ? at : count);
+                (void)snprintf(key, sizeof(key), "%d", at);
+                status = take_page(&pages, by_key ? key : NULL, token, 0, &error);
             }
             ck_assert_msg(status == PL_CORRUPT, "a circle of %d pages behind %d", length, begin);
             ck_assert_msg(count > begin + length && count <= 3 * (begin + length) + 1, "a circle of %d pages behind %d is found after %d", length,
                           begin, count);
         }
     }
+}
+
+START_TEST(a_circle_of_pages_is_found)
+{
+    find_circles(true, true);
+    find_circles(true, false);
+}
+END_TEST
+
+START_TEST(a_circle_of_pages_behind_ever_new_tokens_is_found)
+{
+    find_circles(false, true);
 }
 END_TEST
 
@@ -183,7 +196,7 @@ START_TEST(pages_are_waited_for_while_keys_come)
     ck_assert_ok(take_page(&pages, "c", "5", 1110, &error), &error);
     ck_assert_ok(take_page(&pages, "a", "6", 1115, &error), &error);
     ck_assert_ok(take_page(&pages, NULL, "7", 1120, &error), &error);
-    ck_assert_int_eq(take_page(&pages, "b", "8", 1121, &error), PL_TIMEOUT);
+    ck_assert_int_eq(take_page(&pages, "ab", "8", 1121, &error), PL_TIMEOUT);
     ck_assert_str_eq(error.cause, "the last 3 pages of a list brought no new key in 10 s, and there are more");
 }
 END_TEST
@@ -215,5 +228,5 @@ START_TEST(without_a_patience_pages_may_be_without_keys_for_ever)
 END_TEST
 
 UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused, deep_nesting_is_refused,
-          error_documents_are_read, a_circle_of_pages_is_found, pages_are_waited_for_while_keys_come, the_end_of_a_list_is_never_too_late,
-          without_a_patience_pages_may_be_without_keys_for_ever)
+          error_documents_are_read, a_circle_of_pages_is_found, a_circle_of_pages_behind_ever_new_tokens_is_found,
+          pages_are_waited_for_while_keys_come, the_end_of_a_list_is_never_too_late, without_a_patience_pages_may_be_without_keys_for_ever)
