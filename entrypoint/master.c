@@ -220,7 +220,7 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_party *party
     }
     worker->link = NULL;
     if (worker->ready && !worker->done) {
-        pl_supervise_fail(supervisor, "host %.200s went away: %.300s", worker->host, why);
+        pl_supervise_fail_lost(supervisor, "host", worker->host, why);
     } else if (!worker->ready) {
         read_reason(worker);
         worker->next_try_ns = pl_deadline_after_ns(TRY_AGAIN_NS);

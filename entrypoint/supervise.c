@@ -167,6 +167,15 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
     va_end(args);
 }
 
+void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
+{
+    if (supervisor->failed && supervisor->ending_known && supervisor->stop_number == 0 && weight(&supervisor->ending) < 2) {
+        supervisor->failed = false;
+        supervisor->ending_known = false;
+    }
+    pl_supervise_fail(supervisor, "%s %.200s went away: %.300s", whose, host, why);
+}
+
 void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error)
 {
     char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];

@@ -158,6 +158,12 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
  */
 void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending);
 
+/**
+ * The job failed because another host went away: `whose` is "host" or "the master host". However late that is seen, it replaces the ending of
+ * what was only killed, as mpirun, which may know earlier, does with its ranks; but not while the job is being stopped.
+ */
+void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why);
+
 /** Write how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
 

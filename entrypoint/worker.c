@@ -236,7 +236,7 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_party *party
     }
     state->master = NULL;
     if (!state->result_known) {
-        pl_supervise_fail(supervisor, "the master host %.200s went away: %.300s", master_host(supervisor), why);
+        pl_supervise_fail_lost(supervisor, "the master host", master_host(supervisor), why);
     }
 }
 

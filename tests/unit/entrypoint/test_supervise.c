@@ -351,6 +351,42 @@ START_TEST(who_was_killed_because_of_another_does_not_hide_it)
 }
 END_TEST
 
+START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
+{
+    static const struct {
+        struct pl_ending ending;
+        bool stopped;
+        const char *failure;
+    } cases[] = {
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+         false,
+         "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL}, false, "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"}, false, "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"}, false, "rank 0 on host algo-1 exited with code 3"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
+         false,
+         "rank 0 on host algo-1 was killed"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+         true,
+         "the job was stopped by SIGTERM; rank 0"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        rig.supervisor.stop_number = cases[i].stopped ? SIGTERM : 0;
+        pl_supervise_fail_by(&rig.supervisor, &cases[i].ending);
+        rig.supervisor.failed_ns -= 3 * PL_NS_PER_S;
+        pl_supervise_fail_lost(&rig.supervisor, "host", "algo-2", "late");
+        ck_assert_int_eq(pl_supervise_conclude(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
+        expect_file(&rig, "output/failure", cases[i].failure);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
 /* Write a script that can be executed to the file `name` below the base directory. */
 static void write_program(struct rig *rig, const char *name, const char *script)
 {
@@ -430,5 +466,5 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
           mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well, who_was_killed_because_of_another_does_not_hide_it,
-          a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
-          open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+          a_host_that_went_away_explains_late_why_a_rank_was_killed, a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts,
+          whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
