@@ -150,7 +150,7 @@ enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct
     enum pl_status status;
 
     if (!span) {
-        return PL_MEMORY;
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     status = build_span(world, span, bytes, reterr);
     if (status != PL_OK) {
