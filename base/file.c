@@ -55,9 +55,10 @@ static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char *
     size_t capacity = 0, used = 0;
     int64_t deadline_ns = pl_deadline_after_ns(READ_NS);
     struct stat info;
-    bool piped = fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode);
+    bool known = fstat(fd, &info) == 0;
+    bool piped = known && S_ISFIFO(info.st_mode);
 
-    if (!piped && S_ISREG(info.st_mode) && info.st_size > 0 && (size_t)info.st_size <= max_bytes) {
+    if (known && S_ISREG(info.st_mode) && info.st_size > 0 && (size_t)info.st_size <= max_bytes) {
         PL_TRY(pl_memory_grow(&data, &capacity, (size_t)info.st_size + 2, 1, reterr));
     }
     for (;;) {

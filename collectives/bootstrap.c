@@ -96,6 +96,7 @@ enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, 
         own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes", size, bytes);
     }
     if (own.status == PL_OK) {
+        room_bytes -= room_bytes % _Alignof(struct head); /* more is spare than that takes */
         held = pl_memory_new(2, room_bytes, &own);
     }
     if (held) {
