@@ -271,6 +271,8 @@ static enum pl_status scan(struct sync *sync, const char *name, enum which which
 
 static enum pl_status take_event(struct sync *sync, const struct inotify_event *event, struct pl_error *reterr)
 {
+    struct pl_error error = PL_ERROR_NONE;
+
     if (event->mask & IN_Q_OVERFLOW) {
         return scan(sync, "", ALL, reterr);
     }
@@ -281,6 +283,10 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
             continue;
         }
         if (event->mask & IN_IGNORED) {
+            if (!*sync->watched[i].name) { /* one of its name may come again, and nobody tells of that */
+                (void)pl_error_set(&error, PL_NOT_FOUND, "'%s' was removed", sync->directory);
+                look_instead(sync, &error);
+            }
             free(sync->watched[i].name);
             sync->watched[i] = sync->watched[--sync->watched_count];
             return PL_OK;

@@ -9,6 +9,7 @@ A case that needs user namespaces is left out, saying so, where they are refused
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,6 +164,18 @@ def moved(folder):
         assert not (sync.store / "up/old/in/second").exists()
 
 
+def cleared(folder):
+    """A program that clears the directory, itself with all that is in it, is followed into the new one."""
+    make(folder / "watched/first", "first")
+    with Sync(folder) as sync:
+        sync.wait("first", "first")
+        shutil.rmtree(folder / "watched")
+        make(folder / "watched/below/second", "second")
+        sync.wait("below/second", "second")
+        sync.stop()
+        assert sync.message.count(SAYS) == 1 and len(sync.message.splitlines()) == 1, sync.message
+
+
 def same_tick(folder):
     """Of two writes of the same size in one tick of a file system's clock, here one of whole seconds, the second counts."""
     make(folder / "watched/before", "before")
@@ -205,7 +218,7 @@ def urged(folder):
 
 
 def main():
-    cases = [(deep, None), (silent, None), (urged, None), (moved, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
+    cases = [(deep, None), (silent, None), (urged, None), (moved, None), (cleared, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
     running = {}
     failed = False
     with tempfile.TemporaryDirectory(prefix="paceline-sync-") as base, concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
