@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -25,13 +26,24 @@ static enum pl_status remove_old(int directory_fd, const char *name, struct pl_e
     return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
 }
 
+static enum pl_status open_directory(const char *path, int *ret_fd, struct pl_error *reterr)
+{
+    int fd;
+
+    PL_TRY(pl_file_make_dirs(path, 0755, reterr));
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return pl_error_errno(reterr, "open '%.300s'", path);
+    }
+    *ret_fd = fd;
+    return PL_OK;
+}
+
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)
 {
-    PL_TRY(pl_file_make_dirs(output, 0755, reterr));
-    failure->directory_fd = open(output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (failure->directory_fd < 0) {
-        return pl_error_errno(reterr, "open '%.300s'", output);
-    }
+    failure->path = pl_memory_string(output, reterr);
+    PL_TRY(failure->path != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(open_directory(output, &failure->directory_fd, reterr));
     /* A program that fills the disk must not take the report's room with it. */
     failure->reserve_fd = openat(failure->directory_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (failure->reserve_fd >= 0 && fallocate(failure->reserve_fd, 0, 0, PL_FAILURE_RESERVE_BYTES) != 0) {
@@ -41,9 +53,23 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure->directory_fd, "success", reterr);
 }
 
-static enum pl_status check_directory(const struct pl_failure *failure, struct pl_error *reterr)
+/* Where the files go: a program that clears the directory may have removed the one that is held, and nobody looks there. */
+static enum pl_status settle_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
-    return failure->directory_fd >= 0 ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory");
+    struct stat held, named;
+    int fd;
+
+    if (failure->directory_fd < 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory");
+    }
+    if (stat(failure->path, &named) == 0 && fstat(failure->directory_fd, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino) {
+        return PL_OK;
+    }
+    if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* else the one that is held has to do */
+        pl_file_close_at(&failure->directory_fd);
+        failure->directory_fd = fd;
+    }
+    return PL_OK;
 }
 
 /* The first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
@@ -78,8 +104,8 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    PL_TRY(check_directory(failure, reterr));
     pl_file_close_at(&failure->reserve_fd);
+    PL_TRY(settle_directory(failure, reterr));
     if (write_behind_own(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
         return PL_OK;
     }
@@ -94,8 +120,8 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)
 {
-    PL_TRY(check_directory(failure, reterr));
     pl_file_close_at(&failure->reserve_fd);
+    PL_TRY(settle_directory(failure, reterr));
     return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
 }
 
@@ -103,6 +129,8 @@ void pl_failure_close(struct pl_failure *failure)
 {
     pl_file_close_at(&failure->reserve_fd);
     pl_file_close_at(&failure->directory_fd);
+    free(failure->path);
+    failure->path = NULL;
 }
 
 void pl_failure_full_disks(const char *const *paths, char *text, size_t text_bytes)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The two files that tell SageMaker how a job ended: output/failure, whose first 1,024 characters people see, and
- * output/success. The directory is held open from the start, and room on its disk is kept for the report.
+ * output/success. The directory is held open from the start, and room on its disk is kept for the report. Where the program has
+ * removed it, or put another in its place, the files go where its path leads then.
  *
  * Source  docs/supervision.md, "How a job ends"
  * Test    tests/unit/entrypoint/test_failure.c
@@ -21,11 +22,12 @@ enum {
 };
 
 struct pl_failure {
+    char *path;       /* of output */
     int directory_fd; /* of output; -1 when it could not be opened */
     int reserve_fd;   /* an unnamed file that holds the room; -1 when the file system has no such thing */
 };
 
-#define PL_FAILURE_NONE ((struct pl_failure){.directory_fd = -1, .reserve_fd = -1})
+#define PL_FAILURE_NONE ((struct pl_failure){.path = NULL, .directory_fd = -1, .reserve_fd = -1})
 
 /**
  * Open (and make) the directory `output` and remove what an earlier run left of the two files. Call it before anything of this job runs.

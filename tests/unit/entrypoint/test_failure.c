@@ -125,6 +125,40 @@ START_TEST(a_link_is_replaced_not_followed)
 }
 END_TEST
 
+/* With words of its own in the new one where `words` is set. */
+static void clear_output(const struct scratch *scratch, const char *words)
+{
+    char path[PATH_MAX];
+
+    ck_assert_int_eq(nftw(scratch_path(scratch, "output", path), scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    if (words != NULL) {
+        ck_assert_int_eq(mkdir(path, 0755), 0);
+        scratch_write(scratch, "output/failure", words, strlen(words));
+    }
+}
+
+START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_ok(pl_failure_open(&failure, scratch_path(&scratch, "output", path), &error), &error);
+    clear_output(&scratch, NULL);
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    expect_file(&scratch, "output/failure", "report\n");
+    clear_output(&scratch, "loss is NaN");
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    expect_file(&scratch, "output/failure", "loss is NaN\n\nreport\n");
+    clear_output(&scratch, NULL);
+    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    expect_file(&scratch, "output/success", "");
+    pl_failure_close(&failure);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(success_is_an_empty_file)
 {
     struct scratch scratch = scratch_new();
@@ -221,5 +255,6 @@ END_TEST
 
 UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, what_is_no_utf_8_does_not_get_into_the_report,
           a_programs_own_words_stay_in_front, of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          a_link_is_replaced_not_followed, success_is_an_empty_file, without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause,
-          the_report_fits_and_ends_with_the_newest_lines, an_ending_travels_unchanged)
+          a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it, success_is_an_empty_file,
+          without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
+          an_ending_travels_unchanged)
