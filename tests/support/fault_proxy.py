@@ -14,6 +14,7 @@ Requests are passed on as they came, Host included, so signatures stay valid. Th
   lose       passed on, the server does it, the answer is dropped and the connection ends
   delay      seconds                       wait before passing on
   hold       wait until the test lets go (`released`) before passing on
+  slow_read  rate                          the request's body is taken at `rate` bytes a second, with little room for what waits
   garbage    answer with bytes that are no HTTP
   long_head  answer with a head without end
   unrange    pass on without Range
@@ -124,7 +125,7 @@ class FaultProxy(Listener):
         fault = rule.get("fault")
         entry = [line, fault, 0]
         self.log.append(entry)
-        body = await reader.readexactly(length)
+        body = await read_slowly(reader, writer, length, rule["rate"]) if fault == "slow_read" else await reader.readexactly(length)
         if fault == "close":
             raise Broken
         if fault == "answer":
@@ -231,6 +232,22 @@ def made_answer(rule, method, number):
     data = b"" if method == "HEAD" else body.encode()
     fields = "".join(f"{name}: {value}\r\n" for name, value in rule.get("headers", {}).items())
     return f"HTTP/1.1 {rule['status']} Rule\r\nContent-Length: {len(data)}\r\n{fields}\r\n".encode() + data
+
+
+async def read_slowly(reader, writer, length, rate):
+    """What the reader would take ahead of us stays with the kernel, which has little room."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE)
+    parts = []
+    while length:
+        writer.transport.resume_reading()
+        parts.append(await reader.read(min(length, PIECE)))
+        writer.transport.pause_reading()
+        if not parts[-1]:
+            raise Broken
+        length -= len(parts[-1])
+        await asyncio.sleep(len(parts[-1]) / rate)
+    writer.transport.resume_reading()
+    return b"".join(parts)
 
 
 async def read_chunked(reader):
