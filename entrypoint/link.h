@@ -17,12 +17,12 @@
 
 /* type, its fields in order */
 #define PL_FRAME_LIST(X)                                                                                                                             \
-    X(HELLO, "kind, host: the first frame on every connection")                                                                                      \
+    X(HELLO, "kind, host, of a watch its rank: the first frame on every connection")                                                                 \
     X(READY, "host: this host has everything that it needs to run ranks")                                                                            \
     X(HEARTBEAT, "nothing: I am alive")                                                                                                              \
     X(START, "id, host, command: run this launch daemon on your host")                                                                               \
     X(STARTED, "id, error: the daemon runs, or why not")                                                                                             \
-    X(BEGUN, "of, rank, pid: a watched program runs")                                                                                                \
+    X(BEGUN, "pid: a watched program runs")                                                                                                          \
     X(ENDED, "an ending, see ending.h")                                                                                                              \
     X(STOP, "signal: pass this signal to the programs")                                                                                              \
     X(RESULT, "failed (0 or 1), text: how the job ended")                                                                                            \

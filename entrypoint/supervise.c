@@ -376,11 +376,9 @@ static void take_silent_end(struct pl_supervisor *supervisor, struct pl_party *p
 static void take_watch_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
 {
     struct pl_ending ending;
-    int64_t rank;
 
-    if (frame->type == PL_FRAME_BEGUN && frame->count >= 3 && pl_frame_number(frame, 1, -1, INT32_MAX, &rank, NULL) == PL_OK) {
+    if (frame->type == PL_FRAME_BEGUN) {
         party->begun = true;
-        party->rank = (int)rank;
         tell_frame(supervisor, party, frame);
     } else if (frame->type == PL_FRAME_ENDED && pl_ending_receive(frame, &ending, NULL) == PL_OK) {
         take_ending(supervisor, party, &ending);
@@ -390,10 +388,12 @@ static void take_watch_frame(struct pl_supervisor *supervisor, struct pl_party *
 static void take_hello(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
 {
     const char *kind = frame->type == PL_FRAME_HELLO && frame->count >= 2 ? frame->fields[0] : "";
+    int64_t rank;
 
-    if (strcmp(kind, "watch") == 0) {
+    if (strcmp(kind, "watch") == 0 && pl_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
         party->kind = PL_PARTY_WATCH;
         party->of = PL_ENDING_RANK;
+        party->rank = (int)rank;
         if (supervisor->stop_number != 0) {
             send_stop(party, supervisor->stop_number); /* it came too late to hear it with the others */
         }

@@ -242,13 +242,23 @@ static enum pl_status start(struct watcher *watcher, struct pl_error *reterr)
     return pl_process_spawn(&setup, &watcher->pid, reterr);
 }
 
+/* A rank's number goes first: when the watcher is killed nobody else tells it. */
+static void say_hello(const struct pl_watch *watch, struct pl_link *link)
+{
+    char rank[16];
+
+    snprintf(rank, sizeof(rank), "%d", watch->rank);
+    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", watch->host, rank) != PL_OK) {
+        pl_link_close(link);
+    }
+}
+
 static void say_begun(struct watcher *watcher)
 {
-    char rank[16], pid[16];
+    char pid[16];
 
-    snprintf(rank, sizeof(rank), "%d", watcher->watch->rank);
     snprintf(pid, sizeof(pid), "%d", (int)watcher->pid);
-    if (PL_LINK_SEND(watcher->link, PL_FRAME_BEGUN, NULL, pl_ending_word(watcher->watch->of), rank, pid) != PL_OK) {
+    if (PL_LINK_SEND(watcher->link, PL_FRAME_BEGUN, NULL, pid) != PL_OK) {
         pl_link_close(watcher->link);
     }
 }
@@ -307,9 +317,7 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
     ending->rank = watch->rank;
     snprintf(ending->host, sizeof(ending->host), "%s", watch->host);
     describe_program(watch->setup.argv, watch->program_words, ending->program, sizeof(ending->program));
-    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", watch->host) != PL_OK) {
-        pl_link_close(link);
-    }
+    say_hello(watch, link);
     if (pl_process_adopt_orphans(&error) == PL_OK && start(&watcher, &error) == PL_OK) {
         say_begun(&watcher);
         watch_to_end(&watcher);

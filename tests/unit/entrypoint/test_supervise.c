@@ -236,13 +236,13 @@ START_TEST(another_stop_signal_is_heard_at_once)
 }
 END_TEST
 
-static struct pl_link connect_rank(const struct rig *rig)
+static struct pl_link connect_rank(const struct rig *rig, const char *rank)
 {
     struct pl_link link = PL_LINK_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_rundir_connect(rig->supervisor.rundir.path, &link, &error), &error);
-    ck_assert_ok(PL_LINK_SEND(&link, PL_FRAME_HELLO, &error, "watch", "localhost"), &error);
+    ck_assert_ok(PL_LINK_SEND(&link, PL_FRAME_HELLO, &error, "watch", "localhost", rank), &error);
     return link;
 }
 
@@ -281,12 +281,12 @@ START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
     rig_setup(&rig, "\"localhost\"");
     rig.plan.needs_link = true;
     take_plan(&rig);
-    early = connect_rank(&rig);
+    early = connect_rank(&rig, "0");
     await_ranks(&rig, 1, false);
     pl_supervise_stop(&rig.supervisor, SIGTERM, false);
-    late = connect_rank(&rig);
-    ck_assert_ok(PL_LINK_SEND(&early, PL_FRAME_BEGUN, &rig.tree.error, "rank", "0", "1"), &rig.tree.error);
-    ck_assert_ok(PL_LINK_SEND(&late, PL_FRAME_BEGUN, &rig.tree.error, "rank", "1", "1"), &rig.tree.error);
+    late = connect_rank(&rig, "1");
+    ck_assert_ok(PL_LINK_SEND(&early, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
+    ck_assert_ok(PL_LINK_SEND(&late, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
     await_ranks(&rig, 2, true);
     ck_assert_int_eq(count_stops(&early), 1);
     ck_assert_int_eq(count_stops(&late), 1);
@@ -313,8 +313,8 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
         rig.plan.processes = 1 + missing;
         add_script(&rig, &rig.plan.argv, "exit 1");
         take_plan(&rig);
-        rank = connect_rank(&rig);
-        ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "rank", "0", "1"), &rig.tree.error);
+        rank = connect_rank(&rig, "0");
+        ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
         await_ranks(&rig, 1, true);
         ck_assert_ok(pl_ending_send(&ending, &rank, &rig.tree.error), &rig.tree.error);
         ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
@@ -322,6 +322,25 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
         pl_link_close(&rank);
         rig_done(&rig);
     }
+}
+END_TEST
+
+START_TEST(a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number)
+{
+    struct pl_link rank;
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    rig.plan.spawns_ranks = true;
+    rig.plan.processes = 4;
+    add_script(&rig, &rig.plan.argv, "exit 1");
+    take_plan(&rig);
+    rank = connect_rank(&rig, "3");
+    await_ranks(&rig, 1, false);
+    pl_link_close(&rank);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    expect_file(&rig, "output/failure", "rank 3 on host localhost was killed by signal 9 (SIGKILL)");
+    rig_done(&rig);
 }
 END_TEST
 
@@ -449,8 +468,8 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
         links[i] = PL_LINK_NONE;
         ck_assert_ok(pl_rundir_connect(rig.supervisor.rundir.path, &links[i], &rig.tree.error), &rig.tree.error);
-        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_HELLO, &rig.tree.error, kinds[i], "localhost"), &rig.tree.error);
-        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_BEGUN, &rig.tree.error, "rank", "0", "1"), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_HELLO, &rig.tree.error, kinds[i], "localhost", "0"), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
         pl_link_close(&links[i]);
     }
     ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
@@ -465,6 +484,7 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
           uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
-          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well, who_was_killed_because_of_another_does_not_hide_it,
+          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
+          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number, who_was_killed_because_of_another_does_not_hide_it,
           a_host_that_went_away_explains_late_why_a_rank_was_killed, a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts,
           whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)

@@ -199,7 +199,7 @@ START_TEST(the_program_dies_with_its_supervisor)
     pid_t program;
 
     start_watch("sleep 100");
-    program = (pid_t)atoi(await(PL_FRAME_BEGUN).fields[2]);
+    program = (pid_t)atoi(await(PL_FRAME_BEGUN).fields[0]);
     pl_link_close(&link_to_watch);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     ck_assert(kill(program, 0) != 0 && errno == ESRCH);
