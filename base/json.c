@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/json_tree.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,11 +239,9 @@ enum pl_status pl_json_int64(const struct pl_json *node, int64_t *ret_value, str
 
 double pl_json_double(const struct pl_json *node)
 {
-    /* In glibc the "C" locale is a constant: nothing is allocated, and the caller's own locale cannot change the result. */
-    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    double value = node->text != NULL ? strtod_l(node->text, NULL, c_locale) : 0.0;
+    double value = 0.0;
 
-    freelocale(c_locale);
+    (void)(node->text != NULL && pl_text_number(node->text, &value));
     return value;
 }
 

@@ -69,18 +69,7 @@ static bool parse_whole(const char *text, bool with_unit, int64_t *ret_value)
 
 static bool parse_real(const char *text, double *ret_value)
 {
-    char *end;
-    double value;
-
-    if (!isdigit((unsigned char)text[0]) && text[0] != '.') {
-        return false;
-    }
-    value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value)) {
-        return false;
-    }
-    *ret_value = value;
-    return true;
+    return (isdigit((unsigned char)text[0]) || text[0] == '.') && pl_text_number(text, ret_value) && isfinite(*ret_value);
 }
 
 static const char *expected(enum pl_knob_type type)

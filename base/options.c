@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/options.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -59,10 +61,9 @@ enum pl_status pl_options_whole(const char *name, const char *text, uint64_t lea
 
 enum pl_status pl_options_real(const char *name, const char *text, double least, double most, double *ret_number, struct pl_error *reterr)
 {
-    char *end;
-    double number = strtod(text, &end);
+    double number;
 
-    if (end == text || *end || !(number >= least && number <= most)) {
+    if (!pl_text_number(text, &number) || !(number >= least && number <= most)) {
         return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a number from %g to %g", name, text, least, most);
     }
     *ret_number = number;

@@ -3,9 +3,16 @@
 
 #include "base/memory.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* In glibc it is a constant: nothing is allocated. */
+static locale_t plain_locale(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
 
 /* Room for `more` bytes and a NUL; false once memory has run out. */
 static bool make_room(struct pl_text *text, size_t more)
@@ -47,6 +54,8 @@ void pl_text_append_char(struct pl_text *text, char byte)
 
 void pl_text_vprintf(struct pl_text *text, const char *format, va_list args)
 {
+    locale_t plain = plain_locale();
+    locale_t before = uselocale(plain);
     va_list again;
     int length;
 
@@ -59,6 +68,8 @@ void pl_text_vprintf(struct pl_text *text, const char *format, va_list args)
         text->length += (size_t)length;
     }
     va_end(again);
+    (void)uselocale(before);
+    freelocale(plain);
 }
 
 void pl_text_printf(struct pl_text *text, const char *format, ...)
@@ -133,6 +144,16 @@ void pl_text_mask_broken(char *bytes, size_t length)
         }
         at += part;
     }
+}
+
+bool pl_text_number(const char *text, double *ret_number)
+{
+    locale_t plain = plain_locale();
+    char *end;
+
+    *ret_number = strtod_l(text, &end, plain);
+    freelocale(plain);
+    return end != text && *end == '\0';
 }
 
 int pl_text_hex_value(char digit)

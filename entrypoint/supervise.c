@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/process.h"
 
 #include <errno.h>
@@ -35,10 +36,9 @@ static enum pl_status seconds_option(const struct pl_job *job, const char *name,
                                      struct pl_error *reterr)
 {
     const char *text = pl_job_option(job, name, fallback);
-    char *end = NULL;
-    double seconds = strtod(text, &end);
+    double seconds;
 
-    if (end == text || *end != '\0' || !(seconds >= (double)low && seconds <= (double)high)) {
+    if (!pl_text_number(text, &seconds) || !(seconds >= (double)low && seconds <= (double)high)) {
         return pl_error_set(reterr, PL_INVALID, "%s: expected seconds from %lld to %lld, found '%.60s'", name, (long long)low, (long long)high, text);
     }
     *ret_ns = (int64_t)(seconds * (double)PL_NS_PER_S);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point all the same. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/knob.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "tests/support/unit.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Such a locale, made here since few systems have one; 77 where that is not possible. */
+static int set_comma(void)
+{
+    static const char source[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n";
+    char directory[] = "/tmp/paceline-locale-XXXXXX";
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    bool set;
+
+    if (!mkdtemp(directory)) {
+        puts("skipped: no directory in /tmp");
+        return 77;
+    }
+    pl_text_printf(&text, "%s/source", directory);
+    (void)!pl_file_write_atomic(pl_text_string(&text), source, strlen(source), 0600, NULL);
+    pl_text_clear(&text);
+    pl_text_printf(&text, "cd %s && localedef --no-archive -c -i source ./comma >/dev/null 2>&1", directory);
+    (void)!system(pl_text_string(&text)); /* it warns of what is missing, and that is no 0 */
+    (void)setenv("LOCPATH", directory, 1);
+    set = setlocale(LC_NUMERIC, "comma") != NULL;
+    pl_text_clear(&text);
+    pl_text_printf(&text, "rm -r %s", directory);
+    (void)!system(pl_text_string(&text));
+    if (!set) {
+        puts("skipped: localedef makes no locale here");
+    }
+    return set ? 0 : 77;
+}
+
+START_TEST(texts_have_a_point)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char other[8];
+
+    pl_text_printf(&text, "%.1f %g", 0.5, 1.25);
+    ck_assert_str_eq(pl_text_string(&text), "0.5 1.25");
+    (void)snprintf(other, sizeof(other), "%.1f", 0.5);
+    ck_assert_str_eq(other, "0,5"); /* the program's own locale stays */
+}
+END_TEST
+
+START_TEST(settings_and_options_are_read_with_a_point)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_knobs knobs;
+    double number;
+
+    pl_knobs_default(&knobs);
+    ck_assert_ok(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0.5", "timeout_s", &error), &error);
+    ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 0.5);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0,5", "timeout_s", &error), PL_INVALID);
+    ck_assert_ok(pl_options_real("rate", "1e-1", 0.0, 1.0, &number, &error), &error);
+    ck_assert_double_eq(number, 0.1);
+    ck_assert_ok(pl_options_real("rate", "0.25", 0.0, 1.0, &number, &error), &error);
+    ck_assert_double_eq(number, 0.25);
+}
+END_TEST
+
+START_TEST(json_has_a_point)
+{
+    PL_AUTO_JSON struct pl_json *root = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    ck_assert_int_eq(pl_json_parse("2.5", 3, "F", &root, NULL), PL_OK);
+    ck_assert_double_eq(pl_json_double(root), 2.5);
+    pl_json_print_double(2.5, &text);
+    ck_assert_str_eq(pl_text_string(&text), "2.5");
+}
+END_TEST
+
+UNIT_MAIN_AFTER("base/locale", set_comma(), texts_have_a_point, settings_and_options_are_read_with_a_point, json_has_a_point)
