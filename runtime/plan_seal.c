@@ -89,11 +89,9 @@ static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, st
     return add_bucket(plan, first, end, reterr);
 }
 
-static enum pl_status lay_out(struct pl_plan *plan, struct pl_error *reterr)
+/* Give tensors their places, one behind the other. */
+static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reterr)
 {
-    unsigned merge = plan->options.merge_tensors;
-    uint64_t cut_at = 0;
-
     plan->order = pl_memory_new(plan->tensor_count, sizeof(*plan->order), reterr);
     if (!plan->order) {
         return PL_MEMORY;
@@ -105,9 +103,26 @@ static enum pl_status lay_out(struct pl_plan *plan, struct pl_error *reterr)
         plan->order[place] = index;
         facts->offset_elems = plan->elems;
         plan->elems += (facts->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
-        if (place + 1 == plan->tensor_count || (merge > 0 && (place + 1) % merge == 0)) {
-            PL_TRY(cut(plan, cut_at, plan->elems, reterr));
-            cut_at = plan->elems;
+        if (plan->elems > PTRDIFF_MAX / sizeof(float)) {
+            return pl_error_set(reterr, PL_MEMORY, "%s: the tensors up to '%s' have more elements than memory can hold", plan->name, facts->name);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
+{
+    unsigned merge = plan->options.merge_tensors;
+    uint64_t cut_at = 0;
+
+    for (size_t place = 1; place <= plan->tensor_count; place++) {
+        bool last = place == plan->tensor_count;
+
+        if (last || (merge > 0 && place % merge == 0)) {
+            uint64_t end = last ? plan->elems : plan->tensors[plan->order[place]].facts.offset_elems;
+
+            PL_TRY(cut(plan, cut_at, end, reterr));
+            cut_at = end;
         }
     }
     for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
@@ -168,12 +183,15 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
 /* What each rank takes for itself. */
 static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
 {
-    PL_TRY(lay_out(plan, reterr));
+    PL_TRY(place_tensors(plan, reterr));
     if (plan->device && !pl_plan_exchanges(plan)) {
         PL_TRY(pl_device_event_new(plan->device, false, &plan->step_end, reterr));
     }
     plan->values = pl_plan_new_array(plan, reterr);
-    return plan->values ? PL_OK : PL_MEMORY;
+    if (!plan->values) {
+        return PL_MEMORY;
+    }
+    return cut_buckets(plan, reterr); /* of what there is memory for: a list of more buckets could fill the memory by itself */
 }
 
 /* On every rank or on none: one that found no room has the others hear of it before they wait for it in the arena. */

@@ -448,10 +448,33 @@ static void has_no_room(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
+/* A shape by mistake: with the usual buckets their list alone would be larger than most memories. */
+static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    (void)context;
+    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
+    for (size_t i = 0; i < 17; i++) {
+        char name[] = {(char)('a' + (int)i), 0};
+
+        ck_assert_ok(pl_plan_add(plan, name, 1, (uint64_t[]){i == 0 ? UINT64_C(1) << 58 : (UINT64_C(1) << 60) - 1}, &index, &error), &error);
+        if (i == 0 || i == 16) {
+            ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MEMORY);
+            ck_assert_uint_eq(pl_plan_elems(plan), 0);
+        }
+    }
+    ck_assert_ptr_nonnull(strstr(error.cause, "more elements than memory can hold"));
+    pl_plan_free(plan);
+}
+
 START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
 {
     ranks_run(1, has_no_room, NULL);
     ranks_run(2, has_no_room, NULL);
+    ranks_run(2, has_no_room_for_its_buckets, NULL);
 }
 END_TEST
 
