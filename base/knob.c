@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/knob.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -183,6 +184,14 @@ int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob)
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob)
 {
     return knobs->values[knob].real;
+}
+
+int64_t pl_knob_ns(const struct pl_knobs *knobs, enum pl_knob knob, int64_t unit_ns)
+{
+    const int64_t century_ns = PL_NS_PER_S * 86400 * 36500;
+    double ns = pl_knob_real(knobs, knob) * (double)unit_ns;
+
+    return ns < (double)century_ns ? (int64_t)ns : century_ns;
 }
 
 const char *pl_knob_text(const struct pl_knobs *knobs, enum pl_knob knob)

@@ -105,6 +105,10 @@ enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_v
 bool pl_knob_bool(const struct pl_knobs *knobs, enum pl_knob knob);
 int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);
+
+/** A real one of `unit_ns` in nanoseconds: at most a century, which is as good as more and can be added to what the clock says. */
+int64_t pl_knob_ns(const struct pl_knobs *knobs, enum pl_knob knob, int64_t unit_ns);
+
 const char *pl_knob_text(const struct pl_knobs *knobs, enum pl_knob knob);
 
 #endif

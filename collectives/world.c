@@ -196,18 +196,9 @@ static enum pl_status new_host_part(struct pl_world *world, struct pl_error *ret
     return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
 }
 
-/* A setting in nanoseconds. A century is as good as more, and can be added to what the clock says. */
-static int64_t nanoseconds(const struct pl_world *world, enum pl_knob knob, int64_t unit_ns)
-{
-    const int64_t century_ns = PL_NS_PER_S * 86400 * 36500;
-    double ns = pl_knob_real(&world->knobs, knob) * (double)unit_ns;
-
-    return ns < (double)century_ns ? (int64_t)ns : century_ns;
-}
-
 static void set_timeout(struct pl_world *world)
 {
-    world->timeout_ns = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S) > 0 ? nanoseconds(world, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
+    world->timeout_ns = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S) > 0 ? pl_knob_ns(&world->knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
 }
 
 /* What pl_world_new(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first, `inner` for the last. */
@@ -228,7 +219,7 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
         PL_TRY(share_knobs(world, deadline_ns, reterr));
         set_timeout(world);
     }
-    world->spin_ns = nanoseconds(world, PL_KNOB_SPIN_US, PL_NS_PER_US);
+    world->spin_ns = pl_knob_ns(&world->knobs, PL_KNOB_SPIN_US, PL_NS_PER_US);
     PL_TRY(check_words(&world->knobs, reterr));
     world->always_flags = pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE) ? PL_REPRODUCIBLE : 0;
     world->wire_flag = strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "float16") == 0    ? PL_WIRE_FLOAT16

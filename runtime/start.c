@@ -62,12 +62,12 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
     const char *path = pl_knob_text(knobs, PL_KNOB_TRACE);
     PL_AUTO_FREE char *ring = NULL;
     struct pl_trace_options options = {
-        .records = (uint32_t)pl_knob_int(knobs, PL_KNOB_TRACE_RECORDS),
+        .records = (uint64_t)pl_knob_int(knobs, PL_KNOB_TRACE_RECORDS),
         .rank = pl_world_rank(runtime->world),
         .size = pl_world_size(runtime->world),
         .host = pl_world_cross_rank(runtime->world),
     };
-    struct pl_observer observer = {.ended = pl_trace_add_event, .stall_ns = (int64_t)(pl_knob_real(knobs, PL_KNOB_STALL_S) * (double)PL_NS_PER_S)};
+    struct pl_observer observer = {.ended = pl_trace_add_event, .stall_ns = pl_knob_ns(knobs, PL_KNOB_STALL_S, PL_NS_PER_S)};
 
     if (*path) {
         PL_TRY(ring_path(path, options.rank, &ring, reterr));

@@ -66,14 +66,14 @@ static int64_t realtime_minus_monotonic_ns(void)
 
 enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_trace **ret_trace, struct pl_error *reterr)
 {
-    uint32_t records = options->records ? options->records : DEFAULT_RECORDS;
-    size_t bytes = sizeof(struct ring_head) + (size_t)records * sizeof(struct ring_record);
+    uint64_t records = options->records ? options->records : DEFAULT_RECORDS;
+    size_t bytes = sizeof(struct ring_head) + records * sizeof(struct ring_record);
     PL_AUTO_CLOSE int fd = -1;
     struct pl_trace *trace;
     void *memory;
 
     if (records < LEAST_RECORDS || records > MAX_RECORDS) {
-        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %u", LEAST_RECORDS, MAX_RECORDS, records);
+        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %llu", LEAST_RECORDS, MAX_RECORDS, (unsigned long long)records);
     }
     if (options->path) {
         fd = open(options->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -100,7 +100,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
     trace->records = (struct ring_record *)(trace->head + 1);
     trace->bytes = bytes;
     trace->head->record_bytes = sizeof(struct ring_record);
-    trace->head->records = records;
+    trace->head->records = (uint32_t)records;
     trace->head->rank = options->rank;
     trace->head->size = options->size;
     trace->head->host = options->host;

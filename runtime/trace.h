@@ -26,7 +26,7 @@ enum { PL_TRACE_NAME_BYTES = 24 }; /* longer names are cut */
 /** Zero-initialise. */
 struct pl_trace_options {
     const char *path; /* the ring's file; NULL: memory */
-    uint32_t records; /* how many are kept; 0: 16384 */
+    uint64_t records; /* how many are kept; 0: 16384 */
     int rank, size, host;
 };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "base/knob.h"
 
 #include "tests/support/unit.h"
@@ -95,6 +96,20 @@ START_TEST(a_bad_value_is_refused_with_its_name_and_what_was_expected)
 }
 END_TEST
 
+START_TEST(a_time_that_no_clock_can_tell_is_a_century)
+{
+    const int64_t century_ns = PL_NS_PER_S * 86400 * 36500;
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_ns(&knobs, PL_KNOB_STALL_S, PL_NS_PER_S), 60 * PL_NS_PER_S);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_STALL_S, "0.5", "stall_s", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_ns(&knobs, PL_KNOB_STALL_S, PL_NS_PER_S), PL_NS_PER_S / 2);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_STALL_S, "1e300", "stall_s", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_ns(&knobs, PL_KNOB_STALL_S, PL_NS_PER_S), century_ns);
+}
+END_TEST
+
 START_TEST(horovods_variable_counts_where_ours_is_not_set)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("HOROVOD_STALL_CHECK_TIME_SECONDS", "7");
@@ -121,5 +136,5 @@ START_TEST(horovods_variable_counts_where_ours_is_not_set)
 END_TEST
 
 UNIT_MAIN("base/knob", defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
-          words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected,
+          a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected,
           horovods_variable_counts_where_ours_is_not_set)

@@ -117,6 +117,17 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
 }
 END_TEST
 
+START_TEST(a_ring_too_small_or_too_large_is_refused_by_its_number)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_trace *trace = NULL;
+
+    ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = 2}, &trace, &error), PL_INVALID);
+    ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = (UINT64_C(1) << 32) + 3}, &trace, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "a trace keeps 3 to 16777216 records, not 4294967299");
+}
+END_TEST
+
 START_TEST(what_is_no_ring_is_refused_by_name)
 {
     struct scratch scratch = scratch_new();
@@ -211,5 +222,5 @@ START_TEST(a_wait_tells_for_whom)
 }
 END_TEST
 
-UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, spans_of_a_ring_that_is_being_written_are_whole, what_is_no_ring_is_refused_by_name,
-          a_wait_tells_for_whom)
+UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, spans_of_a_ring_that_is_being_written_are_whole,
+          a_ring_too_small_or_too_large_is_refused_by_its_number, what_is_no_ring_is_refused_by_name, a_wait_tells_for_whom)
