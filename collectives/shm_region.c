@@ -122,17 +122,21 @@ static enum pl_status receive_descriptor(int socket_fd, int *ret_fd, struct pl_e
     return PL_OK;
 }
 
+static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
+{
+    *ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a unix socket for the shared memory's descriptor");
+}
+
 static enum pl_status listen_here(const unsigned char nonce[NONCE_BYTES], int *ret_fd, struct pl_error *reterr)
 {
     struct sockaddr_un address;
     socklen_t length = name_socket(nonce, &address);
-    PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, SOMAXCONN) != 0) {
-        return pl_error_errno(reterr, "open a unix socket for the shared memory's descriptor");
+    PL_TRY(open_socket(ret_fd, reterr));
+    if (bind(*ret_fd, (struct sockaddr *)&address, length) != 0 || listen(*ret_fd, SOMAXCONN) != 0) {
+        return pl_error_errno(reterr, "listen on a unix socket for the shared memory's descriptor");
     }
-    *ret_fd = fd;
-    fd = -1;
     return PL_OK;
 }
 
@@ -161,17 +165,16 @@ static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadli
     return PL_OK;
 }
 
-static enum pl_status fetch(const unsigned char nonce[NONCE_BYTES], int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
+static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES], int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
 {
     struct sockaddr_un address;
     socklen_t length = name_socket(nonce, &address);
-    PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, length) != 0) {
+    if (connect(socket_fd, (struct sockaddr *)&address, length) != 0) {
         return pl_error_errno(reterr, "connect to rank 0's socket for shared memory");
     }
-    PL_TRY(wait_readable(fd, deadline_ns, "the shared memory's descriptor", reterr));
-    return receive_descriptor(fd, ret_fd, reterr);
+    PL_TRY(wait_readable(socket_fd, deadline_ns, "the shared memory's descriptor", reterr));
+    return receive_descriptor(socket_fd, ret_fd, reterr);
 }
 
 /* Address space aligned for huge pages: reserve more, then map into the aligned part. */
@@ -273,7 +276,7 @@ static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *
     return PL_OK;
 }
 
-static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct offer *root, int listen_fd, int64_t deadline_ns, int *fd,
+static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct offer *root, int socket_fd, int64_t deadline_ns, int *fd,
                              struct pl_shm_region *region, struct pl_error *reterr)
 {
     if (one_process) {
@@ -288,9 +291,9 @@ static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, c
         return PL_OK;
     }
     if (bootstrap->rank == 0) {
-        PL_TRY(hand_out(listen_fd, *fd, bootstrap->size - 1, deadline_ns, reterr));
+        PL_TRY(hand_out(socket_fd, *fd, bootstrap->size - 1, deadline_ns, reterr));
     } else {
-        PL_TRY(fetch(root->nonce, deadline_ns, fd, reterr));
+        PL_TRY(fetch(socket_fd, root->nonce, deadline_ns, fd, reterr));
     }
     PL_TRY(map(*fd, region, reterr));
     return allocate(*fd, region, bootstrap->rank, reterr);
@@ -302,7 +305,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     size_t align = piece_bytes >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES;
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
-    PL_AUTO_CLOSE int listen_fd = -1;
+    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; that of another one is opened before rank 0 waits for it */
     PL_AUTO_FREE struct offer *all = NULL;
     struct offer mine;
     struct pl_error error = PL_ERROR_NONE;
@@ -318,14 +321,17 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
         return pl_error_set(reterr, PL_MEMORY, "%zu bytes for each of %d ranks exceed the address space", piece_bytes, bootstrap->size);
     }
     if (bootstrap->rank == 0) {
-        status = open_memory(bootstrap, one_process, &region, &fd, &listen_fd, &mine, &error);
-        if (status != PL_OK) {
-            describe_failure(&mine, status, &error);
-        }
+        status = open_memory(bootstrap, one_process, &region, &fd, &socket_fd, &mine, &error);
+    } else if (!one_process) {
+        status = open_socket(&socket_fd, &error);
+    }
+    if (status != PL_OK) {
+        describe_failure(&mine, status, &error);
     }
     status = agree(bootstrap, &mine, all, deadline_ns, reterr);
     if (status == PL_OK) {
-        status = attach(bootstrap, one_process, &all[0], listen_fd, deadline_ns, &fd, &region, &error);
+        status = attach(bootstrap, one_process, &all[0], socket_fd, deadline_ns, &fd, &region, &error);
+        pl_file_close_at(&socket_fd); /* where rank 0 could not serve all, those whom it has not notice */
         if (status != PL_OK) {
             describe_failure(&mine, status, &error);
         }

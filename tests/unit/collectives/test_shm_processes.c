@@ -7,12 +7,14 @@
 
 #include "tests/support/unit.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -237,5 +239,47 @@ START_TEST(the_child_of_a_fork_does_not_get_the_arena)
 }
 END_TEST
 
+/* Descriptor by descriptor a rank gets more room: until there is enough all ranks hear why not, and nobody waits for the one that cannot come. */
+static void short_of_descriptors(struct seat *seat, struct pl_world *world, int who)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_span span;
+    struct rlimit before, now;
+    enum pl_status status = PL_SYSTEM;
+    int fd = dup(STDERR_FILENO), refused;
+
+    close(fd);
+    MUST(getrlimit(RLIMIT_NOFILE, &before) == 0, "%d", errno);
+    for (refused = 0; status != PL_OK; refused++) {
+        now = (struct rlimit){.rlim_cur = (rlim_t)(fd + refused), .rlim_max = before.rlim_max};
+        MUST(seat->rank != who || setrlimit(RLIMIT_NOFILE, &now) == 0, "%d", errno);
+        status = pl_arena_alloc(world, 4096, PL_MEMORY_HOST, &span, &error);
+        MUST(status == PL_OK || status == PL_SYSTEM, "room for %d: %s: %s", refused, pl_status_name(status), error.cause);
+        MUST(status == PL_OK || strstr(error.cause, who == 0 ? "rank 0: " : "rank 1: ") != NULL, "room for %d: %s", refused, error.cause);
+    }
+    MUST(refused >= 3, "%d descriptors are enough", refused - 1);
+    MUST(setrlimit(RLIMIT_NOFILE, &before) == 0, "%d", errno);
+    pl_arena_free(world, &span);
+    MUST(pl_barrier(world, &error) == PL_OK, "%s", error.cause);
+}
+
+static void rank_0_is_short(struct seat *seat, struct pl_world *world)
+{
+    short_of_descriptors(seat, world, 0);
+}
+
+static void rank_1_is_short(struct seat *seat, struct pl_world *world)
+{
+    short_of_descriptors(seat, world, 1);
+}
+
+START_TEST(a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)
+{
+    run_ranks(rank_0_is_short, -1);
+    run_ranks(rank_1_is_short, -1);
+}
+END_TEST
+
 UNIT_MAIN("collectives/shm_processes", processes_reduce_arena_and_heap, a_killed_rank_is_named_by_all_others_long_before_the_deadline,
-          a_stopped_rank_is_late_and_named_at_the_deadline, the_child_of_a_fork_does_not_get_the_arena)
+          a_stopped_rank_is_late_and_named_at_the_deadline, the_child_of_a_fork_does_not_get_the_arena,
+          a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)
