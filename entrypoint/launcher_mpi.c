@@ -72,6 +72,26 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *pl
     return pl_launcher_set(plan, "LD_PRELOAD", pl_text_string(&list), reterr);
 }
 
+/*
+ * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take two
+ * hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
+ */
+static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    static const char *const names[] = {"OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"};
+    bool has_domain = false;
+
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        has_domain = has_domain || strchr(job->distribution_hosts.items[i], '.') != NULL;
+    }
+    for (size_t i = 0; has_domain && i < PL_ARRAY_ITEMS(names); i++) {
+        if (pl_environment_get(job->process, names[i]) == NULL) {
+            PL_TRY(pl_launcher_set(plan, names[i], "1", reterr));
+        }
+    }
+    return PL_OK;
+}
+
 /* True when words[at] is the value of an option -x that begins with `prefix`. */
 static bool is_export_of(const struct pl_words *words, size_t at, const char *prefix)
 {
@@ -281,6 +301,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     plan->spawns_ranks = true;
     PL_TRY(set_host_name(job, plan, reterr));
+    PL_TRY(keep_whole_names(job, plan, reterr));
     if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {
         /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for none. */
         PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));

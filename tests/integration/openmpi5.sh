@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI 5: one host and two hosts, a rank that fails, directories of an earlier life, under the same `paceline train` as with Open MPI 4.
+# Open MPI 5: one host and two hosts, names with dots, a rank that fails, directories of an earlier life, under the same `paceline train` as with Open MPI 4.
 #
 # Needs a root directory of Debian 13, which has Open MPI 5, in PACELINE_OPENMPI5_ROOT:
 #   debootstrap --variant=minbase --include=openmpi-bin,openssh-server,openssh-client trixie DIR
@@ -52,6 +52,18 @@ for host in algo-1 algo-2; do
   [ -e "$cluster/$host/ml/output/success" ] || fail "$host wrote no success file"
 done
 
+# Cut at the dot, both names would be the same.
+job '["algo-1", "algo-2"]' ''
+for host in algo-1 algo-2; do
+  sed -i 's/algo-\([12]\)/algo.job-\1.internal/g' "$cluster/$host/ml/input/config/resourceconfig.json"
+  echo "10.78.0.${host#algo-} algo.job-${host#algo-}.internal" >>"$cluster/hosts"
+done
+for host in algo-1 algo-2; do host_start $host sh -c "$inside" sh "$root"; done
+for host in algo-1 algo-2; do host_wait $host 60; [ "$code" = 0 ] || fail "$host, with a dot in its name, ended with $code"; done
+for host in algo.job-1 algo.job-2; do
+  [ "$(grep -c "of 4 sum 4 on $host.internal" "$cluster/algo-1.log")" = 2 ] || fail "names with dots: two ranks on $host were expected"
+done
+
 job '["algo-1", "algo-2"]' 'exit 3 5'
 for host in algo-1 algo-2; do host_start $host sh -c "$inside" sh "$root"; done
 for host in algo-1 algo-2; do host_wait $host 60; [ "$code" != 0 ] || fail "$host ended with 0"; done
@@ -59,4 +71,4 @@ for host in algo-1 algo-2; do
   grep -q 'rank 3 on host algo-2 exited with code 5' "$cluster/$host/ml/output/failure" || fail "$host: $(cat "$cluster/$host/ml/output/failure")"
   [ -z "$(host_pids $host)" ] || fail "processes are left on $host"
 done
-echo "Open MPI 5: one host, two hosts, and a rank that fails"
+echo "Open MPI 5: one host, two hosts, names with dots, and a rank that fails"

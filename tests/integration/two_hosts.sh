@@ -31,6 +31,24 @@ awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEG
 expect_nobody
 case_end algo-1 algo-2
 
+# Cut at the dot, both would be the same.
+case_begin "hosts whose names have dots"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 1
+  sed -i 's/algo-\([12]\)/algo.job-\1.internal/g' "$cluster/$host/ml/input/config/resourceconfig.json"
+  echo "10.78.0.${host#algo-} algo.job-${host#algo-}.internal" >>"$cluster/hosts"
+done
+for host in algo-1 algo-2; do host_start $host "$paceline" -- "$probe"; done
+wait_both 60
+for host in algo-1 algo-2; do
+  expect_code $host 0
+  expect_success $host
+done
+for rank in 0 1; do
+  grep -q "\[1,$rank\]<stdout>: *rank $rank of 2 sum 2 on algo.job-$((rank + 1)).internal\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on its host"
+done
+case_end algo-1 algo-2
+
 # What a rank prints is its own host's, not what mpirun passed on from the master.
 case_begin "ranks see the channels of their own host"
 for host in algo-1 algo-2; do
