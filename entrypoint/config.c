@@ -34,10 +34,12 @@ enum pl_status pl_config_wrong(const char *path, const struct pl_json *node, con
     PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
     const char *name = pl_json_name(node);
 
-    pl_json_print(node, PL_JSON_SPACED, &found);
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s %.*s%s", path, pl_json_line(node), pl_json_column(node),
-                        name != NULL ? name : "", name != NULL ? ": " : "", expected, pl_json_kind_text(pl_json_kind(node)), SHOWN_BYTES,
-                        pl_json_kind(node) == PL_JSON_NULL ? "" : pl_text_string(&found), found.length > SHOWN_BYTES ? "..." : "");
+    if (pl_json_kind(node) != PL_JSON_NULL) {
+        pl_json_print(node, PL_JSON_SPACED, &found);
+    }
+    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s%s%.*s%s", path, pl_json_line(node), pl_json_column(node),
+                        name != NULL ? name : "", name != NULL ? ": " : "", expected, pl_json_kind_text(pl_json_kind(node)),
+                        found.length > 0 ? " " : "", SHOWN_BYTES, pl_text_string(&found), found.length > SHOWN_BYTES ? "..." : "");
 }
 
 enum pl_status pl_config_member(const char *path, const struct pl_json *object, const char *name, enum pl_json_kind kind, bool required,

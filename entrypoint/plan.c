@@ -87,6 +87,28 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
                              reterr);
 }
 
+/* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and well. */
+static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < job->distribution_groups.count; i++) {
+        const char *name = job->distribution_groups.items[i];
+        const struct pl_json *group = job->groups != NULL ? pl_json_first(job->groups) : NULL;
+        bool found = strcmp(name, job->group_name) == 0;
+
+        for (; group != NULL && !found; group = pl_json_next(group)) {
+            found = strcmp(name, pl_json_text(pl_json_member(group, "instance_group_name"))) == 0;
+        }
+        if (!found) {
+            PL_TRY(pl_words_printf(
+                &plan->warnings, reterr,
+                "sagemaker_distribution_instance_groups names '%s', and the job has no such group: expected names of instance_groups in "
+                "resourceconfig.json",
+                name));
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
     const struct pl_launcher *launcher = choose(job);
@@ -98,6 +120,7 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
     PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
     plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
+    PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
     PL_TRY(pl_settings_check(job, &plan->warnings, reterr));

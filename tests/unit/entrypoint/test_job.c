@@ -63,6 +63,9 @@ START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
     ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:48: expected a host name, found an integer 2");
     write_resource(&tree, "[1]");
     ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found a list [1]");
+    tree_write(&tree, "input/config/resourceconfig.json", "null");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found null");
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]");
     ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:47: expected ',' or '}', found the end of the text");
     tree_done(&tree);

@@ -286,6 +286,31 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 }
 END_TEST
 
+START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
+{
+    static const char names[] = "sagemaker_distribution_instance_groups names '";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"bb\\\"]\"}");
+    two_groups(&tree, false, "ml.g5.xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_write(&tree, "input/config/resourceconfig.json",
+               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(instances_with_the_fast_adapter_use_it)
 {
     static const char efa[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|SM_HOSTS|";
@@ -506,7 +531,7 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           an_image_without_python_says_so, mpi_starts_on_the_master_and_waits_on_the_others,
           what_the_user_exports_stands_behind_our_own_and_keeps_our_library, more_processes_than_slots_is_an_error_unless_allowed,
           a_worker_leaves_the_count_of_processes_to_the_master, hosts_of_several_types_are_warned_of_unless_their_count_is_named,
-          instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names, custom_options_take_the_nccl_level_out_in_every_form,
-          a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
-          a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
+          a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names,
+          custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
+          smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
           code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)
