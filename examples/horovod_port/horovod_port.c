@@ -4,6 +4,7 @@
  * two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist does the same
  * training on a gradient plan, which is faster because nothing is copied.
  */
+#include "base/file.h"
 #include "examples/mnist/data.h"
 #include "examples/nn/nn.h"
 #include "runtime/paceline.h"
@@ -199,6 +200,7 @@ static enum pl_status save(struct port *port, const char *directory, struct pl_e
     if (pl_world_rank(port->world) != 0) {
         return PL_OK;
     }
+    PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
     for (size_t i = 0; i < port->parameters; i++) {
         const struct nn_parameter *parameter = nn_model_parameter(port->model, i);
 

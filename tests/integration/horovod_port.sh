@@ -19,7 +19,6 @@ if "$PACELINE_BUILD/examples/horovod_port/horovod_port" "$scratch/odd" "$scratch
 fi
 grep -q "channel 'testing' have 784 bytes, expected 392" "$scratch/log"
 for ranks in 1 2 3; do
-  mkdir "$scratch/model$ranks"
   timeout 250 mpirun --oversubscribe --bind-to none -n "$ranks" "$PACELINE_BUILD/examples/horovod_port/horovod_port" \
     "$scratch/data" "$scratch/model$ranks" | tee "$scratch/log"
   accuracy=$(sed -n 's/^test_accuracy=//p' "$scratch/log")
