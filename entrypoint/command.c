@@ -25,13 +25,31 @@ static enum pl_status add_word(struct pl_words *words, const char *word, struct 
     return pl_words_add(words, word, reterr);
 }
 
+/* What mpirun puts around the command for a user whose login shell is sh or ksh, with a ')' at the end. */
+static bool skip_profile(const char **at)
+{
+    static const char profile[] = "( test ! -r ./.profile || . ./.profile;";
+
+    if (strncmp(*at, profile, strlen(profile)) != 0) {
+        return false;
+    }
+    *at += strlen(profile);
+    *at += strspn(*at, PL_WORDS_BLANKS);
+    return true;
+}
+
 static enum pl_status collect(const char *text, struct pl_words *words, struct pl_error *reterr)
 {
     static const char operators[] = ";&|<>()`";
     PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
+    const char *at = text + strspn(text, PL_WORDS_BLANKS);
+    const bool grouped = skip_profile(&at);
     bool finished = false; /* a ';' came behind the command */
 
-    for (const char *at = text + strspn(text, PL_WORDS_BLANKS); *at != '\0'; at += strspn(at, PL_WORDS_BLANKS)) {
+    for (; *at != '\0'; at += strspn(at, PL_WORDS_BLANKS)) {
+        if (grouped && at[0] == ')' && at[1 + strspn(at + 1, PL_WORDS_BLANKS)] == '\0') {
+            break;
+        }
         if (*at == ';') {
             if (words->count > 0 && strcmp(words->items[0], "export") == 0) {
                 pl_words_done(words);

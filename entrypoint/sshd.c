@@ -53,6 +53,27 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
                              (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL}, reterr);
 }
 
+/* Without these the hosts would knock at each other's doors in vain: ssh wants a user with a name, sshd one with a shell. */
+static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
+{
+    const char *shell = user != NULL && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
+    const char *slash = strrchr(shell, '/');
+    const char *name = slash != NULL ? slash + 1 : shell;
+
+    if (user == NULL) {
+        return pl_error_set(reterr, PL_INVALID, "a job on several hosts needs ssh, and ssh a user with a name: /etc/passwd has none of number %u",
+                            (unsigned)geteuid());
+    }
+    if (strcmp(name, "nologin") == 0 || strcmp(name, "false") == 0 || access(shell, X_OK) != 0) {
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "a job on several hosts needs sshd, which runs its commands by the user's login shell: '%.100s' has '%.200s' in /etc/passwd, "
+            "expected a shell such as /bin/sh",
+            user->pw_name, shell);
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr)
 {
     const bool derived = pl_job_option(job, "PACELINE_SSH_SECRET", "")[0] != '\0';
@@ -65,8 +86,9 @@ enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, cons
     if (end == port || *end != '\0' || number < 1 || number > 65535) {
         return pl_error_set(reterr, PL_INVALID, "PACELINE_SSH_PORT: expected a port from 1 to 65535, found '%.40s'", port);
     }
+    PL_TRY(check_user(user, reterr));
     sshd->port = (int)number;
-    sshd->user_name = pl_memory_string(user != NULL ? user->pw_name : "root", reterr);
+    sshd->user_name = pl_memory_string(user->pw_name, reterr);
     if (sshd->user_name == NULL) {
         return PL_MEMORY;
     }

@@ -49,6 +49,32 @@ for rank in 0 1; do
 done
 case_end algo-1 algo-2
 
+# root with another login shell; on this machine it stays what it is.
+start_with_shell() {
+  sed "s|^\(root:.*:\)[^:]*$|\1$1|" /etc/passwd >"$cluster/passwd"
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 1
+    host_start $host sh -c 'mount --bind "$1" /etc/passwd && shift && exec "$@"' sh "$cluster/passwd" "$paceline" -- "$probe"
+  done
+  wait_both 60
+}
+
+case_begin "the user's login shell is sh"
+start_with_shell /bin/sh
+for host in algo-1 algo-2; do
+  expect_code $host 0
+  expect_success $host
+done
+case_end algo-1 algo-2
+
+case_begin "a user who may not log in"
+start_with_shell /usr/sbin/nologin
+for host in algo-1 algo-2; do
+  expect_code $host bad
+  expect_failure $host "'root' has '/usr/sbin/nologin' in /etc/passwd, expected a shell"
+done
+case_end algo-1 algo-2
+
 # What a rank prints is its own host's, not what mpirun passed on from the master.
 case_begin "ranks see the channels of their own host"
 for host in algo-1 algo-2; do

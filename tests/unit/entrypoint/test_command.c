@@ -44,6 +44,21 @@ START_TEST(assignments_and_exports_in_front_are_dropped)
 }
 END_TEST
 
+START_TEST(what_mpirun_adds_for_users_of_sh_is_dropped)
+{
+    expect("( test ! -r ./.profile || . ./.profile; orted -mca ess \"env\" )", (const char *const[]){"orted", "-mca", "ess", "env", NULL});
+    expect("     ( test ! -r ./.profile || . ./.profile; PATH=/opt/mpi/bin:$PATH ; export PATH ; prted -mca ess env)",
+           (const char *const[]){"prted", "-mca", "ess", "env", NULL});
+    refuse("( orted )");
+    refuse("orted )");
+    refuse("( test ! -r ./.profile || . ./.profile; orted ) ; reboot");
+    refuse("( test ! -r ./.profile || . ./.profile; orted ) )");
+    refuse("( test ! -r ./.profile || . ./.profile; reboot )");
+    refuse("( test ! -r ./.profile || . ./.profile; )");
+    refuse("( test ! -r ./.profile || . /tmp/evil; orted )");
+}
+END_TEST
+
 START_TEST(quotes_and_backslashes_are_a_shells)
 {
     expect("orted 'a \"b' \"c 'd \\\" \\$x \\n\" e\\ f \"\" g'h'\"i\"",
@@ -70,5 +85,5 @@ START_TEST(other_programs_and_shell_syntax_are_refused)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/command", mpirun_4_1_command_is_split, assignments_and_exports_in_front_are_dropped, quotes_and_backslashes_are_a_shells,
-          other_programs_and_shell_syntax_are_refused)
+UNIT_MAIN("entrypoint/command", mpirun_4_1_command_is_split, assignments_and_exports_in_front_are_dropped,
+          what_mpirun_adds_for_users_of_sh_is_dropped, quotes_and_backslashes_are_a_shells, other_programs_and_shell_syntax_are_refused)
