@@ -100,9 +100,18 @@ static struct pl_party *find_agent(struct pl_supervisor *supervisor, int request
     return NULL;
 }
 
+/* mpirun knows only that its agent ended with 1, and its own last lines would say nothing of why. */
+static void refuse_start(struct pl_supervisor *supervisor, const char *host, const char *why)
+{
+    if (supervisor->stop_number == 0) {
+        pl_supervise_fail(supervisor, "Open MPI's daemon on host '%.200s' does not start: %s", host, why);
+    }
+}
+
 /* mpirun wants a daemon on a host: the host's index is the request's number, as there is one daemon a host. */
 static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent, const struct pl_frame *frame)
 {
+    static const char not_ours[] = "this host is not a worker of the job";
     struct master *master = supervisor->state;
     char number[16];
 
@@ -116,7 +125,8 @@ static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent,
             return;
         }
     }
-    agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, "0", "this host is not a worker of the job") != PL_OK;
+    agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, "0", not_ours) != PL_OK;
+    refuse_start(supervisor, frame->fields[1], not_ours);
 }
 
 static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
@@ -147,6 +157,9 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
             agent = find_agent(supervisor, (int)number);
             if (agent != NULL) {
                 agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0], frame->fields[1]) != PL_OK;
+            }
+            if (frame->fields[1][0] != '\0') {
+                refuse_start(supervisor, worker->host, frame->fields[1]);
             }
         }
         break;

@@ -65,10 +65,10 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
         send_ending(supervisor, ending);
         break;
     case PL_ENDING_DAEMON:
+        send_ending(supervisor, ending); /* first, since it tells more */
         if (!party->begun) {
             answer_start(supervisor, party->index, ending->note[0] != '\0' ? ending->note : "the daemon did not start");
         }
-        send_ending(supervisor, ending);
         break;
     case PL_ENDING_SSHD:
         if (!state->result_known) {

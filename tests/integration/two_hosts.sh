@@ -49,6 +49,20 @@ for rank in 0 1; do
 done
 case_end algo-1 algo-2
 
+case_begin "a daemon that is not Open MPI's"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 1
+  sed -i 's|--mca mpi_yield_when_idle 1|& --mca orte_launch_agent /bin/reboot|' "$cluster/$host/ml/input/config/hyperparameters.json"
+done
+for host in algo-1 algo-2; do host_start $host "$paceline" -- "$probe"; done
+wait_both 60
+for host in algo-1 algo-2; do
+  expect_code $host bad
+  expect_failure $host "Open MPI's daemon on host 'algo-2' does not start: .*only orted and prted may be started, not '/bin/reboot'"
+done
+expect_nobody
+case_end algo-1 algo-2
+
 # root with another login shell; on this machine it stays what it is.
 start_with_shell() {
   sed "s|^\(root:.*:\)[^:]*$|\1$1|" /etc/passwd >"$cluster/passwd"
