@@ -596,7 +596,7 @@ int pl_supervise_conclude(struct pl_supervisor *supervisor)
 
     if (!supervisor->failed) {
         if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
-            pl_log_error(&error, "write the success file");
+            pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
         }
         return 0;
     }
@@ -605,7 +605,7 @@ int pl_supervise_conclude(struct pl_supervisor *supervisor)
         pl_log(PL_LOG_ERROR, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
     }
     if (pl_failure_write(supervisor->failure, pl_text_string(&text), &error) != PL_OK) {
-        pl_log_error(&error, "write the failure file");
+        pl_log_error(&error, "write %s/failure", supervisor->job->paths.output);
     }
     return supervisor->exit_code != 0 ? supervisor->exit_code : 1;
 }

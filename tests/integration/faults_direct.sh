@@ -174,7 +174,7 @@ host_start algo-1 sh -c 'mount --bind /opt/ml/output /opt/ml/output; mount -o re
 host_wait algo-1 60 || case_failed "no end"
 expect_code algo-1 5
 grep -q "error: the program on host algo-1 exited with code 5" "$cluster/algo-1.log" || case_failed "the failure is not in the log"
-grep -q "write the failure file: .*Read-only" "$cluster/algo-1.log" || case_failed "that there is no failure file is not said"
+grep -q "write /opt/ml/output/failure: .*Read-only" "$cluster/algo-1.log" || case_failed "that there is no failure file is not said"
 ! grep -q "the old file" "$cluster/algo-1.log" || case_failed "a file that is not there is said to be in the way"
 case_end algo-1
 
