@@ -183,6 +183,10 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
     if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
         return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
+    if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
+        /* The first directory behind it would be taken for a bucket, which somebody else may have. */
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected a bucket behind s3://, found '%s'", uri);
+    }
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
 
