@@ -205,6 +205,8 @@ static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
             feeder->epoch_bytes += (uint64_t)put_bytes;
         } else if (errno == EAGAIN) {
             PL_TRY(wait_writable(feeder, reterr));
+        } else if ((errno == EPERM || errno == ENOSYS) && !feeder->options.copy) {
+            feeder->options.copy = true; /* a container's seccomp profile, podman's default among them, refuses vmsplice() */
         } else if (errno == EPIPE) {
             feeder->closed_early = true;
         } else if (errno != EINTR) {

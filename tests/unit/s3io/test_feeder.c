@@ -6,12 +6,18 @@
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 enum { OBJECTS = 7 };
 
@@ -53,6 +59,7 @@ struct run {
     char path[PATH_MAX];
     struct pl_feeder_options options;
     uint64_t epochs;
+    bool contained;               /* its thread may not call vmsplice(), as in podman's containers */
     struct pl_feeder_epochs from; /* instead of objects */
     enum pl_status status;
     struct pl_feeder_counts counts; /* of the last epoch */
@@ -60,12 +67,29 @@ struct run {
     pthread_t thread;
 };
 
+static void forbid_vmsplice(void)
+{
+    struct sock_filter words[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_vmsplice, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(words) / sizeof(words[0]), .filter = words};
+
+    ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
 static void *run_feeder(void *argument)
 {
     struct run *run = argument;
     struct pl_feeder *feeder;
     struct pl_store *store;
 
+    if (run->contained) {
+        forbid_vmsplice();
+    }
     ck_assert_ok(pl_store_open_directory(run->objects->path, false, &store, &run->error), &run->error);
     ck_assert_ok(pl_feeder_open(store, run->path, &run->options, PL_DEADLINE_NEVER, &feeder, &run->error), &run->error);
     for (uint64_t epoch = 0; run->status == PL_OK && epoch < run->epochs; epoch++) {
@@ -155,6 +179,26 @@ START_TEST(objects_come_whole_in_key_order_epoch_after_epoch)
         scratch_done(&objects);
         scratch_done(&fifos);
     }
+}
+END_TEST
+
+START_TEST(where_pages_may_not_be_lent_they_are_copied)
+{
+    struct scratch objects = scratch_new(), fifos = scratch_new();
+    struct run run = {.epochs = 2, .contained = true, .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO}};
+    struct pl_stream *stream;
+    unsigned order[OBJECTS];
+
+    write_objects(&objects, false);
+    start(&run, &objects, &fifos);
+    stream = open_stream(&run, PL_RECORD_WHOLE);
+    ck_assert_uint_eq(read_objects(stream, 0, order), OBJECTS);
+    ck_assert_uint_eq(read_objects(stream, 1, order), OBJECTS);
+    pl_stream_close(stream);
+    ck_assert_int_eq(pthread_join(run.thread, NULL), 0);
+    ck_assert_ok(run.status, &run.error);
+    scratch_done(&objects);
+    scratch_done(&fifos);
 }
 END_TEST
 
@@ -461,7 +505,7 @@ START_TEST(a_wish_to_stop_is_heard_while_the_source_is_silent)
 }
 END_TEST
 
-UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, without_wrapping_the_objects_lie_back_to_back,
-          shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
+UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, where_pages_may_not_be_lent_they_are_copied,
+          without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
           nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader,
           a_wish_to_stop_is_heard_while_the_source_is_silent, what_lies_in_pipes_stays_as_it_was_written, a_store_without_objects_is_no_empty_epoch)
