@@ -27,7 +27,6 @@ enum { PL_THREADS = 256, PL_CHUNK_ELEMS = 4096, PL_NORM_BLOCKS = PL_DEVICE_NORM_
 #define PL_EACH_THREAD(thread) for (uint32_t thread = threadIdx.x, thread##_left = 1; thread##_left; thread##_left = 0)
 #define PL_GLOBAL(type, pointer) (__builtin_assume(__isGlobal(pointer)), pointer)
 #define PL_UNROLL _Pragma("unroll")
-#define PL_UNROLL_4 _Pragma("unroll 4")
 #else
 #define PL_CODE static inline
 #define PL_SHARED
@@ -35,7 +34,6 @@ enum { PL_THREADS = 256, PL_CHUNK_ELEMS = 4096, PL_NORM_BLOCKS = PL_DEVICE_NORM_
 #define PL_EACH_THREAD(thread) for (uint32_t thread = 0; thread < PL_THREADS; thread++)
 #define PL_GLOBAL(type, pointer) (pointer)
 #define PL_UNROLL
-#define PL_UNROLL_4
 #endif
 #define PL_RAW(bytes) __attribute__((aligned(bytes), may_alias)) /* memory that holds any type */
 
@@ -50,6 +48,9 @@ struct PL_RAW(4) pl_raw4 {
 };
 struct PL_RAW(2) pl_raw2 {
     uint16_t half[1];
+};
+struct PL_RAW(1) pl_raw1 {
+    uint8_t byte[1];
 };
 typedef double PL_RAW(8) pl_raw_double;
 struct PL_RAW(16) pl_raw_doubles {

@@ -186,12 +186,9 @@ PL_CODE void copy_bytes(char *to, const char *from, uint32_t bytes, uint32_t thr
     case 2:
         PL_COPY_WORDS(2);
     default:
-        words = 0;
-        head = bytes;
-        break;
+        PL_COPY_WORDS(1);
     }
-    PL_UNROLL_4 for (i = thread; i < head; i += PL_THREADS)
-    {
+    for (i = thread; i < head; i += PL_THREADS) {
         to[i] = from[i];
     }
     for (i = head + words * width + thread; i < bytes; i += PL_THREADS) {

@@ -56,22 +56,43 @@ PL_CODE void load_doubles(const enum pl_dtype dtype, const uint32_t group, const
     }
 }
 
-/* One thread's sum. fma() rounds once, and a product of two floats is exact in double, so that it is the same as a product and a sum. */
+/*
+ * Add the squares of `run` groups, `stride` groups apart: all loads are under way before the first sum. fma() rounds once, and a product of two
+ * floats is exact in double, so that it is the same as a product and a sum.
+ */
+PL_CODE void sum_run(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t at, uint64_t stride, const uint32_t run,
+                     double *part)
+{
+    const uint32_t group = 16 / bytes_of(dtype);
+    double value[4 * 8];
+
+    PL_UNROLL for (uint32_t r = 0; r < run; r++)
+    {
+        load_doubles(dtype, group, a->values + (at + r * stride) * 16, vector, value + r * group);
+    }
+    PL_UNROLL for (uint32_t i = 0; i < run * group; i++)
+    {
+        part[i % 2] = fma(value[i], value[i], part[i % 2]);
+    }
+}
+
+/* One thread's sum. */
 PL_CODE double sum_groups(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t first, uint64_t stride)
 {
     const uint32_t group = 16 / bytes_of(dtype);
     uint64_t groups = a->count / group;
+    uint64_t at = first;
     double part[2] = {0.0, 0.0};
 
-    PL_UNROLL_4 for (uint64_t g = first; g < groups; g += stride)
-    {
-        double value[8];
-
-        load_doubles(dtype, group, a->values + g * 16, vector, value);
-        PL_UNROLL for (uint32_t i = 0; i < group; i++)
-        {
-            part[i % 2] = fma(value[i], value[i], part[i % 2]);
-        }
+    for (; at + 3 * stride < groups; at += 4 * stride) {
+        sum_run(dtype, vector, a, at, stride, 4, part);
+    }
+    if (at + stride < groups) {
+        sum_run(dtype, vector, a, at, stride, 2, part);
+        at += 2 * stride;
+    }
+    if (at < groups) {
+        sum_run(dtype, vector, a, at, stride, 1, part);
     }
     if (first < a->count - groups * group) { /* the elements behind the last group go to the first threads */
         double value = load_double(dtype, a->values + (groups * group + first) * bytes_of(dtype));
