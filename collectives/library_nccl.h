@@ -13,6 +13,9 @@
 
 #include <nccl.h>
 
+/* ncclBfloat16: NCCL has it since 2.10, its header for C since 2.24. */
+#define PL_NCCL_BFLOAT16 ((ncclDataType_t)9)
+
 #define PL_NCCL_FUNCTIONS(X)                                                                                                                         \
     X(GetVersion)                                                                                                                                    \
     X(GetUniqueId)                                                                                                                                   \

@@ -136,9 +136,9 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
         bool has;
         ncclDataType_t type;
     } types[PL_DTYPE_COUNT] = {
-        [PL_FLOAT32] = {true, ncclFloat32},   [PL_FLOAT64] = {true, ncclFloat64}, [PL_FLOAT16] = {true, ncclFloat16},
-        [PL_BFLOAT16] = {true, ncclBfloat16}, [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
-        [PL_INT64] = {true, ncclInt64},       [PL_UINT8] = {true, ncclUint8},
+        [PL_FLOAT32] = {true, ncclFloat32},       [PL_FLOAT64] = {true, ncclFloat64}, [PL_FLOAT16] = {true, ncclFloat16},
+        [PL_BFLOAT16] = {true, PL_NCCL_BFLOAT16}, [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
+        [PL_INT64] = {true, ncclInt64},           [PL_UINT8] = {true, ncclUint8},
     };
 
     *ret_type = types[dtype].type;

@@ -13,6 +13,7 @@
  * leaving with a group open.
  */
 #include "collectives/kernel.h"
+#include "collectives/library_nccl.h"
 #include "tests/support/fake_cuda.h"
 
 #include <dlfcn.h>
@@ -408,9 +409,9 @@ static ncclResult_t readiness(struct ncclComm *comm)
 
 static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncclRedOp_t op)
 {
-    static const enum pl_dtype types[ncclNumTypes] = {
+    static const enum pl_dtype types[] = {
         [ncclInt8] = PL_INT8,       [ncclUint8] = PL_UINT8,     [ncclInt32] = PL_INT32,     [ncclInt64] = PL_INT64,
-        [ncclFloat16] = PL_FLOAT16, [ncclFloat32] = PL_FLOAT32, [ncclFloat64] = PL_FLOAT64, [ncclBfloat16] = PL_BFLOAT16};
+        [ncclFloat16] = PL_FLOAT16, [ncclFloat32] = PL_FLOAT32, [ncclFloat64] = PL_FLOAT64, [PL_NCCL_BFLOAT16] = PL_BFLOAT16};
     static const enum pl_op ops[] = {[ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
     struct operation *o = malloc(sizeof(*o));
     struct ncclComm *comm = wanted->comm;
@@ -491,7 +492,7 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDat
     if (residence != ncclScalarHostImmediate || ready != ncclSuccess) {
         return ready != ncclSuccess ? ready : ncclInvalidArgument;
     }
-    if (type == ncclFloat16 || type == ncclBfloat16) {
+    if (type == ncclFloat16 || type == PL_NCCL_BFLOAT16) {
         pl_kernel_widen(pl_kernel_best(), type == ncclFloat16 ? PL_FLOAT16 : PL_BFLOAT16, &half, scalar, 1);
     }
     factor = type == ncclFloat64 ? *(double *)scalar : type == ncclFloat32 ? (double)*(float *)scalar : (double)half;
