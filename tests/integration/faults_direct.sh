@@ -134,13 +134,15 @@ echo '{"sagemaker_program": "train.py", "sagemaker_submit_directory": "/opt/ml/i
   >"$cluster/algo-1/ml/input/config/hyperparameters.json"
 mkdir -p "$cluster/algo-1/ml/input/data/code"
 : >"$cluster/algo-1/ml/input/data/code/sourcedir.tar.gz"
-mkfifo "$cluster/algo-1/ml/input/data/code/slow"
-host_start algo-1 sh -c 'mount --bind /opt/ml/input/data/code/slow /opt/ml/input/data/code/sourcedir.tar.gz && exec "$@"' sh "$paceline" train
-await_log algo-1 "bringing the code into place" 60
+printf '#!/bin/sh\necho "the archive is at work"\nexec sleep 1000\n' >"$cluster/algo-1/ml/unpack"
+chmod +x "$cluster/algo-1/ml/unpack"
+host_start algo-1 sh -c 'mount --bind /opt/ml/unpack "$1-unpack" && exec "$@"' sh "$paceline" train
+await_log algo-1 "the archive is at work" 60
 case_mark
 host_signal algo-1 TERM
 host_wait algo-1 60 || case_failed "no end"
-expect_code algo-1 bad
+expect_code algo-1 143
+expect_failure algo-1 "stopped by SIGTERM" "unpack"
 expect_nobody
 case_end algo-1
 
