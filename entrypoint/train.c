@@ -142,8 +142,8 @@ int pl_train_main(const struct pl_call *call)
     int exit_code;
 
     if (open_outputs(call, &failure, &unwritable) != PL_OK) {
-        pl_log_error(&unwritable, "the output directory %s/output",
-                     pl_job_base_dir(call->environment)); /* the job itself may still be worth running */
+        /* The job itself may still be worth running. */
+        pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
     }
     if (!listening || pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
         exit_code = refuse(&error, &failure);
