@@ -30,23 +30,26 @@ void pl_file_close_at(int *fd)
     errno = saved_errno;
 }
 
-/* Return when there is something to read, be it the end. */
-static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
+int pl_fd_poll_readable(int fd, int64_t deadline_ns)
 {
     for (;;) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
         int ready = poll(&poll_fd, 1, pl_deadline_poll_ms(deadline_ns));
 
-        if (ready > 0) {
-            return PL_OK;
-        }
-        if (ready < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "poll '%s'", what);
-        }
-        if (ready == 0 && pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "no data from '%s' before the deadline", what);
+        if (ready > 0 || (ready == 0 && pl_deadline_passed(deadline_ns)) || (ready < 0 && errno != EINTR)) {
+            return ready;
         }
     }
+}
+
+static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
+{
+    int ready = pl_fd_poll_readable(fd, deadline_ns);
+
+    if (ready < 0) {
+        return pl_error_errno(reterr, "poll '%s'", what);
+    }
+    return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "no data from '%s' before the deadline", what);
 }
 
 static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)

@@ -45,6 +45,9 @@ int pl_fd_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 /** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
 enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Wait until `deadline_ns` for something to read, be it the end: 1, 0 where the time is over, or -1 with errno. */
+int pl_fd_poll_readable(int fd, int64_t deadline_ns);
+
 /**
  * Read once, at most `bytes`, waiting until `deadline_ns`; `*ret_bytes` 0 is end of file.
  * Works on blocking and non-blocking descriptors. PL_TIMEOUT leaves the descriptor usable.

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,20 +62,12 @@ static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sock
 
 static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
-    for (;;) {
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        int ready = poll(&poll_fd, 1, pl_deadline_poll_ms(deadline_ns));
+    int ready = pl_fd_poll_readable(fd, deadline_ns);
 
-        if (ready > 0) {
-            return PL_OK;
-        }
-        if (ready == 0) {
-            return pl_error_set(reterr, PL_TIMEOUT, "%s did not come in time", what);
-        }
-        if (errno != EINTR) {
-            return pl_error_errno(reterr, "poll for %s", what);
-        }
+    if (ready < 0) {
+        return pl_error_errno(reterr, "poll for %s", what);
     }
+    return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s did not come in time", what);
 }
 
 static enum pl_status send_descriptor(int socket_fd, int fd, struct pl_error *reterr)
