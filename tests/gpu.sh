@@ -35,12 +35,16 @@ pack() {
   local folder=$1 list library
   local own='libc6|libc-|linux-libc-dev|gcc|g\+\+|cpp|libgcc|libstdc|binutils|libbinutils|lib.*san[0-9]|perl|libperl|dpkg|debconf|cdebconf|coreutils|tar$'
   own+='|openssh|gfortran|libgfortran-|auto|m4$|make$|passwd|adduser|debianutils|libctf|libisl|libmpc|libmpfr|libgmp|libgprofng|libcc1|libpam|libaudit'
-  own+='|python3|libpython3|media-types|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx|libX|libjs-'
+  own+='|python3|libpython3|media-types|libselinux|libsemanage|libsepol|libgdbm|libdb5|libtinfo|mawk|libcrypt|libx[^m]|libX|libjs-'
   mkdir -p "$folder/debs" || return
   list=$(tests/support/packages.sh list build test | grep -vE '^(gcc|libc6-dev|python3|git|openssh.*|iproute2|procps|util-linux|openssl|curl|libfaketime|spin)$')
   list=$(apt-get -s -o Dir::State::status=/dev/null --no-install-recommends install $list | awk '/^Inst /{print $2}' | grep -vE "^($own)")
   (cd "$folder/debs" && apt-get download -qq $list) || return
   for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder" || return; done
+  [ ! -d "$folder/lib" ] || { cp -a "$folder/lib/." "$folder/usr/lib" && rm -rf "$folder/lib"; } || return # one place, as where /lib is a link
+  find "$folder/usr" -type l -lname '/*' -printf '%p %l\n' | while read -r link target; do # to where it lies now, not to this machine's
+    ln -sfr "$folder${target/#\/lib/\/usr\/lib}" "$link"
+  done
   rm -rf "$folder/debs" "$folder"/usr/share/{doc,man,locale,lintian,bug} "$folder"/usr/lib/*/{fortran,openblas-pthread/*.a}
   find "$folder/usr/lib" -name '*.a' | while read -r library; do [ ! -e "${library%.a}.so" ] || rm "$library"; done # what is linked is shared
   ln -sf mpirun.openmpi "$folder/usr/bin/mpirun" # what update-alternatives does
@@ -95,7 +99,10 @@ use() {
 }
 if [ -n "$packages" ]; then
   use "$packages/usr"
-  command -v meson >/dev/null || meson() { PYTHONPATH=$packages/usr/lib/python3/dist-packages python3 -m mesonbuild.mesonmain "$@"; }
+  if ! command -v meson >/dev/null; then
+    export PYTHONPATH=$packages/usr/lib/python3/dist-packages${PYTHONPATH:+:$PYTHONPATH} # Ninja calls Meson too
+    meson() { python3 -m mesonbuild.mesonmain "$@"; }
+  fi
   export PATH=$PATH:$packages/usr/bin OPAL_PREFIX=$packages/usr
   libraries=$packages/usr/lib/x86_64-linux-gnu
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
