@@ -7,7 +7,8 @@
 #   tests/gpu.sh --list           name the steps
 #   --build DIR                   build folder (build-gpu)
 #   --packages DIR                Debian packages unpacked below DIR: libraries and tools that the machine lacks, such as Open MPI and Check
-#   --json FILE                   steps, figures and goals (BUILD/gpu/results.json), written after each step
+#   --json FILE                   steps, figures and goals (BUILD/gpu/results.json), written after each step; what all steps print goes to FILE's
+#                                 name with .log in place of .json
 #   --limit SECONDS               for everything: what runs then is stopped, what has not begun is left out
 #
 #   tests/gpu.sh --pack DIR       on a Debian 12 machine with network: fill such a DIR, to be carried to the other
@@ -60,7 +61,7 @@ while [ $# -gt 0 ]; do
     --limit) limit=${2:?--limit SECONDS}; shift ;;
     --list) echo "${steps[*]}"; exit 0 ;;
     --pack) pack "$(realpath -m "${2:?--pack DIR}")"; exit ;;
-    *) sed -n '3,28s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    *) sed -n '3,29s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
 done
@@ -82,6 +83,7 @@ cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 work=$build/gpu
 mkdir -p "$work"
 json=${json:-$work/results.json}
+log=${json%.json}.log
 PATH=$PATH:$cuda/bin:$cuda/compute-sanitizer
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_SOURCE=$root PACELINE_BUILD=$build
 export OMPI_MCA_plm_rsh_agent= PRTE_MCA_plm_ssh_agent= # one machine needs no ssh, without which mpirun (of Open MPI 4, of 5) may not start there
@@ -139,18 +141,19 @@ has check || { check=auto; left_out+=("Check: no unit tests"); }
 
 report() { "$root/tests/bench/gpu_report.py" "$work" "$json" "$device" "${left_out[@]+"${left_out[@]}"}"; }
 
-# step NAME COMMAND...: run it for as long as it may, keep its output in WORK/NAME.log and its last line in the table.
+# step NAME COMMAND...: run it for as long as it may, keep its output in the log, its last line in the table and, if it failed, more lines for the JSON.
 step() {
-  local name=$1 began=$SECONDS code=0 pid watch stopped= what result=FAILED may=${most[$1]}
+  local name=$1 began=$SECONDS code=0 pid watch stopped= what result=FAILED may=${most[$1]} start
   shift
   [ "$limit" = 0 ] || [ $((limit - SECONDS)) -ge "$may" ] || may=$((limit - SECONDS))
   if [ "$may" -lt 5 ]; then
     printf '%s\tskipped\t0\tno time was left\n' "$name" >>"$work/steps.tsv"
     return 77
   fi
-  echo "---- $name"
+  echo "---- $name" | tee -a "$log"
+  start=$(stat -c %s "$log")
   set -m # a process group of its own, so that all of it can be stopped
-  "$@" >"$work/$name.log" 2>&1 </dev/null &
+  "$@" >>"$log" 2>&1 </dev/null &
   pid=$!
   { sleep "$may"; kill -- "-$pid"; sleep 3; kill -KILL -- "-$pid"; } 2>/dev/null &
   watch=$!
@@ -158,12 +161,13 @@ step() {
   wait $pid || code=$?
   { kill -- "-$watch"; wait "$watch"; } 2>/dev/null
   [ $code -le 128 ] || [ $((SECONDS - began)) -lt "$may" ] || stopped="stopped after $may s: "
-  what=$(grep -v '^[[:space:]]*$' "$work/$name.log" | tail -n 1)
-  [ $code = 0 ] || [ $code = 77 ] || what=$(grep -m 1 -E 'ERROR|error:' "$work/$name.log" || echo "$what")
+  tail -c +$((start + 1)) "$log" | grep -av '^[[:space:]]*$' >"$work/said"
+  what=$(tail -n 1 "$work/said")
+  [ $code = 0 ] || [ $code = 77 ] || what=$(grep -a -m 1 '^ERROR:' "$work/said" || grep -a -m 1 -E 'ERROR:|error:' "$work/said" || echo "$what")
   case $code in
     0) result=passed ;;
     77) result=skipped ;;
-    *) tail -n 30 "$work/$name.log" ;;
+    *) { head -n -30 "$work/said" | grep -a -m 1 -A 9 -E '^FAILED|ERROR:|error:' && echo ...; tail -n 30 "$work/said"; } | tee "$work/$name.end" ;;
   esac
   printf '%s\t%s\t%d\t%s\n' "$name" "$result" $((SECONDS - began)) "$stopped${what:0:110}" >>"$work/steps.tsv"
   report >/dev/null
@@ -187,9 +191,17 @@ real_tests=(device_kernel device_device:new_memory_is_zero_and_copies_go_both_wa
   collectives_device:every_operation_is_right_on_a_shared_device collectives_device:long_vectors_go_through_in_segments
   collectives_device:reproducible_sums_have_the_bits_of_host_memory runtime_device_named runtime_device_plan examples_cuda)
 
+# within SECONDS COMMAND...: what hangs is stopped, so that the rest of its step is run.
+within() {
+  local code=0
+  timeout --foreground -k 3 "$@" || code=$?
+  [ $code != 124 ] && [ $code != 137 ] || echo "ERROR: stopped after $1 s: ${*:2}" >&2
+  return $code
+}
+
 # run_tests ENTRY... -- WORDS...: those programs or cases, each behind the words; one that hangs is stopped after a minute.
 run_tests() {
-  local entry name only program found=0 failed=0 code entries=()
+  local entry name only program found=0 failed= code entries=()
   while [ "$1" != -- ]; do entries+=("$1"); shift; done
   shift
   for entry in "${entries[@]}"; do
@@ -200,12 +212,12 @@ run_tests() {
     found=$((found + 1)) code=0
     echo "== $entry"
     # CUDA does not survive Check's fork; a case that forks by itself does so before it uses a device.
-    env CK_FORK=no ${only:+"CK_RUN_CASE=$only"} timeout --foreground -k 3 60 "$@" "$program" || code=$?
-    [ $code = 0 ] || [ $code = 77 ] || failed=$((failed + 1))
+    within 60 env CK_FORK=no ${only:+"CK_RUN_CASE=$only"} "$@" "$program" || code=$?
+    [ $code = 0 ] || [ $code = 77 ] || failed+=" $entry"
   done
   [ $found -gt 0 ] || { echo "no unit tests were built"; return 77; }
-  echo "$found of ${#entries[@]} run, $failed failed"
-  [ $failed = 0 ]
+  [ -z "$failed" ] || { echo "ERROR: failed:$failed, of $found run"; return 1; }
+  echo "$found of ${#entries[@]} run, none failed"
 }
 unit_tests() { run_tests "${real_tests[@]}" --; }
 sanitize() {
@@ -224,7 +236,7 @@ conformance() {
   local ranks code=0
   for ranks in 2 4; do
     echo "== $ranks processes on one GPU"
-    timeout --foreground -k 3 28 mpirun --oversubscribe --bind-to none -n $ranks "$build/tests/integration/conformance_ranks" devices 1 || code=$?
+    within 28 mpirun --oversubscribe --bind-to none -n $ranks "$build/tests/integration/conformance_ranks" devices 1 || code=$?
   done
   return $code
 }
@@ -236,14 +248,14 @@ bench_sharing() {
   local words=(allreduce --buffers device --min-bytes 4KiB --max-bytes 256MiB --factor 8 --pairs 5 --json)
   local step=("$build/examples/synthetic/synthetic" --gradients "$gradients" --backward-ms 20 --json 1)
   export PACELINE_SHARE_DEVICE=1
-  "$build/collectives/paceline-info" || code=$?
-  "${step[@]}" --device cuda | tee -a "$work/synthetic.json" || code=$?
+  within 10 "$build/collectives/paceline-info" || code=$?
+  within 20 "${step[@]}" --device cuda | tee -a "$work/synthetic.json" || code=$?
   if [ $mpi = enabled ]; then
     for kind in busy timer; do
-      mpirun --oversubscribe --bind-to none -n 2 "${step[@]}" --device cuda:0 --work $kind | tee -a "$work/synthetic.json" || code=$?
+      within 20 mpirun --oversubscribe --bind-to none -n 2 "${step[@]}" --device cuda:0 --work $kind | tee -a "$work/synthetic.json" || code=$?
     done
     for ranks in 2 4; do
-      mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || code=$?
+      within 20 mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || code=$?
     done
   else
     "$build/collectives/paceline-bench" "${words[@]}" --threads 2 | tee "$work/allreduce_2.json" || code=$?
@@ -253,8 +265,9 @@ bench_sharing() {
 }
 
 cd "$work" || exit 1
-rm -f "$work"/*.json # figures of this run only
+rm -f "$work"/*.{json,end} # figures of this run only
 : >"$work/steps.tsv"
+for tool in nvidia-smi "nvcc --version" "cc --version" "python3 --version" "mpirun --version"; do echo "---- $tool"; $tool; done >"$log" 2>&1
 if step build compile; then
   ! wanted unit || step unit unit_tests
   ! wanted kernels || step kernels bench_kernels
@@ -266,4 +279,5 @@ if step build compile; then
   ! wanted sanitizer || step sanitizer sanitize
 fi
 echo
+echo "what the steps printed is in $log"
 report

@@ -64,7 +64,7 @@ def our_rate(build, name, data, batch, steps, precision):
     """The second of two epochs, so that neither start nor choice of algorithms counts."""
     command = [build / "examples" / name / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
                "--device", "cuda", "--precision", precision]
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     rates = RATE.findall(done.stdout)
     if not rates:
         raise RuntimeError(f"no rate in what {name} printed")

@@ -60,16 +60,24 @@ def report(work, step_rows):
                {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.95}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
     (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')
     (work / "examples.json").write_text('{"model": "mnist", "ranks": 1, "accuracy": 0.5, "cpu": 0.9}\n{"model": "mnist", "ranks": 2, "accuracy": 0.9, "cpu": 0.91}\n')
+    (work / "kernels.end").write_text("the last words\n")
     (work / "steps.tsv").write_text("build\tpassed\t30\tdone\nkernels\tFAILED\t90\tstopped after 90 s: \t\r\xc3\n", encoding="latin-1")
     done = subprocess.run([SOURCE / "tests/bench/gpu_report.py", work, work / "results.json", "A card", "torch: none"], text=True, capture_output=True)
     print(done.stdout, done.stderr)
     assert done.returncode == 1, done.returncode
     host, overhead = step_rows[0]["host_us"], step_rows[2]["overhead"]
     says(done.stdout, "A card, ", "kernels      FAILED      90 s  stopped after 90 s", "left out     torch: none", "| the ceiling | 4300 GB/s |  |",
-         "| at least 89%, 97% of a copy of as many bytes (pack, 16 tensors, 4 MiB) | NO |", "91%, 92% of a copy of as many bytes (AdamW, ", "| 2: 0.900, CPU 0.910 | yes |",
+         "| at least 89%, 97% of a copy of as many bytes (pack, 16 tensors, 4 MiB) | NO |", "91%, 92% of a copy of as many bytes (AdamW, float32 gradients, 4 MiB) |  |", "| 2: 0.900, CPU 0.910 |  |",
          f"| 20 us | {host:.1f} us | {'yes' if host < 20 else 'NO'} |", f"| 1 % | {overhead:+.2%} | {'yes' if overhead < 0.01 else 'NO'} |", "| not measured |  |")
     kept = json.loads((work / "results.json").read_text())
     assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept
+    assert "log" not in kept["steps"][0] and kept["steps"][1]["log"] == ["the last words"], kept
+    with (work / "examples.json").open("a") as figures:
+        figures.write('{"model": "mnist", "ranks": 4, "accuracy": 0.9, "cpu": 0.91}\n')
+    (work / "steps.tsv").write_text("kernels\tpassed\t30\tdone\n")
+    done = subprocess.run([SOURCE / "tests/bench/gpu_report.py", work, work / "results.json", "A card"], text=True, capture_output=True)
+    assert done.returncode == 0, done
+    says(done.stdout, "(AdamW, float32 gradients, 4 MiB) | yes |", "| 2: 0.900, CPU 0.910; 4: 0.900, CPU 0.910 | yes |")
 
 
 def step():
@@ -100,16 +108,20 @@ def script():
         for tool in {file.name: file for path in reversed(os.environ["PATH"].split(":")) for file in pathlib.Path(path).glob("*")}.values():
             if tool.name not in ("ssh", "rsh", "nvidia-smi"):
                 (work / "bin" / tool.name).symlink_to(tool)
-        for program, says_what in ((work / "bin/nvidia-smi", "Fake GPU 0, 1.0, 1024 MiB"), (build / "tests/integration/conformance_ranks", "here")):
-            program.write_text(f"#!/bin/sh\necho '{says_what}'\n")
+        ranks = build / "tests/integration/conformance_ranks"
+        for program, does in ((work / "bin/nvidia-smi", "echo 'Fake GPU 0, 1.0, 1024 MiB'"), (ranks, "echo here")):
+            program.write_text(f"#!/bin/sh\n{does}\n")
             program.chmod(0o755)
-        done = subprocess.run([SOURCE / "tests/gpu.sh", "--build", build, "--only", "conformance"], env=dict(os.environ, PATH=f"{work}/bin"), text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True)
-        print(done.stdout, done.stderr)
-        assert done.returncode == 0, done.returncode
-        steps = json.loads((build / "gpu/results.json").read_text())["steps"]
-        assert [(step["name"], step["result"]) for step in steps] == [("build", "passed"), ("conformance", "passed")], steps
-        assert (build / "gpu/conformance.log").read_text().count("here") == 6  # two ranks and four
+        command = [SOURCE / "tests/gpu.sh", "--build", build, "--only", "conformance", "--json", work / "kept.json"]
+        for result, least in (("passed", 6), ("FAILED", 20)):  # two ranks and four; mpirun may end the others before they speak
+            done = subprocess.run(command, env=dict(os.environ, PATH=f"{work}/bin"), text=True, stdin=subprocess.DEVNULL, capture_output=True)
+            print(done.stdout, done.stderr)
+            assert done.returncode == (result == "FAILED"), done.returncode
+            steps = json.loads((work / "kept.json").read_text())["steps"]
+            assert [(step["name"], step["result"]) for step in steps] == [("build", "passed"), ("conformance", result)], steps
+            assert (work / "kept.log").read_text().count("here") >= least  # all that the steps printed
+            ranks.write_text("#!/bin/sh\necho ERROR: no luck\nfor i in 1 2 3 4 5 6 7 8 9 10; do echo here; done\nexit 3\n")
+        assert steps[1]["detail"] == "ERROR: no luck" and "here" in steps[1]["log"], steps
 
 
 info()

@@ -32,11 +32,13 @@ LINE = re.compile(r"train_loss=([0-9.]+) test_accuracy=([0-9.]+)")
 def run(program, ranks, *words, check=True):
     """(train_loss, test_accuracy) of each epoch."""
     command = [PROGRAMS[program], *words] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PROGRAMS[program], *words]
-    done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, text=True, timeout=300, stdin=subprocess.DEVNULL, capture_output=True)
-    print("$", *command, done.stdout, done.stderr, sep="\n" if done.returncode else " ")
+    command = ["timeout", "--foreground", "-k", "3", "90", *command]  # what hangs is stopped with its ranks, and what it printed is kept
+    done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL, capture_output=True)
+    print("$", *command)
+    print(done.stdout + done.stderr, end="", flush=True)
     if not check:
         return done
-    assert done.returncode == 0, f"exit status {done.returncode}"
+    assert done.returncode == 0, f"{program}, {ranks} ranks: exit status {done.returncode}"
     return [tuple(map(float, found)) for found in LINE.findall(done.stdout)]
 
 
