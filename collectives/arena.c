@@ -83,7 +83,7 @@ static void give_back(struct pl_world *world, struct pl_span *span)
     if (span->memory != PL_MEMORY_HOST) {
         pl_device_span_free(world, span);
     }
-    if (span->memory == PL_MEMORY_DEVICE) {
+    if (span->memory == PL_MEMORY_DEVICE || pl_bootstrap_is_stranded(world->bootstrap)) {
         *span = (struct pl_span){.data = NULL};
         return;
     }
@@ -204,7 +204,7 @@ void pl_arena_drop_all(struct pl_world *world)
         struct pl_private_span *piece = world->private_spans;
 
         world->private_spans = piece->next;
-        free(piece->data);
+        free(pl_bootstrap_is_stranded(world->bootstrap) ? NULL : piece->data);
         free(piece);
     }
 }

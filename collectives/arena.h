@@ -33,7 +33,8 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
 
 /**
  * Give the span back. Collective in order, but does not wait, except for the other ranks' calls where it is device memory that other processes have
- * open. What is still allocated is freed with the world, which waits for that at most two seconds.
+ * open. What is still allocated is freed with the world, which waits for that at most two seconds. Where pl_world_is_stranded(), host memory is left
+ * as it is.
  */
 void pl_arena_free(struct pl_world *world, struct pl_span *span);
 

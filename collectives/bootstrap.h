@@ -30,6 +30,12 @@ enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl
 enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
+/** pl_world_is_stranded(), for who holds the world's lock. */
+static inline bool pl_bootstrap_is_stranded(const struct pl_bootstrap *bootstrap)
+{
+    return bootstrap->transport && bootstrap->transport->stranded;
+}
+
 /** pl_bootstrap's abort where the job is this process. */
 void pl_bootstrap_abort_process(void *context, int code);
 

@@ -108,7 +108,7 @@ struct pl_collective {
  *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree: said on all ranks, naming both sides),
  *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own words). These four stay with the world: later posts
  *             fail with the same report, since a rank cannot know how far the others got. Outputs are then undefined, and a message between hosts
- *             that MPI does not take back any more may touch both buffers until the process ends.
+ *             that MPI does not take back any more may touch both buffers until the process ends, as pl_world_is_stranded() tells.
  * Test        tests/unit/collectives, tests/conformance.md
  */
 enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,

@@ -53,6 +53,11 @@ static void cancel(void *state, struct pl_request *request)
     pl_agree_cancel(&h->agree);
     pl_world_give_up(h->inside, &h->world->failure); /* who waits for this rank there is told the same reason */
     pl_hierarchy_drop(h);
+    /* What travels between hosts is the caller's memory or, of the arena, a piece of the part's inside. */
+    if (h->between && pl_bootstrap_is_stranded(pl_world_bootstrap(h->between))) {
+        pl_world_bootstrap(h->world)->transport->stranded = true;
+        pl_world_bootstrap(h->inside)->transport->stranded = true;
+    }
 }
 
 static void farewell(void *state, uint64_t sequence, const struct pl_error *why)
@@ -101,7 +106,7 @@ static void free_hierarchy(void *state)
 {
     struct pl_hierarchy *h = state;
     /* Some sums between hosts leave from there, and what MPI did not take back it may send until the process ends. */
-    bool sending = h->between && pl_world_bootstrap(h->between)->transport->stranded;
+    bool sending = pl_bootstrap_is_stranded(pl_world_bootstrap(h->world));
 
     pl_world_free(h->between);
     pl_world_free(h->inside);

@@ -50,7 +50,7 @@ static void shm_free(void *state)
             close(shm->pidfds[rank]);
         }
     }
-    for (size_t i = 0; i < shm->span_count; i++) {
+    for (size_t i = 0; i < shm->span_count && !pl_bootstrap_is_stranded(pl_world_bootstrap(shm->world)); i++) {
         pl_shm_region_free(&shm->spans[i].region);
     }
     pl_shm_region_free(&shm->region);

@@ -29,7 +29,7 @@ struct pl_transport {
     const char *name;
     void *context;
     const int *labels;                                   /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
-    bool stranded;                                       /* a cancel() has failed */
+    bool stranded;                                       /* a cancel() has failed, here or in a part of the world */
     _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES]; /* for what a rank that has no memory says to the others, and for what it hears */
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
                            struct pl_error *reterr);

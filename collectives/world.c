@@ -408,6 +408,13 @@ enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *r
     return world->failure.status;
 }
 
+bool pl_world_is_stranded(const struct pl_world *world)
+{
+    PL_AUTO_HOLD(world);
+
+    return pl_bootstrap_is_stranded(world->bootstrap);
+}
+
 void pl_world_abort(struct pl_world *world, int code)
 {
     world->bootstrap->abort(world->bootstrap->context, code);

@@ -170,6 +170,12 @@ int64_t pl_world_deadline_ns(const struct pl_world *world);
 /** The first failure that made the world unusable, or PL_OK. */
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
+/**
+ * Whether a message of a failed collective could not be taken back. The memory that collectives of this world were given may then be read and written
+ * until the process ends: whoever would release it leaves it as it is. The world's own arena does.
+ */
+bool pl_world_is_stranded(const struct pl_world *world);
+
 /** End the whole job at once with exit status `code`; does not return. */
 void pl_world_abort(struct pl_world *world, int code) __attribute__((noreturn));
 

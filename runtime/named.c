@@ -116,11 +116,14 @@ void pl_named_free(struct pl_named *named)
         slot_clear(&named->slots[i]);
     }
     free(named->slots);
-    free(named->round.heads);
     free(named->round.payload_bytes);
+    named_table_done(&named->table);
+    if (pl_world_is_stranded(named->world)) {
+        return; /* a round's messages come to what is left, and leave from it */
+    }
+    free(named->round.heads);
     free(named->round.received);
     pl_text_done(&named->round.payload);
-    named_table_done(&named->table);
     free(named);
 }
 

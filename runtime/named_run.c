@@ -10,13 +10,18 @@ enum { FUSED_BYTES = 64 << 20 }; /* at most so much travels as one from device m
 
 void named_batch_free(struct pl_named *named, struct named_batch *batch)
 {
+    bool stranded = pl_world_is_stranded(named->world);
+
     for (size_t i = 0; i < batch->count; i++) {
         struct named_item *item = &batch->items[i];
 
         if (item->scratch && item->in_device_memory) {
             pl_device_release(named->device.device, item->scratch);
         } else {
-            free(item->scratch);
+            free(stranded ? NULL : item->scratch);
+        }
+        if (stranded) {
+            item->result.data = NULL;
         }
         pl_named_result_done(&item->result);
     }

@@ -127,7 +127,7 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
         if (optimizer->squares) {
             pl_device_release_pinned(optimizer->device, optimizer->squares);
         }
-        free(optimizer);
+        free(pl_world_is_stranded(pl_plan_world(optimizer->plan)) ? NULL : optimizer); /* a broadcast of its state */
     }
 }
 

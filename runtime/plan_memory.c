@@ -19,7 +19,7 @@ float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr)
 void pl_plan_free_array(struct pl_plan *plan, float *array)
 {
     if (!plan->device) {
-        free(array);
+        free(pl_world_is_stranded(plan->world) ? NULL : array);
     } else if (array) {
         pl_device_release(plan->device, array);
     }
