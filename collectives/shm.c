@@ -63,23 +63,19 @@ static void shm_free(void *state)
     free(shm);
 }
 
-static enum pl_status read_knobs(struct pl_shm *shm, struct pl_error *reterr)
+static void read_knobs(struct pl_shm *shm)
 {
     const struct pl_knobs *knobs = pl_world_knobs(shm->world);
     const char *kernel = pl_knob_text(knobs, PL_KNOB_KERNEL);
     const char *store = pl_knob_text(knobs, PL_KNOB_SHM_STORE);
 
-    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto");
-    if (shm->kernel == NULL) {
-        return pl_error_set(reterr, PL_INVALID, "knob kernel: this CPU cannot run '%s'", kernel);
-    }
+    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world.c knows to be there */
     shm->forced_store = -1;
     for (int i = 0; i < PL_SHM_STORES; i++) {
         if (strcmp(store, store_names[i]) == 0) {
             shm->forced_store = i;
         }
     }
-    return PL_OK;
 }
 
 static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
@@ -119,10 +115,8 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     shm->round_bytes = shm->round_bytes < PL_SHM_ROUND_BYTES ? PL_SHM_ROUND_BYTES : shm->round_bytes;
     piece_bytes = shm->staging_at + PL_SHM_DEPTH * shm->round_bytes;
 
-    status = read_knobs(shm, reterr);
-    if (status == PL_OK) {
-        status = allocate(shm, reterr);
-    }
+    read_knobs(shm);
+    status = allocate(shm, reterr);
     if (status != PL_OK) {
         (void)pl_bootstrap_refuse(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
     } else {

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap.h"
+#include "collectives/kernel.h"
 #include "collectives/world_private.h"
 
 #include <stdio.h>
@@ -185,6 +186,21 @@ static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error 
     return PL_OK;
 }
 
+/* Not every rank's CPU need be able to run the kernel that rank 0's settings name: then all hear whose is not. */
+static enum pl_status check_kernel(const struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
+{
+    const char *word = pl_knob_text(&world->knobs, PL_KNOB_KERNEL);
+    enum pl_status status = PL_OK;
+
+    if (!word[0]) {
+        return PL_OK;
+    }
+    if (!pl_kernel_named(word)) {
+        status = pl_error_set(reterr, PL_INVALID, "%s is '%s', which this CPU cannot run", pl_knob_info(PL_KNOB_KERNEL)->variable, word);
+    }
+    return pl_bootstrap_ready(world->bootstrap, status, deadline_ns, reterr);
+}
+
 static enum pl_status new_host_part(struct pl_world *world, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(*ranks), reterr);
@@ -223,6 +239,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
     }
     world->spin_ns = pl_knob_ns(&world->knobs, PL_KNOB_SPIN_US, PL_NS_PER_US);
     PL_TRY(check_words(&world->knobs, reterr));
+    if (!parent) {
+        PL_TRY(check_kernel(world, deadline_ns, reterr));
+    }
     world->always_flags = pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE) ? PL_REPRODUCIBLE : 0;
     world->wire_flag = strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "float16") == 0    ? PL_WIRE_FLOAT16
                        : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16

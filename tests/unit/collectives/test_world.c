@@ -590,6 +590,34 @@ START_TEST(a_setting_is_one_of_its_words)
 }
 END_TEST
 
+/* With __real_ and __wrap_ the linker puts itself between the library and its own function. */
+const struct pl_kernel *__real_pl_kernel_named(const char *name);
+const struct pl_kernel *__wrap_pl_kernel_named(const char *name);
+
+/* The first rank that asks for AVX-512 has a CPU without it. */
+static atomic_bool lacks_avx512;
+
+const struct pl_kernel *__wrap_pl_kernel_named(const char *name)
+{
+    bool avx512 = strcmp(name, "avx512") == 0;
+
+    return avx512 && atomic_exchange(&lacks_avx512, false) ? NULL : __real_pl_kernel_named(avx512 ? "plain" : name);
+}
+
+START_TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
+{
+    char failure[RANKS_TEXT_BYTES];
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_KERNEL, "avx512", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), know_their_place, &(int){2});
+    atomic_store(&lacks_avx512, true);
+    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), know_their_place, &(int){2}, failure);
+    ck_assert_msg(strstr(failure, "PACELINE_KERNEL is 'avx512', which this CPU cannot run ("), "%s", failure);
+}
+END_TEST
+
 START_TEST(nonsense_is_refused_before_anything_starts)
 {
     run_layouts(refuse, NULL);
@@ -729,6 +757,7 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_an
           ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
           failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
           a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
-          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words,
-          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
+          a_group_ends_as_one_and_starts_all_or_nothing, a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
+          nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words, a_cancelled_request_ends_the_world,
+          a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
+          the_description_says_which_sizes_go_which_way_between_hosts)

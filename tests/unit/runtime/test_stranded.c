@@ -127,6 +127,9 @@ static void run(int size, int ranks_per_host, ranks_body *body)
 {
     struct pl_knobs knobs;
 
+    held.count = 0;
+    held.fails = false;
+    atomic_store(&held.any, false);
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
     ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = ranks_per_host}, body, NULL);
