@@ -401,12 +401,28 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     return PL_OK;
 }
 
+/* What rank 0 tells the others while they wait for a checkpoint. */
+struct answer {
+    bool reading;          /* there is more to come: nothing else counts */
+    struct pl_error error; /* why rank 0 has nothing to give */
+    bool found;
+    struct pl_checkpoint_record record;
+};
+
+static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer *answer, struct pl_error *reterr)
+{
+    return pl_broadcast(pl_plan_world(c->plan), answer, sizeof(*answer), PL_UINT8, 0, reterr);
+}
+
 /* The tensors of `file`, to the copy, which has the layout of the arrays: gaps in it stay zero. */
 static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path, uint32_t crc_wanted,
                                    struct pl_error *reterr)
 {
+    struct answer reading;
     uint32_t crc = 0;
 
+    memset(&reading, 0, sizeof(reading));
+    reading.reading = true;
     if (pl_safetensors_count(file) != c->entry_count) {
         return pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu", path, pl_safetensors_count(file), c->entry_count);
     }
@@ -420,6 +436,8 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
             return pl_error_set(reterr, PL_MISMATCH, "'%s' holds another model: tensor '%s' in place of '%s', or of another shape", path,
                                 stored->name, entry->name);
         }
+        /* Before each one, so that the others' deadline is that of one tensor, however large the whole is. */
+        PL_TRY(give_answer(c, &reading, reterr));
         PL_TRY(pl_safetensors_read(file, i, to, reterr));
         crc = pl_checksum_crc32c(crc, to, stored->bytes);
     }
@@ -485,6 +503,7 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
         enum pl_status status = load_step(c, steps[i], ret_record, &error);
         uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
 
+        PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* which is not the checkpoint's */
         *ret_found = status == PL_OK;
         if (*ret_found && ret_record->state.world_size != size) {
             note(c, "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in the last bits",
@@ -504,18 +523,15 @@ enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret
                                    struct pl_error *reterr)
 {
     struct pl_checkpoints *c = checkpoints;
-    struct pl_world *world = pl_plan_world(c->plan);
-    struct {
-        struct pl_error error; /* why rank 0 has nothing to give */
-        bool found;
-        struct pl_checkpoint_record record;
-    } answer;
+    struct answer answer;
 
     memset(&answer, 0, sizeof(answer));
     if (c->writes) {
         answer.error.status = load_newest(c, &answer.found, &answer.record, &answer.error);
     }
-    PL_TRY(pl_broadcast(world, &answer, sizeof(answer), PL_UINT8, 0, reterr));
+    do {
+        PL_TRY(give_answer(c, &answer, reterr));
+    } while (answer.reading);
     if (answer.error.status != PL_OK) {
         if (reterr) {
             *reterr = answer.error;

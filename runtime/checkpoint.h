@@ -60,7 +60,8 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
 
 /**
  * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was changed.
- * What is cut, corrupt or of another model is passed over with a note, and an older one is tried.
+ * What is cut, corrupt or of another model is passed over with a note, and an older one is tried. The ranks that wait hear of rank 0 before each
+ * tensor that it reads: the setting timeout_s has to be long enough for the largest.
  *
  * Collective  yes.
  * Errors      rank 0's, on all ranks: PL_SYSTEM and PL_MEMORY where a checkpoint cannot be read, though it may be good (an I/O error, no permission,

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/checkpoint.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+enum { B_ELEMS = 33 };
 
 /* In place of libc's, to see which file gets its name first. */
 static char renamed[1000];
@@ -24,8 +28,34 @@ int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
 /* And to have a disk that gives nothing. */
 static atomic_bool disk_fails;
 
+/* Or one that gives a tensor "b" only when rank 1 has heard twice more from rank 0: before "a" and before "b". */
+static atomic_bool disk_waits;
+static atomic_int heard;
+static int last_heard;
+
+static void count_heard(void *context, const struct pl_event *event)
+{
+    (void)context;
+    atomic_fetch_add(&heard, event->kind == PL_BROADCAST);
+}
+
+static bool hears_twice_more(void)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+
+    last_heard += 2;
+    while (atomic_load(&heard) < last_heard && !pl_deadline_passed(deadline_ns)) {
+        sched_yield();
+    }
+    return atomic_load(&heard) >= last_heard;
+}
+
 ssize_t pread(int fd, void *to, size_t bytes, off_t at)
 {
+    if (atomic_load(&disk_waits) && bytes == B_ELEMS * sizeof(float) && !hears_twice_more()) {
+        errno = ETIME;
+        return -1;
+    }
     if (atomic_load(&disk_fails)) {
         errno = EIO;
         return -1;
@@ -61,7 +91,7 @@ static struct job job_start(struct pl_world *world, struct fixture *f, uint64_t 
 
     ck_assert_ok(pl_plan_new(world, NULL, &job.plan, &error), &error);
     ck_assert_ok(pl_plan_add(job.plan, "a", 1, &elems, &index, &error), &error);
-    ck_assert_ok(pl_plan_add(job.plan, "b", 1, (uint64_t[]){33}, &index, &error), &error);
+    ck_assert_ok(pl_plan_add(job.plan, "b", 1, (uint64_t[]){B_ELEMS}, &index, &error), &error);
     ck_assert_ok(pl_plan_seal(job.plan, &error), &error);
     ck_assert_ok(pl_optimizer_new(job.plan, &sgd, &job.optimizer, &error), &error);
     ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
@@ -179,6 +209,36 @@ static void keeps_two(struct pl_world *world, void *context)
     ck_assert(found && state.step == 12);
     job_end(&job);
 }
+
+static void waits_for_each(struct pl_world *world, void *context)
+{
+    const struct pl_observer observer = {.ended = count_heard};
+    struct pl_error error = PL_ERROR_NONE;
+    struct job job = job_start(world, context, 500);
+    struct pl_checkpoint_state state;
+    bool found = false;
+
+    save(&job, 1);
+    if (pl_world_rank(world) == 1) {
+        pl_world_observe(world, &observer);
+    }
+    atomic_store(&disk_waits, true);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(found);
+    atomic_store(&disk_waits, false);
+    ck_assert_uint_eq(state.step, 1);
+    ck_assert_int_eq(last_heard, 6); /* values, means and variances */
+    job_end(&job);
+}
+
+START_TEST(ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(2, waits_for_each, &f);
+    scratch_done(&f.scratch);
+}
+END_TEST
 
 START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
 {
@@ -481,8 +541,8 @@ START_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
 }
 END_TEST
 
-UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, the_last_two_are_kept_and_half_written_ones_are_removed,
-          a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
-          one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
+UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor,
+          the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found,
+          a_cut_or_changed_one_is_passed_over_with_a_note, one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
           a_failed_write_is_said_at_the_next_save, a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
