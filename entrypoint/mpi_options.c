@@ -130,6 +130,11 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
         PL_TRY(pl_words_add(&custom->taken, level, reterr));
         custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
     }
+    if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
+        /* It would take the option that Paceline adds behind it for a variable, and mpirun the word after that for the program. */
+        return pl_error_set(reterr, PL_INVALID,
+                            "sagemaker_mpi_custom_mpi_options: expected a variable behind the last -x, such as NAME or NAME=VALUE");
+    }
     return PL_OK;
 }
 

@@ -24,7 +24,7 @@ struct pl_mpi_custom {
 
 /**
  * Split sagemaker_mpi_custom_mpi_options as a shell would and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a prefix of the
- * name) out. Errors: PL_INVALID for quotes that are not closed or a --NCCL_DEBUG without its level.
+ * name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, a last -x without its variable.
  */
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -386,9 +386,9 @@ START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
 }
 END_TEST
 
-START_TEST(a_level_that_is_missing_is_an_error)
+START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
 {
-    static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open"};
+    static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open", "-x A -x", "-x --NCCL_DEBUG=WARN"};
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
@@ -532,6 +532,7 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           what_the_user_exports_stands_behind_our_own_and_keeps_our_library, more_processes_than_slots_is_an_error_unless_allowed,
           a_worker_leaves_the_count_of_processes_to_the_master, hosts_of_several_types_are_warned_of_unless_their_count_is_named,
           a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names,
-          custom_options_take_the_nccl_level_out_in_every_form, a_level_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning,
-          smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)
+          custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
+          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program,
+          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
+          a_value_that_no_argument_can_hold_is_refused_by_name)
