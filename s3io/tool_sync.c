@@ -414,7 +414,7 @@ static int64_t send_due(struct sync *sync, bool all)
 
         look_for_stop(sync);
         if (!all && sync->finish_by_ns != PL_DEADLINE_NEVER) {
-            return 0; /* the last round sends the rest */
+            break; /* the last round sends the rest */
         }
         if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) && send_entry(sync, entry, all, &error) != PL_OK) {
             if (!entry->complained) {
@@ -438,6 +438,9 @@ static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
         struct pollfd waits[2] = {{.fd = sync->events_fd, .events = POLLIN}, {.fd = sync->signals_fd, .events = POLLIN}};
         int64_t next_ns = send_due(sync, false);
 
+        if (sync->finish_by_ns != PL_DEADLINE_NEVER) {
+            break; /* an upload has taken the signal, and nothing would wake us */
+        }
         next_ns = sync->looks && look_ns < next_ns ? look_ns : next_ns;
         if (poll(waits, 2, pl_deadline_poll_ms(next_ns)) < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "wait for changes in '%s'", sync->directory);

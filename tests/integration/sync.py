@@ -34,8 +34,8 @@ class Sync:
         self.store.mkdir()
         self.server = subprocess.Popen([sys.executable, SOURCE / "tests/support/fake_s3.py", "--keep", self.store], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, text=True)
-        port = self.server.stdout.readline().split()[1]
-        environment = dict(os.environ, AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret",
+        self.port = int(self.server.stdout.readline().split()[1])
+        environment = dict(os.environ, AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{self.port}", AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret",
                            AWS_REGION="us-east-1", NO_PROXY="*")
         if silent:
             self.server.send_signal(signal.SIGSTOP)
@@ -56,14 +56,26 @@ class Sync:
             assert time.monotonic() < deadline and self.process.poll() is None, f"{name} does not arrive"
             time.sleep(0.05)
 
-    def wait_begun(self):
+    def wait_until(self, happens, problem):
         deadline = time.monotonic() + LIMIT_S
-        while not heeds_stop(self.process):
-            assert time.monotonic() < deadline and self.process.poll() is None, "it does not begin"
+        while not happens():
+            assert time.monotonic() < deadline and self.process.poll() is None, problem
             time.sleep(0.05)
+
+    def wait_begun(self):
+        self.wait_until(lambda: heeds_stop(self.process, "SigBlk"), "it does not begin")
+
+    def wait_asking(self):
+        self.wait_until(lambda: is_connected(self.port), "the server is not asked")
+
+    def wait_told(self):
+        self.wait_until(lambda: not heeds_stop(self.process, "ShdPnd"), "it does not look for a wish to stop")
 
     def stop(self, code=0):
         self.process.terminate()
+        self.end(code)
+
+    def end(self, code=0):
         _, self.message = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode == code, f"exit status {self.process.returncode}\n{self.message}"
 
@@ -79,12 +91,18 @@ def allowed(prefix):
     return subprocess.run([*prefix, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def heeds_stop(process):
-    """Whether SIGTERM no longer ends the process but is kept for it."""
+def heeds_stop(process, field):
+    """Whether SIGTERM no longer ends the process but is kept for it (SigBlk), or lies there and was not taken (ShdPnd)."""
     for line in pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("SigBlk:"):
+        if line.startswith(field + ":"):
             return bool(int(line.split()[1], 16) >> signal.SIGTERM - 1 & 1)
     return False
+
+
+def is_connected(port):
+    """Whether somebody has a connection to that port of this host."""
+    lines = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()]
+    return any(line[2].endswith(f":{port:04X}") and line[3] == "01" for line in lines)
 
 
 def make(path, text):
@@ -206,6 +224,18 @@ def silent(folder):
         sync.gave_up()
 
 
+def told_late(folder):
+    """A wish to stop that comes while the last upload waits for its answer is no reason to wait for another one."""
+    make(folder / "watched/file", "text")
+    with Sync(folder, silent=True) as sync:
+        sync.wait_asking()
+        sync.process.terminate()
+        sync.wait_told()
+        sync.server.send_signal(signal.SIGCONT)
+        sync.end()
+        sync.has("file", "text")
+
+
 def urged(folder):
     """What waits for a server that says nothing is given up when the other signal comes."""
     make(folder / "watched/file", "text")
@@ -218,7 +248,7 @@ def urged(folder):
 
 
 def main():
-    cases = [(deep, None), (silent, None), (urged, None), (moved, None), (cleared, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
+    cases = [(deep, None), (silent, None), (told_late, None), (urged, None), (moved, None), (cleared, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
     running = {}
     failed = False
     with tempfile.TemporaryDirectory(prefix="paceline-sync-") as base, concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
