@@ -40,7 +40,7 @@ struct pl_ending {
     int code;                              /* exit code, or the signal's number */
     bool out_of_memory;                    /* the kernel's memory limit killed something here meanwhile */
     char program[PL_ENDING_PROGRAM_BYTES]; /* "" when its watcher was killed and so told nothing */
-    char note[PL_ENDING_NOTE_BYTES];       /* why it did not start; a full disk; what mpirun leaves unsaid; "" mostly */
+    char note[PL_ENDING_NOTE_BYTES];       /* why it did not start; a limit, a full disk; what mpirun leaves unsaid; "" mostly */
     char tail[PL_ENDING_TAIL_BYTES];       /* its last stderr lines */
 };
 

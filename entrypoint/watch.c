@@ -186,21 +186,29 @@ static bool output_waits(const struct copier *copier)
     return copier->begin < copier->end || (copier->fd >= 0 && poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN) != 0);
 }
 
-/* How often the kernel's memory limit killed in this container; 0 when it cannot be known. */
-static int64_t memory_kills(void)
+/* What the kernel counts for this container's groups, in version 2 and 1. */
+struct group_counter {
+    const char *files[2];
+    const char *name; /* and the blank behind it */
+};
+
+static const struct group_counter memory_kills = {{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}, "oom_kill "};
+static const struct group_counter refused_forks = {{"/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"}, "max "};
+
+/* 0 when it cannot be known. */
+static int64_t count_of(const struct group_counter *counter)
 {
-    static const char *const files[] = {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"};
     char text[1024];
 
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        PL_AUTO_CLOSE int fd = open(files[i], O_RDONLY | O_CLOEXEC);
+    for (size_t i = 0; i < sizeof(counter->files) / sizeof(counter->files[0]); i++) {
+        PL_AUTO_CLOSE int fd = open(counter->files[i], O_RDONLY | O_CLOEXEC);
         ssize_t bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
         const char *found;
 
         if (bytes > 0) {
             text[bytes] = '\0';
-            found = strstr(text, "oom_kill ");
-            return found != NULL ? strtoll(found + strlen("oom_kill "), NULL, 10) : 0;
+            found = strstr(text, counter->name);
+            return found != NULL ? strtoll(found + strlen(counter->name), NULL, 10) : 0;
         }
     }
     return 0;
@@ -305,12 +313,19 @@ static void end_line(struct watcher *watcher)
     }
 }
 
+static void add_note(struct pl_ending *ending, const char *text)
+{
+    size_t used = strlen(ending->note);
+
+    snprintf(ending->note + used, sizeof(ending->note) - used, "%s%s", used > 0 ? ": " : "", text);
+}
+
 void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link, struct pl_ending *ret_ending)
 {
     struct watcher watcher = {.watch = watch, .signals = signals, .link = link, .copier = {.fd = -1}};
     struct pl_ending *ending = ret_ending;
     struct pl_error error = PL_ERROR_NONE;
-    int64_t kills_before = memory_kills();
+    int64_t kills_before = count_of(&memory_kills), refused_before = count_of(&refused_forks);
 
     *ending = PL_ENDING_NONE;
     ending->of = watch->of;
@@ -334,7 +349,11 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
     }
     if (!pl_ending_ok(ending)) {
         end_line(&watcher);
-        ending->out_of_memory = memory_kills() > kills_before; /* the program need not be the one that was killed: its shell, say, ends with 137 */
+        /* The program need not be the one that was killed: its shell, say, ends with 137. */
+        ending->out_of_memory = count_of(&memory_kills) > kills_before;
+        if (count_of(&refused_forks) > refused_before) {
+            add_note(ending, "the container's limit of processes and threads was reached");
+        }
         if (watch->disks != NULL && ending->note[0] == '\0') {
             pl_failure_full_disks(watch->disks, ending->note, sizeof(ending->note));
         }

@@ -189,26 +189,27 @@ expect_code algo-1 5
 expect_failure algo-1 "exited with code 5" "Read-only"
 case_end algo-1
 
-# A memory cgroup of our own, version 2 or 1, entered by the host's process 1 before `paceline` takes its place.
-oom_case() { # oom_case NAME CODE WORDS CMD...
-  local group type limit wanted=$2 words=$3
+# A cgroup of our own, version 2 or 1, entered by the host's process 1 before `paceline` takes its place.
+limit_case() { # limit_case NAME CONTROLLER LIMIT CODE WORDS CMD...
+  local group type file controller=$2 limit=$3 wanted=$4 words=$5
   case_begin "$1"
-  shift 3
+  shift 5
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-    group=/sys/fs/cgroup/pl-oom-$$ type="cgroup2 none /sys/fs/cgroup" limit=memory.max
+    group=/sys/fs/cgroup/pl-limit-$$ type="cgroup2 none /sys/fs/cgroup" file=$controller.max
   else
-    group=/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)/pl-oom-$$
-    type="cgroup -o memory none /sys/fs/cgroup/memory" limit=memory.limit_in_bytes
+    group=/sys/fs/cgroup/$controller$(sed -n "s/^[0-9]*:$controller://p" /proc/self/cgroup)/pl-limit-$$
+    type="cgroup -o $controller none /sys/fs/cgroup/$controller" file=$controller.max
+    [ "$controller" != memory ] || file=memory.limit_in_bytes
   fi
-  if ! mkdir "$group" 2>/dev/null || ! { [ -e "$group/$limit" ] && echo 64M >"$group/$limit"; } 2>/dev/null; then
+  if ! mkdir "$group" 2>/dev/null || ! { [ -e "$group/$file" ] && echo "$limit" >"$group/$file"; } 2>/dev/null; then
     rmdir "$group" 2>/dev/null || true
-    echo "$case_name: left out, this machine lends no memory cgroup"
+    echo "$case_name: left out, this machine lends no $controller cgroup"
     return
   fi
   [ ! -e "$group/memory.swap.max" ] || echo 0 >"$group/memory.swap.max"
   job_config algo-1 algo-1 0
   host_start algo-1 sh -c "until [ -e /opt/ml/go ]; do sleep 0.02; done
-    exec unshare --cgroup sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/memory; mount -t $type; exec \"\$@\"' sh \"\$@\"" sh \
+    exec unshare --cgroup sh -c 'mount -t tmpfs tmpfs /sys/fs/cgroup; mkdir -p /sys/fs/cgroup/$controller; mount -t $type; exec \"\$@\"' sh \"\$@\"" sh \
     "$paceline" -- "$@"
   until [ -n "$(host_first algo-1)" ]; do sleep 0.02; done
   host_first algo-1 >"$group/cgroup.procs"
@@ -219,6 +220,9 @@ oom_case() { # oom_case NAME CODE WORDS CMD...
   expect_failure algo-1 "$words"
   case_end algo-1
 }
-oom_case "the memory limit kills the program" 137 "was killed by signal 9 \(SIGKILL\): out of memory" tail /dev/zero
-oom_case "the memory limit kills what the program started" 7 "exited with code 7: the container's memory limit was reached" sh -c 'tail /dev/zero || exit 7'
+limit_case "the memory limit kills the program" memory 64M 137 "was killed by signal 9 \(SIGKILL\): out of memory" tail /dev/zero
+limit_case "the memory limit kills what the program started" memory 64M 7 "exited with code 7: the container's memory limit was reached" \
+  sh -c 'tail /dev/zero || exit 7'
+limit_case "the limit of processes is reached" pids 16 7 "exited with code 7: the container's limit of processes and threads was reached" \
+  sh -c 'sh -c "while sleep 60 & do :; done" || exit 7'
 echo "direct faults: all cases passed"
