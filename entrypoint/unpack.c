@@ -402,10 +402,13 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
         (void)closedir(dir);
         return pl_error_set(unpacker->reterr, PL_LIMIT, "expected at most %d levels of directories, found more (a link to a parent?)", MAX_DEPTH);
     }
-    while (status == PL_OK && (entry = readdir(dir)) != NULL) {
+    while (status == PL_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
             status = copy_entry(unpacker, from_fd, entry->d_name, dest_fd, depth);
         }
+    }
+    if (status == PL_OK && errno != 0) {
+        status = pl_error_errno(unpacker->reterr, "listing a directory");
     }
     (void)closedir(dir);
     return status;
