@@ -413,7 +413,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made, count);
         status = prepare(named, &ops[made], member, number, slot, made, &locals[made], reterr);
         if (status == PL_OK && grouped) {
-            locals[made]->definition.group = pl_hash(PL_HASH_START ^ count, name, strlen(name));
+            locals[made]->definition.group = pl_hash(pl_hash(PL_HASH_START, name, strlen(name)), &count, sizeof(count));
             locals[made]->definition.group_members = (uint32_t)count;
             locals[made]->definition.group_index = (uint32_t)made;
         }

@@ -126,6 +126,42 @@ START_TEST(a_group_mixes_every_kind)
 }
 END_TEST
 
+/* Two groups under way at once stay two, also with names and sizes that are alike: what is known by now of each is announced before the rest. */
+static void alike_body(struct rank *self)
+{
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) {
+        float sums[2] = {(float)self->rank, (float)step}, rows[3] = {1, 2, 3};
+        struct pl_named_op ops[] = {
+            sum_of(NULL, &sums[0], 1),
+            {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &rows[0]},
+            {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {2}, .send = &rows[1]},
+        };
+        struct pl_named_result results[2][3] = {{{0}}};
+        pl_named_handle handles[2];
+
+        expect_ok(pl_named_submit_group(named, "0.layer", ops, 2, &handles[0], &error));
+        ops[0] = sum_of(NULL, &sums[1], 1);
+        expect_ok(pl_named_submit_group(named, "1.layer", ops, 3, &handles[1], &error));
+        expect_ok(pl_named_wait(named, handles[0], results[0], &error));
+        expect_ok(pl_named_wait(named, handles[1], results[1], &error));
+        expect(sums[0] == (float)(self->size * (self->size - 1)) / 2 && sums[1] == (float)(self->size * step), "%g %g", (double)sums[0],
+               (double)sums[1]);
+        expect(results[0][1].rows == (uint64_t)self->size && results[1][2].rows == 2 * (uint64_t)self->size, "%llu %llu rows",
+               (unsigned long long)results[0][1].rows, (unsigned long long)results[1][2].rows);
+        for (int i = 0; i < 6; i++) {
+            pl_named_result_done(&results[i / 3][i % 3]);
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(groups_with_names_alike_stay_apart)
+{
+    over_sizes(alike_body);
+}
+END_TEST
+
 /* C8: nothing of a group moves before the last rank has it, and then all of it does. */
 static void late_body(struct rank *self)
 {
@@ -252,5 +288,5 @@ START_TEST(parameters_are_broadcast_in_any_order)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind, a_group_begins_when_the_last_rank_has_it,
-          a_group_may_be_larger_than_any_message, parameters_are_broadcast_in_any_order)
+UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind, groups_with_names_alike_stay_apart,
+          a_group_begins_when_the_last_rank_has_it, a_group_may_be_larger_than_any_message, parameters_are_broadcast_in_any_order)
