@@ -192,8 +192,6 @@ static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern patter
     case PL_PATTERN_DOUBLING:
         /* Fewest messages; others have to promise more than what two measurements of the same link differ by. */
         return (rounds + (power ? 0 : 1)) * message_ns(exchange, bytes) * 0.9;
-    case PL_PATTERN_TREE:
-        return 2 * rounds * message_ns(exchange, bytes);
     default:
         return 2 * (n - 1) * message_ns(exchange, bytes / n);
     }

@@ -405,9 +405,6 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         return PL_MEMORY;
     }
     PL_TRY(refuse_ended(named, reterr));
-    if (named->joining) {
-        return pl_error_set(reterr, PL_INVALID, "a rank that has joined submits nothing until all have");
-    }
     PL_TRY(new_slot(named, count, &slot, reterr));
     for (made = 0; made < count && status == PL_OK; made++) {
         snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made, count);

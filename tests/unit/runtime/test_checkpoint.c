@@ -453,6 +453,11 @@ static void keeps_order(struct pl_world *world, void *context)
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(!found);
     ck_assert_ptr_nonnull(strstr(f->notes, "is not as it was written"));
+    position[strlen("\"sampler_position\":40") - 1] = '0';
+    scratch_write(&f->scratch, "checkpoint-000000000003.json", data, bytes);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    ck_assert_ptr_nonnull(strstr(f->notes, "checkpoint-000000000003.json' is of step 1"));
     free(data);
     job_end(&job);
 }
@@ -469,6 +474,7 @@ END_TEST
 static void other_model(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
+    struct pl_checkpoints_options options = {.directory = f->scratch.path, .note = keep_note, .context = f->notes};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_checkpoint_state state;
     bool found = true;
@@ -480,6 +486,13 @@ static void other_model(struct pl_world *world, void *context)
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(!found);
     ck_assert_ptr_nonnull(strstr(f->notes, "another model: tensor 'a'"));
+    job_end(&job);
+    job = job_start(world, f, 500);
+    pl_checkpoints_close(job.checkpoints);
+    ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    ck_assert_ptr_nonnull(strstr(f->notes, "holds 6 tensors, the program has 2"));
     job_end(&job);
 }
 

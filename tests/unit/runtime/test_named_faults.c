@@ -272,6 +272,7 @@ static void local_body(struct rank *self)
     struct pl_named_op op = sum_of("twice", data, 4), bad;
     pl_named_handle handle, second = 0;
     bool done;
+    int last;
 
     ENGINE(NULL);
     expect_ok(pl_named_submit(named, &op, &handle, &error));
@@ -324,6 +325,20 @@ static void local_body(struct rank *self)
     bad.shape[0] = (uint64_t)self->size + 1;
     expect(self->size == 1 || (pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")), "%s",
            error.cause);
+    for (int i = 0; i < 5; i++) {
+        char name[PL_NAMED_MAX_NAME_BYTES + 1] = "";
+
+        memset(name, 'n', i == 4 ? PL_NAMED_MAX_NAME_BYTES : (size_t)i);
+        bad = sum_of(name, data, 4);
+        bad.kind = i == 1 ? PL_REDUCE : PL_ALLREDUCE;
+        bad.dims = i == 2 ? PL_NAMED_MAX_DIMS + 1 : 2;
+        bad.shape[1] = i == 3 ? UINT64_MAX / 2 : 1;
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID, "%d: submitted", i);
+        expect(strstr(error.cause, i == 1             ? "'n': reduce is not a named"
+                                   : i == 2 || i == 3 ? "at most"
+                                                      : "a name has 1 to"),
+               "%d: %s", i, error.cause);
+    }
     if (self->rank == 0) { /* a name that was not submitted is not used up */
         bad = sum_of(NULL, NULL, 4);
         expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "send is NULL"), "%s", error.cause);
@@ -332,6 +347,10 @@ static void local_body(struct rank *self)
     op = sum_of(NULL, data, 4);
     expect_ok(pl_named_run(named, &op, NULL, &error));
     expect_ok(pl_named_submit_group(named, NULL, &op, 1, &handle, &error));
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    op.name = "late";
+    expect_ok(pl_named_submit(named, &op, &handle, &error));
+    expect(pl_named_join(named, &last, &error) == PL_INVALID && strstr(error.cause, "wait for it before joining"), "%s", error.cause);
     expect_ok(pl_named_wait(named, handle, NULL, &error));
     expect(pl_named_poll(named, 12345, &done, &error) == PL_INVALID, "an unknown handle");
     expect(pl_named_wait(named, 0, NULL, &error) == PL_INVALID, "no handle");

@@ -18,6 +18,9 @@ struct reference {
 
 static void reference_step(struct reference *r, const struct pl_optimizer_options *o, double g, double rate, int step)
 {
+    double beta1 = o->beta1 > 0.0 ? o->beta1 : 0.9;
+    double beta2 = o->beta2 > 0.0 ? o->beta2 : 0.999;
+
     if (o->kind == PL_SGD) {
         g += o->weight_decay * r->value;
         r->first = o->momentum * r->first + g;
@@ -29,9 +32,9 @@ static void reference_step(struct reference *r, const struct pl_optimizer_option
     } else {
         g += o->weight_decay * r->value;
     }
-    r->first = 0.9 * r->first + 0.1 * g;
-    r->second = 0.999 * r->second + 0.001 * g * g;
-    r->value -= rate * (r->first / (1.0 - pow(0.9, step))) / (sqrt(r->second / (1.0 - pow(0.999, step))) + 1e-8);
+    r->first = beta1 * r->first + (1.0 - beta1) * g;
+    r->second = beta2 * r->second + (1.0 - beta2) * g * g;
+    r->value -= rate * (r->first / (1.0 - pow(beta1, step))) / (sqrt(r->second / (1.0 - pow(beta2, step))) + (o->epsilon > 0.0 ? o->epsilon : 1e-8));
 }
 
 static struct pl_plan *make_plan(struct pl_world *world)
@@ -127,6 +130,8 @@ START_TEST(every_rule_follows_its_double_precision_form)
         {.kind = PL_ADAM},
         {.kind = PL_ADAM, .weight_decay = 0.1},
         {.kind = PL_ADAMW, .weight_decay = 0.1},
+        {.kind = PL_ADAM, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 0.25},
+        {.kind = PL_ADAMW, .beta1 = 0.75, .weight_decay = 0.1, .clip_norm = 1.5},
         {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.5},
         {.kind = PL_SGD, .clip_norm = 1e6},
     };

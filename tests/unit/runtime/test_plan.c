@@ -405,6 +405,7 @@ static void refused(struct pl_world *world, void *context)
     ck_assert_int_eq(pl_plan_seal(plan, &error), PL_INVALID);
     ck_assert_int_eq(pl_plan_add(plan, "none", 2, shape, &index, &error), PL_INVALID);
     ck_assert_int_eq(pl_plan_add(plan, "huge", 2, huge, &index, &error), PL_INVALID);
+    ck_assert_int_eq(pl_plan_add(plan, "deep", PL_PLAN_MAX_DIMS + 1, shape, &index, &error), PL_INVALID);
     ck_assert_ok(pl_plan_add(plan, "first", 1, shape, &index, &error), &error);
     ck_assert_int_eq(pl_plan_add(plan, "first", 1, shape, &index, &error), PL_INVALID);
     ck_assert_int_eq(pl_optimizer_new(plan, &options, &optimizer, &error), PL_INVALID);

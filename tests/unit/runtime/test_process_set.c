@@ -27,6 +27,12 @@ static void sets_body(struct rank *self)
     expect(even_set == 1 && low_set == 2, "%d %d", even_set, low_set);
     expect(pl_process_sets_add(sets, even, 2, &size, &error) == PL_INVALID && strstr(error.cause, "process set 1 already"), "%s", error.cause);
     expect(pl_process_sets_add(sets, (int[]){1, 1}, 2, &size, &error) == PL_INVALID && strstr(error.cause, "twice"), "rank 1 twice: %s", error.cause);
+    expect(pl_process_sets_add(sets, even, 0, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, not 0"), "no rank: %s", error.cause);
+    expect(pl_process_sets_add(sets, (int[]){0, 1, 2, 3, 4}, 5, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, not 5"), "%s",
+           error.cause);
+    expect(pl_process_sets_add(sets, &self->size, 1, &size, &error) == PL_INVALID && strstr(error.cause, "is not a rank"), "%s", error.cause);
+    expect(pl_process_sets_remove(sets, 7, &error) == PL_INVALID && strstr(error.cause, "no process set 7"), "%s", error.cause);
+    expect(pl_process_set_size(sets, -1, &size, &error) == PL_INVALID && strstr(error.cause, "no process set -1"), "%s", error.cause);
     expect(pl_process_sets_list(sets, numbers, 8) == 3 && numbers[2] == 2, "the list");
     expect_ok(pl_process_set_size(sets, even_set, &size, &error));
     expect(size == 2 && pl_process_set_included(sets, even_set) == (self->rank == 0 || self->rank == 2), "size %d", size);
