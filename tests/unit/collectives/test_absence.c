@@ -147,7 +147,7 @@ START_TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
 }
 END_TEST
 
-/* Longer than the clock can count from now. */
+/* Longer than the clock can count from now, and without a limit. */
 static void wait_for_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     (void)argument;
@@ -159,11 +159,15 @@ static void wait_for_long(struct pl_world *world, void *argument, char failure[R
 
 START_TEST(the_longest_timeout_is_long)
 {
+    static const char *const values[] = {"9223372036", "0"};
     struct pl_knobs knobs;
 
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "9223372036", "test", NULL), PL_OK);
-    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_long, NULL);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        pl_knobs_default(&knobs);
+        ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, values[i], "test", NULL), PL_OK);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_long, NULL);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), wait_for_long, NULL);
+    }
 }
 END_TEST
 

@@ -531,11 +531,11 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     float b[8] = {0};
     const struct pl_collective good = {.kind = PL_ALLREDUCE, .count = 4, .send = a, .recv = b};
     const uint64_t counts[2][RANKS_MOST] = {{1, 1, 1, 1, 1}, {0}};
-    struct pl_collective bad[13];
+    struct pl_collective bad[16];
     size_t count = 0;
 
     (void)argument;
-    for (size_t i = 0; i < 13; i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
         bad[i] = good;
     }
     bad[count++].kind = (enum pl_kind)99;
@@ -558,6 +558,12 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     bad[count].kind = PL_ALLTOALL; /* the rank gives itself one element and expects none */
     bad[count].counts = counts[0];
     bad[count++].recv_counts = counts[1];
+    bad[count].kind = PL_ALLTOALL; /* how much comes is left open */
+    bad[count++].counts = counts[0];
+    bad[count].kind = PL_ALLGATHER; /* the ranks' blocks together */
+    bad[count++].count = UINT64_MAX / 8;
+    bad[count].kind = PL_REDUCE_SCATTER;
+    bad[count++].count = UINT64_MAX;
     for (size_t i = 0; i < count; i++) {
         RANKS_NEED(pl_collective_run(world, &bad[i], NULL) == PL_INVALID, "bad descriptor %zu was taken", i);
     }
@@ -621,6 +627,37 @@ END_TEST
 START_TEST(nonsense_is_refused_before_anything_starts)
 {
     run_layouts(refuse, NULL);
+}
+END_TEST
+
+/* Counts of blocks are rank by rank, and nothing where a kind has no blocks. */
+static void use_short_forms(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int32_t rank = pl_world_rank(world), size = pl_world_size(world);
+    const uint64_t counts[RANKS_MOST] = {0};
+    int32_t send[2 * RANKS_MOST], recv[2 * RANKS_MOST];
+    struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 2, .send = send, .recv = recv, .counts = counts};
+
+    (void)argument;
+    for (int32_t i = 0; i < 2 * size; i++) {
+        send[i] = 100 * rank + i;
+    }
+    RANKS_OK(pl_alltoall(world, send, recv, 2, PL_INT32, &error));
+    for (int32_t i = 0; i < 2 * size; i++) {
+        RANKS_NEED(recv[i] == 100 * (i / 2) + 2 * rank + i % 2, "element %d that came is %d", i, recv[i]);
+    }
+    RANKS_OK(pl_reduce_scatter(world, send, recv, 2, PL_INT32, PL_SUM, &error));
+    for (int32_t i = 0; i < 2; i++) {
+        RANKS_NEED(recv[i] == 50 * size * (size - 1) + size * (2 * rank + i), "sum %d is %d", i, recv[i]);
+    }
+    RANKS_OK(pl_collective_run(world, &sum, &error));
+    RANKS_NEED(recv[1] == 50 * size * (size - 1) + size, "the sum of all is %d", recv[1]);
+}
+
+START_TEST(short_forms_give_each_rank_its_blocks)
+{
+    ck_assert_ranks(1, NULL, use_short_forms, NULL);
+    run_layouts(use_short_forms, NULL);
 }
 END_TEST
 
@@ -758,6 +795,6 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_an
           failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
           a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
           a_group_ends_as_one_and_starts_all_or_nothing, a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
-          nonsense_is_refused_before_anything_starts, a_setting_is_one_of_its_words, a_cancelled_request_ends_the_world,
-          a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
-          the_description_says_which_sizes_go_which_way_between_hosts)
+          nonsense_is_refused_before_anything_starts, short_forms_give_each_rank_its_blocks, a_setting_is_one_of_its_words,
+          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
+          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)

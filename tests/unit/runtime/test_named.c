@@ -271,5 +271,37 @@ START_TEST(names_can_be_used_again_and_again)
 }
 END_TEST
 
+/* More names than there are places for at first, in an order of each rank's own. */
+static void large_model_body(struct rank *self)
+{
+    enum { NAMES = 300 };
+    pl_named_handle handles[NAMES];
+    float values[NAMES];
+
+    ENGINE(NULL);
+    for (int step = 0; step < 2; step++) {
+        for (int k = 0; k < NAMES; k++) {
+            int i = (k * 7 + 100 * self->rank * step) % NAMES;
+            char name[16];
+            struct pl_named_op op = sum_of(name, &values[i], 1);
+
+            snprintf(name, sizeof(name), "tensor%d", i);
+            values[i] = (float)(i + step);
+            expect_ok(pl_named_submit(named, &op, &handles[i], &error));
+        }
+        for (int i = 0; i < NAMES; i++) {
+            expect_ok(pl_named_wait(named, handles[i], NULL, &error));
+            expect(values[i] == (float)(self->size * (i + step)), "step %d tensor %d: %g", step, i, (double)values[i]);
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_model_has_as_many_names_as_it_likes)
+{
+    ck_assert_bodies(3, large_model_body, NULL);
+}
+END_TEST
+
 UNIT_MAIN("runtime/named", tensors_match_by_name_in_any_order, every_kind_works_by_name, many_that_make_memory_each_give_their_own_rows,
-          groups_start_together_and_names_may_be_left_out, names_can_be_used_again_and_again)
+          groups_start_together_and_names_may_be_left_out, names_can_be_used_again_and_again, a_model_has_as_many_names_as_it_likes)
