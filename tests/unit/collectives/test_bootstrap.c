@@ -167,4 +167,24 @@ START_TEST(ranks_meet_again_after_one_could_not_come)
 }
 END_TEST
 
-UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks, ranks_meet_again_after_one_could_not_come)
+/* Without MPI and without other threads, as a program that is tried on a desk. */
+START_TEST(a_rank_alone_makes_a_part_of_itself)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_world *world = NULL, *part = NULL;
+    float value = 3;
+
+    ck_assert_ok(pl_bootstrap_new_self(&bootstrap, &error), &error);
+    ck_assert_ok(pl_world_new(bootstrap, NULL, &world, &error), &error);
+    ck_assert_ok(pl_world_new_sub(world, (int[]){0}, 1, &part, &error), &error);
+    ck_assert_ok(pl_allreduce(part, &value, &value, 1, PL_FLOAT32, PL_SUM, &error), &error);
+    ck_assert(value == 3);
+    pl_world_free(part);
+    pl_world_free(world);
+    pl_bootstrap_free(bootstrap);
+}
+END_TEST
+
+UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks, ranks_meet_again_after_one_could_not_come,
+          a_rank_alone_makes_a_part_of_itself)

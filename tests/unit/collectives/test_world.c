@@ -624,6 +624,20 @@ START_TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
 }
 END_TEST
 
+START_TEST(where_the_only_backend_cannot_run_each_says_why)
+{
+    char failure[RANKS_TEXT_BYTES];
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", NULL), PL_OK);
+    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), know_their_place, &(int){1}, failure);
+    ck_assert_msg(strstr(failure, "no backend can run on this world"), "%s", failure);
+    ck_assert_msg(strstr(failure, "shm: ranks on 2 hosts"), "%s", failure);
+    ck_assert_msg(strstr(failure, "exchange: the setting backend asks for shm only"), "%s", failure);
+}
+END_TEST
+
 START_TEST(nonsense_is_refused_before_anything_starts)
 {
     run_layouts(refuse, NULL);
@@ -797,5 +811,6 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_an
           a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
           a_group_ends_as_one_and_starts_all_or_nothing, a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
           nonsense_is_refused_before_anything_starts, short_forms_give_each_rank_its_blocks, a_setting_is_one_of_its_words,
-          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
+          where_the_only_backend_cannot_run_each_says_why, a_cancelled_request_ends_the_world, a_world_takes_its_requests_along,
+          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
+          the_description_says_which_sizes_go_which_way_between_hosts)

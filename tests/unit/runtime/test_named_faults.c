@@ -432,14 +432,15 @@ START_TEST(one_rank_leaving_ends_all)
 END_TEST
 
 /*
- * A rank leaves when another has submitted, behind a round that is under way, what the first one had announced before: that operation is both known
- * to all and yet to be told, and ends once.
+ * A rank leaves when another has submitted, behind a round that is under way, what nobody knows of, and what the first one had announced before: that
+ * operation is both known to all and yet to be told. Each ends once.
  */
 static void leave_queued_body(struct rank *self)
 {
-    float values[3] = {1, 1, 1};
+    float values[4] = {1, 1, 1, 1};
     struct pl_named_op late = sum_of("late", &values[0], 1), both = sum_of("both", &values[1], 1), other = sum_of("other", &values[2], 1);
-    pl_named_handle handles[2] = {0};
+    struct pl_named_op unknown = sum_of("unknown", &values[3], 1);
+    pl_named_handle handles[3] = {0};
 
     ENGINE(NULL);
     if (self->rank == 0) {
@@ -449,11 +450,12 @@ static void leave_queued_body(struct rank *self)
     if (self->rank == 1) {
         expect_ok(pl_named_submit(named, &other, &handles[1], &error));
         expect_ok(pl_named_flush(named, &error));
+        expect_ok(pl_named_submit(named, &unknown, &handles[2], &error));
         expect_ok(pl_named_submit(named, &late, &handles[0], &error));
     } else {
         expect_ok(pl_named_shutdown(named, &error));
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         expect(handles[i] == 0 || pl_named_wait(named, handles[i], NULL, &error) == PL_CANCELLED, "%s", error.cause);
     }
     expect_ok(pl_named_shutdown(named, &error));
