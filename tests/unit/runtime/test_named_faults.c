@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
+#include "runtime/named_engine.h"
 #include "tests/unit/runtime/engine.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 /* K9: after the fault the engine still works. */
@@ -507,7 +509,60 @@ START_TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
 }
 END_TEST
 
+struct freeing {
+    pthread_barrier_t met;
+    bool agreed; /* the ranks have met in a round, and the sum is under way */
+};
+
+/* An engine that is freed with work under way gives its world up, and the other rank hears of it. */
+static void freeing_body(struct rank *self)
+{
+    struct freeing *freeing = self->data;
+    float value = 1;
+    struct pl_named_op op = sum_of("still alive", &value, 1);
+    pl_named_handle handle = 0;
+    bool done = false;
+
+    ENGINE(NULL);
+    expect_alive(self, named);
+    if (self->rank == 1 || freeing->agreed) {
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+        expect_ok(pl_named_flush(named, &error));
+    }
+    pthread_barrier_wait(&freeing->met);
+    if (self->rank == 1) {
+        while (freeing->agreed && !named->first_batch && !done) {
+            expect_ok(pl_named_poll(named, handle, &done, &error));
+        }
+        expect((freeing->agreed ? named->first_batch != NULL : named->round.request != NULL) && !done, "nothing is under way");
+        pl_named_free(named);
+        expect(pl_barrier(self->world, &error) == PL_CANCELLED, "%s", error.cause);
+    }
+    pthread_barrier_wait(&freeing->met);
+    if (self->rank == 0) {
+        if (!freeing->agreed) {
+            expect_ok(pl_named_submit(named, &op, &handle, &error));
+        }
+        (void)!pl_named_wait(named, handle, NULL, &error); /* what rank 1 had sent before may be enough for the sum */
+        expect(pl_barrier(self->world, &error) == PL_PEER && strstr(error.cause, "rank 1 has given up"), "%s", error.cause);
+        pl_named_free(named);
+    }
+}
+
+START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
+{
+    for (int agreed = 0; agreed < 2; agreed++) {
+        struct freeing freeing = {.agreed = agreed};
+
+        pthread_barrier_init(&freeing.met, NULL, 2);
+        ck_assert_bodies(2, freeing_body, &freeing);
+        pthread_barrier_destroy(&freeing.met);
+    }
+}
+END_TEST
+
 UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
           what_never_comes_is_waited_for_until_the_deadline, a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind,
           what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
-          what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+          what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined,
+          an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
