@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -9,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONGEST_WAIT_MS = 1000 }; /* for who reads our stderr */
+#define LONGEST_WAIT_NS PL_NS_PER_S /* for who reads our stderr */
 
 static _Atomic int log_level = PL_LOG_INFO;
 static char log_prefix[64] = "paceline";
@@ -39,11 +41,22 @@ static const char *level_word(enum pl_log_level level)
     return "";
 }
 
+/* A reader that has stopped reading must not stop us: a pipe that polls as writable takes a line without blocking. */
+static bool stderr_takes_more(int64_t deadline_ns)
+{
+    struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int ready;
+
+    do {
+        ready = poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
+    } while (ready < 0 && errno == EINTR && !pl_deadline_passed(deadline_ns)); /* a signal is no room */
+    return ready > 0 || (ready < 0 && errno != EINTR);
+}
+
 static void log_line(enum pl_log_level level, const char *format, va_list args)
 {
     char line[4096];
     size_t used, room = sizeof(line) - 1; /* the newline always fits */
-    struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
     int length;
 
     length = snprintf(line, room, "%s: %s", log_prefix, level_word(level));
@@ -56,8 +69,7 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
     for (size_t done = 0; done < used;) {
         ssize_t written;
 
-        /* A reader that has stopped reading must not stop us: a pipe that polls as writable takes a line without blocking. */
-        if (poll(&wait, 1, LONGEST_WAIT_MS) == 0) {
+        if (!stderr_takes_more(pl_deadline_after_ns(LONGEST_WAIT_NS))) {
             return;
         }
         written = write(STDERR_FILENO, line + done, used - done);

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* Send stderr into a socket that keeps each write(2) apart; the descriptor of its other end. */
@@ -112,7 +114,8 @@ START_TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
 }
 END_TEST
 
-START_TEST(a_reader_that_has_stopped_reading_stops_nobody)
+/* Make stderr a pipe that is full and that nobody reads: a write would wait. */
+static void stop_reading(void)
 {
     static const char block[4096];
     int ends[2];
@@ -120,12 +123,34 @@ START_TEST(a_reader_that_has_stopped_reading_stops_nobody)
     ck_assert_int_eq(pipe2(ends, O_NONBLOCK), 0);
     while (write(ends[1], block, sizeof(block)) > 0) {
     }
-    ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0); /* a write would wait now */
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0);
     ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+}
+
+START_TEST(a_reader_that_has_stopped_reading_stops_nobody)
+{
+    stop_reading();
+    pl_log(PL_LOG_ERROR, "nobody reads this");
+}
+END_TEST
+
+static void ignore(int number)
+{
+    (void)number;
+}
+
+START_TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
+{
+    const struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
+    const struct itimerval often = {.it_interval.tv_usec = 10000, .it_value.tv_usec = 10000};
+
+    stop_reading();
+    ck_assert_int_eq(sigaction(SIGALRM, &action, NULL), 0);
+    ck_assert_int_eq(setitimer(ITIMER_REAL, &often, NULL), 0);
     pl_log(PL_LOG_ERROR, "nobody reads this");
 }
 END_TEST
 
 UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends, the_prefix_is_cut_at_63_bytes,
           an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble,
-          a_reader_that_has_stopped_reading_stops_nobody)
+          a_reader_that_has_stopped_reading_stops_nobody, a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
