@@ -386,8 +386,9 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
 
     entry->due_ns = PL_DEADLINE_NEVER;
     PL_TRY(path_below(sync, entry->name, &path, reterr));
-    if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
-        return PL_OK; /* gone again, or replaced by what is no file: what was sent stays */
+    errno = 0;
+    if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) { /* gone again, or replaced by what is no file: what was sent stays */
+        return errno == 0 || is_gone(errno) ? PL_OK : pl_error_errno(reterr, "stat '%s'", pl_text_string(&path));
     }
     before = version_of(&info);
     if (is_same(&before, &entry->sent)) {

@@ -157,6 +157,25 @@ def unreadable(folder):
         (folder / "watched/locked").chmod(0o755)
 
 
+def locked_late(folder):
+    """A file that cannot be asked for when its turn comes is not taken for a removed one."""
+    make(folder / "watched/locked/before", "before")
+    try:
+        with Sync(folder, NOBODY) as sync:
+            sync.wait("locked/before", "before")
+            with open(folder / "watched/locked/file", "w", encoding="ascii") as file:
+                file.write("text")
+                (folder / "watched/locked").chmod(0)
+            make(folder / "watched/then", "then")  # its turn comes behind the file's, in time and by name
+            sync.wait("then", "then")
+            (folder / "watched/locked").chmod(0o755)
+            sync.stop()
+            sync.has("locked/file", "text")
+            assert "'locked/file' could not be uploaded: stat '" in sync.message and "Permission denied" in sync.message, sync.message
+    finally:
+        (folder / "watched/locked").chmod(0o755)
+
+
 def deep(folder):
     """A tree of any depth."""
     before, after = "/".join(["deep"] * 200), "/".join(["more"] * 150)
@@ -248,7 +267,8 @@ def urged(folder):
 
 
 def main():
-    cases = [(deep, None), (silent, None), (told_late, None), (urged, None), (moved, None), (cleared, None), (same_tick, None), (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY)]
+    cases = [(deep, None), (silent, None), (told_late, None), (urged, None), (moved, None), (cleared, None), (same_tick, None),
+             (out_of_watches, NO_WATCHES), (no_inotify, NO_INOTIFY), (unreadable, NOBODY), (locked_late, NOBODY)]
     running = {}
     failed = False
     with tempfile.TemporaryDirectory(prefix="paceline-sync-") as base, concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
