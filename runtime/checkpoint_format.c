@@ -106,7 +106,8 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     whole = read_number(root, "crc32c", UINT32_MAX, &crc) && state;
     if (whole) {
         pl_json_print(state, PL_JSON_COMPACT, &text);
-        whole = pl_text_check(&text, NULL) == PL_OK && pl_checksum_crc32c(0, text.data, text.length) == crc;
+        PL_TRY(pl_text_check(&text, reterr)); /* of a record that cannot be looked at nobody knows whether it is good */
+        whole = pl_checksum_crc32c(0, text.data, text.length) == crc;
     }
 #define READ_NUMBER(field, name)                                                                                                                     \
     whole = whole && read_number(state, name, UINT64_MAX, &value);                                                                                   \

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "tests/support/refuse_growth.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"
 
@@ -429,6 +430,40 @@ START_TEST(one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is
 }
 END_TEST
 
+/* Each time another request for memory fails, once. */
+static void lacks_memory(struct pl_world *world, void *context)
+{
+    struct job job = job_start(world, context, 500);
+    bool refused = true;
+
+    save(&job, 1);
+    save(&job, 2);
+    for (int behind = 0; refused; behind++) {
+        struct pl_checkpoint_state state = {.step = 0};
+        struct pl_error error = PL_ERROR_NONE;
+        bool found = false;
+        enum pl_status status;
+
+        refuse_growth_behind = behind;
+        status = pl_checkpoints_load(job.checkpoints, &found, &state, &error);
+        refused = refuse_growth_behind < 0;
+        refuse_growth_behind = -1;
+        ck_assert_msg(refused ? status == PL_MEMORY : status == PL_OK && state.step == 2, "behind %d: %s, step %d: %s", behind,
+                      pl_status_name(status), (int)state.step, error.cause);
+    }
+    job_end(&job);
+}
+
+START_TEST(short_of_memory_no_older_one_is_taken)
+{
+    struct fixture f = {.scratch = scratch_new()};
+
+    ranks_run(1, lacks_memory, &f);
+    ck_assert_str_eq(f.notes, "");
+    scratch_done(&f.scratch);
+}
+END_TEST
+
 /* Whoever finds the record finds the data it speaks of, and a record that speaks of something else is none. */
 static void keeps_order(struct pl_world *world, void *context)
 {
@@ -557,5 +592,6 @@ END_TEST
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor,
           the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found,
           a_cut_or_changed_one_is_passed_over_with_a_note, one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
-          a_record_comes_after_its_data_and_counts_only_as_it_was_written, a_checkpoint_of_another_model_is_passed_over,
-          a_failed_write_is_said_at_the_next_save, a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
+          short_of_memory_no_older_one_is_taken, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
+          a_checkpoint_of_another_model_is_passed_over, a_failed_write_is_said_at_the_next_save,
+          a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
