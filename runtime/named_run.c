@@ -300,6 +300,9 @@ static enum pl_status post(struct pl_named *named, struct named_entry *entry, st
 
 enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
 {
+    /* From now on the engine gives its request up, should it fail. */
+    *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
+    named->last_batch = batch;
     for (size_t i = 0; i < batch->count; i++) {
         struct named_local *local = batch->items[i].local;
 
@@ -308,8 +311,6 @@ enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *ba
         }
         PL_TRY(named_table_settle(&named->table, batch->items[i].entry, true, reterr));
     }
-    *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
-    named->last_batch = batch;
     return PL_OK;
 }
 

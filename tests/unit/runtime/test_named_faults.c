@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
 #include "runtime/named_engine.h"
+#include "tests/support/refuse_growth.h"
 #include "tests/unit/runtime/engine.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* K9: after the fault the engine still works. */
@@ -561,8 +563,57 @@ START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
 }
 END_TEST
 
+/* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer touches its buffers. */
+struct shortage {
+    int behind;
+    bool refused;
+};
+
+static void short_body(struct rank *self)
+{
+    enum { ELEMS = 1000 };
+    struct shortage *shortage = self->data;
+    bool last = self->rank == self->size - 1;
+    float *data = pl_memory_new(ELEMS, sizeof(*data), NULL);
+    struct pl_named_op op = sum_of("gradient", data, ELEMS);
+    enum pl_status status;
+
+    ENGINE(NULL);
+    for (int i = 0; i < ELEMS; i++) {
+        data[i] = 1;
+    }
+    refuse_growth_behind = last ? shortage->behind : -1;
+    status = pl_named_run(named, &op, NULL, &error);
+    if (last) {
+        shortage->refused = refuse_growth_behind < 0;
+        refuse_growth_behind = -1;
+        expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "behind %d: %s", shortage->behind, error.cause);
+    }
+    pl_named_free(named);
+    for (int i = 0; i < ELEMS; i++) {
+        data[i] = 7;
+    }
+    (void)!pl_barrier(self->world, NULL); /* would bring on what is still under way */
+    for (int i = 0; i < ELEMS; i++) {
+        expect((int)data[i] == 7, "behind %d: element %d is %g", shortage->behind, i, (double)data[i]);
+    }
+    free(data);
+}
+
+START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
+{
+    struct shortage shortage = {.refused = true};
+
+    for (int size = 1; size <= 2; size++) {
+        for (shortage.behind = 0, shortage.refused = true; shortage.refused; shortage.behind++) {
+            ck_assert_bodies(size, short_body, &shortage);
+        }
+    }
+}
+END_TEST
+
 UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
           what_never_comes_is_waited_for_until_the_deadline, a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind,
           what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
           what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined,
-          an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
+          an_engine_that_is_freed_with_work_under_way_gives_its_world_up, an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
