@@ -323,7 +323,7 @@ bool pl_bootstrap_under_mpi(void)
         return true;
     }
     if (pl_environment_new(&environment, NULL) != PL_OK) {
-        return false;
+        return true; /* MPI knows; a rank that took itself for the only one would train, and write the model, beside the others */
     }
     return pl_environment_get(environment, "OMPI_COMM_WORLD_SIZE") || pl_environment_get(environment, "PMIX_RANK") ||
            pl_environment_get(environment, "PMI_RANK");

@@ -186,5 +186,18 @@ START_TEST(a_rank_alone_makes_a_part_of_itself)
 }
 END_TEST
 
+START_TEST(a_rank_without_memory_does_not_take_itself_for_the_only_one)
+{
+    bool known;
+
+    ck_assert_int_eq(setenv("OMPI_COMM_WORLD_SIZE", "2", 1), 0);
+    known = pl_bootstrap_under_mpi();
+    purse = 0;
+    ck_assert_int_eq(pl_bootstrap_under_mpi(), known);
+    purse = -1;
+    ck_assert_int_eq(unsetenv("OMPI_COMM_WORLD_SIZE"), 0);
+}
+END_TEST
+
 UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks, ranks_meet_again_after_one_could_not_come,
-          a_rank_alone_makes_a_part_of_itself)
+          a_rank_alone_makes_a_part_of_itself, a_rank_without_memory_does_not_take_itself_for_the_only_one)
