@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "device/kernel.h"
 
 #include <stdio.h>
@@ -277,8 +278,8 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     struct pl_staged *d = pl_memory_new(1, sizeof(*d), reterr);
     enum pl_status status;
 
-    if (!d) {
-        return PL_MEMORY;
+    if (!d) { /* the others are about to share memory */
+        return pl_bootstrap_refuse(pl_world_bootstrap(pl_world_host_part(world)), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     d->world = world;
     d->host = pl_world_host_part(world);

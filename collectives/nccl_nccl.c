@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/kernel.h"
 #include "collectives/library_nccl.h"
 #include "collectives/roll.h"
@@ -554,8 +555,8 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     struct pl_news news = {.text = ""};
     enum pl_status status;
 
-    if (!n) {
-        return PL_MEMORY;
+    if (!n) { /* the others are about to tell each other whether they can */
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_deadline_after_ns(join_ns));
     }
     n->world = world;
     n->device = pl_world_device(world);

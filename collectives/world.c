@@ -201,19 +201,6 @@ static enum pl_status check_kernel(const struct pl_world *world, int64_t deadlin
     return pl_bootstrap_ready(world->bootstrap, status, deadline_ns, reterr);
 }
 
-static enum pl_status new_host_part(struct pl_world *world, struct pl_error *reterr)
-{
-    PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(*ranks), reterr);
-
-    if (!ranks) {
-        return PL_MEMORY;
-    }
-    for (int r = 0; r < world->size; r++) {
-        ranks[r] = r;
-    }
-    return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
-}
-
 static void set_timeout(struct pl_world *world)
 {
     world->timeout_ns = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S) > 0 ? pl_knob_ns(&world->knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
@@ -254,7 +241,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
         world->bootstrap->transport->labels = world->topology.labels;
     }
     if (world->size > 1 && pl_world_has_devices(world, reason)) {
-        PL_TRY(new_host_part(world, reterr));
+        /* They meet elsewhere for it: who could not come so far has told so here. */
+        PL_TRY(pl_bootstrap_ready(world->bootstrap, PL_OK, deadline_ns, reterr));
+        PL_TRY(pl_world_new_inner(world, world->topology.labels, world->size, &world->host_part, reterr)); /* labels that are all ranks in order */
     }
     return start_backends(world, deadline_ns, reterr);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory with the hosts' help: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
 #include "collectives/backend.h"
+#include "tests/support/device_purse.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 
 #include <math.h>
+#include <string.h>
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
@@ -349,8 +351,19 @@ START_TEST(a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
 }
 END_TEST
 
+START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1000", "the test", NULL), PL_OK);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), device_ranks_pay, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device, every_operation_is_right_on_devices_without_nccl,
           long_vectors_go_through_in_segments, every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
           reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds, parts_of_a_world_have_its_devices,
           a_disagreement_is_told_to_all_ranks, a_late_rank_ends_in_the_deadline_with_the_place,
-          a_lost_device_ends_all_ranks_with_rank_host_and_device, a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words)
+          a_lost_device_ends_all_ranks_with_rank_host_and_device, a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words,
+          a_rank_without_memory_for_a_part_is_named_at_once)

@@ -3,6 +3,7 @@
  * failures. */
 #include "collectives/world_private.h"
 #include "device/kernel.h"
+#include "tests/support/device_purse.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"
 
@@ -478,10 +479,21 @@ START_TEST(the_setting_backend_chooses_among_those_for_devices)
 }
 END_TEST
 
+START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1000", "the test", NULL), PL_OK);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), device_ranks_pay, NULL);
+}
+END_TEST
+
 UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right, every_operation_is_right_in_the_order_of_gpu_indices,
           the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
           kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives, a_collective_waits_for_its_own_callers_work_only,
           groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_progress_thread_asks_nccl_for_this_device,
           ranks_that_cannot_join_leave_it_to_the_hosts, the_setting_backend_chooses_among_those_for_devices,
+          a_rank_without_memory_for_a_part_is_named_at_once,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)
