@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,8 +247,9 @@ static enum pl_status report(const struct synthetic *s, const struct result *res
                        busbw_gb_s(s, result));
     }
     PL_TRY(pl_text_check(&text, reterr));
-    puts(pl_text_string(&text));
-    fflush(stdout);
+    if (puts(text.data) < 0 || fflush(stdout) != 0) {
+        return pl_error_errno(reterr, "write the result");
+    }
     return PL_OK;
 }
 

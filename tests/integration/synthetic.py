@@ -14,9 +14,10 @@ SUPPORT = BUILD / "tests/support"
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PACELINE_DEVICE="off")
 
 
-def run(ranks, *words, code=0, **environment):
+def run(ranks, *words, code=0, stdout=subprocess.PIPE, **environment):
     command = [PROGRAM, *words] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PROGRAM, *words]
-    done = subprocess.run([str(word) for word in command], env=dict(ENVIRONMENT, **environment), text=True, timeout=100, stdin=subprocess.DEVNULL, capture_output=True)
+    done = subprocess.run([str(word) for word in command], env=dict(ENVIRONMENT, **environment), text=True, timeout=100, stdin=subprocess.DEVNULL, stdout=stdout,
+                          stderr=subprocess.PIPE)
     print("$", *command, done.stdout, done.stderr)
     assert done.returncode == code, f"exit status {done.returncode}"
     return done.stderr if code else done.stdout
@@ -43,3 +44,5 @@ text = run(1, "--steps", 1, "--backward-ms", 1)
 assert "digits: 1 rank(s) on 1 host(s), 8 tensors, 4.8 MB" in text and "bus bandwidth            0.000 GB/s" in text, text
 assert "--work is 'hard', expected busy or timer" in run(1, "--work", "hard", code=1)
 assert "list.json" in run(1, "--gradients", "/nowhere/list.json", code=1)
+with open("/dev/full", "w", encoding="utf-8") as full:
+    assert "write the result: No space left on device" in run(1, "--steps", 1, code=1, stdout=full)
