@@ -11,7 +11,7 @@
 # the final container image carries), cuda (nvcc's host compiler), containers and s3-server (an engine and a real server for
 # tests that say when they ask for them).
 # Run on Debian 12, and on Debian 13, which has no clang-format 14 and where some names are provided by other packages
-# (libcurl4 by libcurl4t64). Ubuntu 22.04 and 24.04 have the same; that was not run.
+# (libcurl4 by libcurl4t64). Roles build and test were installed on Ubuntu 22.04 and 24.04 too; 24.04 has no python3-torch, and so none of role python.
 set -euo pipefail
 
 packages_of() {

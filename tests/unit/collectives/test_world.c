@@ -571,73 +571,6 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world is as good as before */
 }
 
-START_TEST(a_setting_is_one_of_its_words)
-{
-    static const struct {
-        enum pl_knob knob;
-        const char *value, *told;
-    } cases[] = {
-        {PL_KNOB_ALGORITHM, "rings", "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct ("},
-        {PL_KNOB_ALGORITHM, "ring halving", "PACELINE_ALGORITHM is 'ring halving': expected one of "},
-        {PL_KNOB_WIRE_TYPE, "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16 ("},
-        {PL_KNOB_KERNEL, "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 plain ("},
-        {PL_KNOB_SHM_STORE, "streams", "PACELINE_SHM_STORE is 'streams': expected one of cached migrate stream ("},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        char failure[RANKS_TEXT_BYTES];
-        struct pl_knobs knobs;
-
-        pl_knobs_default(&knobs);
-        ck_assert_int_eq(pl_knob_set(&knobs, cases[i].knob, cases[i].value, "test", NULL), PL_OK);
-        ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), know_their_place, &(int){2}, failure);
-        ck_assert_msg(strstr(failure, cases[i].told), "%s", failure);
-    }
-}
-END_TEST
-
-/* With __real_ and __wrap_ the linker puts itself between the library and its own function. */
-const struct pl_kernel *__real_pl_kernel_named(const char *name);
-const struct pl_kernel *__wrap_pl_kernel_named(const char *name);
-
-/* The first rank that asks for AVX-512 has a CPU without it. */
-static atomic_bool lacks_avx512;
-
-const struct pl_kernel *__wrap_pl_kernel_named(const char *name)
-{
-    bool avx512 = strcmp(name, "avx512") == 0;
-
-    return avx512 && atomic_exchange(&lacks_avx512, false) ? NULL : __real_pl_kernel_named(avx512 ? "plain" : name);
-}
-
-START_TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
-{
-    char failure[RANKS_TEXT_BYTES];
-    struct pl_knobs knobs;
-
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_KERNEL, "avx512", "test", NULL), PL_OK);
-    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), know_their_place, &(int){2});
-    atomic_store(&lacks_avx512, true);
-    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), know_their_place, &(int){2}, failure);
-    ck_assert_msg(strstr(failure, "PACELINE_KERNEL is 'avx512', which this CPU cannot run ("), "%s", failure);
-}
-END_TEST
-
-START_TEST(where_the_only_backend_cannot_run_each_says_why)
-{
-    char failure[RANKS_TEXT_BYTES];
-    struct pl_knobs knobs;
-
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", NULL), PL_OK);
-    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), know_their_place, &(int){1}, failure);
-    ck_assert_msg(strstr(failure, "no backend can run on this world"), "%s", failure);
-    ck_assert_msg(strstr(failure, "shm: ranks on 2 hosts"), "%s", failure);
-    ck_assert_msg(strstr(failure, "exchange: the setting backend asks for shm only"), "%s", failure);
-}
-END_TEST
-
 START_TEST(nonsense_is_refused_before_anything_starts)
 {
     run_layouts(refuse, NULL);
@@ -809,8 +742,6 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_an
           ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
           failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
           a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
-          a_group_ends_as_one_and_starts_all_or_nothing, a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
-          nonsense_is_refused_before_anything_starts, short_forms_give_each_rank_its_blocks, a_setting_is_one_of_its_words,
-          where_the_only_backend_cannot_run_each_says_why, a_cancelled_request_ends_the_world, a_world_takes_its_requests_along,
-          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
-          the_description_says_which_sizes_go_which_way_between_hosts)
+          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, short_forms_give_each_rank_its_blocks,
+          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
+          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
