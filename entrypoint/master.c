@@ -173,7 +173,7 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
         break;
     case PL_FRAME_STOP:
         if (pl_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
-            supervisor->role->stop(supervisor, (int)number, true);
+            pl_supervise_stop(supervisor, (int)number, true);
         }
         break;
     case PL_FRAME_RESULT: /* the worker itself cannot go on */
@@ -237,29 +237,6 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_party *party
     } else if (!worker->ready) {
         read_reason(worker);
         worker->next_try_ns = pl_deadline_after_ns(TRY_AGAIN_NS);
-    }
-}
-
-static void tell_workers_to_stop(struct pl_supervisor *supervisor)
-{
-    struct master *master = supervisor->state;
-
-    for (size_t i = 0; i < master->workers_count; i++) {
-        struct worker *worker = &master->workers[i];
-
-        if (worker->link != NULL && worker->ready) {
-            pl_supervise_pass_stop(supervisor, worker->link);
-        }
-    }
-}
-
-static void master_stop(struct pl_supervisor *supervisor, int number, bool from_link)
-{
-    bool first = supervisor->stop_number == 0;
-
-    pl_supervise_stop(supervisor, number, from_link);
-    if (first) {
-        tell_workers_to_stop(supervisor);
     }
 }
 
@@ -546,7 +523,7 @@ static enum pl_status make_workers(struct pl_supervisor *supervisor, struct mast
 
 int pl_master_run(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = master_ended, .frame = master_frame, .gone = master_gone, .stop = master_stop};
+    static const struct pl_role role = {.ended = master_ended, .frame = master_frame, .gone = master_gone};
     struct master master = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool only_tells = supervisor->failed;

@@ -209,6 +209,11 @@ static bool is_live_watch(const struct pl_party *party)
     return party->kind == PL_PARTY_WATCH && !party->ended && !party->dropped;
 }
 
+static bool is_host_link(const struct pl_party *party)
+{
+    return (party->kind == PL_PARTY_WORKER || party->kind == PL_PARTY_MASTER) && !party->dropped && party->begun;
+}
+
 static void send_stop(struct pl_party *watch, int number)
 {
     char text[16];
@@ -229,10 +234,11 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of,
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
     const enum pl_ending_of programs[] = {PL_ENDING_PROGRAM, PL_ENDING_RANK, PL_ENDING_STEP};
+    const bool first = supervisor->stop_number == 0;
     int64_t early_ns;
     char name[16];
 
-    if (supervisor->stop_number != 0) {
+    if (!first) {
         if (from_link || (number == supervisor->stop_number && pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS)) {
             return;
         }
@@ -245,6 +251,11 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(programs); i++) {
         pl_supervise_signal(supervisor, programs[i], number);
+    }
+    for (size_t i = 0; first && i < supervisor->parties_count; i++) {
+        if (is_host_link(supervisor->parties[i])) {
+            pl_supervise_pass_stop(supervisor, supervisor->parties[i]);
+        }
     }
 }
 
@@ -316,11 +327,7 @@ static void take_signal(struct pl_supervisor *supervisor, int number)
     switch (number) {
     case SIGINT:
     case SIGTERM:
-        if (supervisor->role != NULL && supervisor->role->stop != NULL) {
-            supervisor->role->stop(supervisor, number, false);
-        } else {
-            pl_supervise_stop(supervisor, number, false);
-        }
+        pl_supervise_stop(supervisor, number, false);
         break;
     case SIGHUP:
     case SIGQUIT:
@@ -445,11 +452,6 @@ static void accept_party(struct pl_supervisor *supervisor)
     if (fd >= 0 && pl_supervise_add(supervisor, PL_PARTY_NEW, fd, NULL, &error) != PL_OK) {
         pl_log_error(&error, "take a connection");
     }
-}
-
-static bool is_host_link(const struct pl_party *party)
-{
-    return (party->kind == PL_PARTY_WORKER || party->kind == PL_PARTY_MASTER) && !party->dropped && party->begun;
 }
 
 void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type, const char *const *fields, size_t count)

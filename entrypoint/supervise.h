@@ -50,7 +50,6 @@ struct pl_role {
     void (*ended)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending);
     void (*frame)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame);
     void (*gone)(struct pl_supervisor *supervisor, struct pl_party *party, const char *why);
-    void (*stop)(struct pl_supervisor *supervisor, int number, bool from_link);
 };
 
 struct pl_supervisor {
@@ -167,7 +166,7 @@ void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose,
 /** Write how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
 
-/** Pass `number` to the program or the ranks of this host, and remember that the job is being stopped. */
+/** Pass `number` to the program or the ranks of this host, remember that the job is being stopped, and at first tell the other hosts. */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
 /** Tell another host that the job is being stopped, when it is. */

@@ -240,17 +240,6 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_party *party
     }
 }
 
-static void worker_stop(struct pl_supervisor *supervisor, int number, bool from_link)
-{
-    const struct worker_state *state = supervisor->state;
-    bool first = supervisor->stop_number == 0;
-
-    pl_supervise_stop(supervisor, number, from_link);
-    if (first && state->master != NULL) {
-        pl_supervise_pass_stop(supervisor, state->master);
-    }
-}
-
 static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct worker_state *state = supervisor->state;
@@ -353,7 +342,7 @@ static void outlive_master(struct pl_supervisor *supervisor)
 
 int pl_worker_run(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = worker_ended, .frame = worker_frame, .gone = worker_gone, .stop = worker_stop};
+    static const struct pl_role role = {.ended = worker_ended, .frame = worker_frame, .gone = worker_gone};
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool only_tells = supervisor->failed;
