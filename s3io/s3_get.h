@@ -69,9 +69,9 @@ void pl_s3_stream_close(struct pl_s3_stream *stream);
 enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri, const struct pl_s3_stream_options *options,
                                  struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** `count` objects back to back as one byte source named `name`; strings are copied. */
-enum pl_status pl_source_open_s3_objects(struct pl_s3_client *client, const char *name, const struct pl_s3_object *objects, size_t count,
-                                         const struct pl_s3_stream_options *options, struct pl_source **ret_source,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
+/** The same for an object of which more is known, as a byte source named `name`; strings are copied. */
+enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name, const struct pl_s3_object *object,
+                                        const struct pl_s3_stream_options *options, struct pl_source **ret_source,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BUDGET_BYTES (UINT64_C(64) << 20)
+#define BUDGET_BYTES (UINT64_C(64) << 20)
 #define LEAST_BUDGET_BYTES (UINT64_C(1) << 20)
 #define MAX_MANIFEST_BYTES ((size_t)256 << 20)
 
@@ -20,8 +20,7 @@ struct s3_store {
     struct pl_s3_client *client;
     char *bucket;
     char *prefix;
-    size_t directory_bytes; /* of the prefix, up to its last '/' */
-    uint64_t budget_bytes;
+    size_t directory_bytes;       /* of the prefix, up to its last '/' */
     struct pl_manifest manifest;  /* bucket NULL: everything that is listed counts */
     struct pl_s3_listing listing; /* sorted by key: an object's ETag */
 };
@@ -81,7 +80,7 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     struct s3_store *s3 = (struct s3_store *)store;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-    struct pl_s3_stream_options options = {.budget_bytes = s3->budget_bytes / 2};
+    struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES / 2};
     const struct pl_s3_entry *entry;
 
     (void)deadline_ns;
@@ -94,11 +93,11 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     if (object->size_bytes < options.budget_bytes) {
         options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
     }
-    return pl_source_open_s3_objects(
+    return pl_source_open_s3_object(
         s3->client, pl_text_string(&name),
         &(struct pl_s3_object){
             .bucket = s3->bucket, .key = key.data, .etag = entry ? entry->etag : NULL, .size_bytes = entry ? entry->size_bytes : 0},
-        1, &options, ret_source, reterr);
+        &options, ret_source, reterr);
 }
 
 static void s3_close(struct pl_store *store)
@@ -114,8 +113,7 @@ static void s3_close(struct pl_store *store)
 
 static const struct pl_store_ops s3_ops = {.list = s3_list, .open = s3_open, .close = s3_close};
 
-enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, uint64_t budget_bytes, struct pl_store **ret_store,
-                                struct pl_error *reterr)
+enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store, struct pl_error *reterr)
 {
     struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
     enum pl_status status;
@@ -125,7 +123,6 @@ enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, ui
         return PL_MEMORY;
     }
     s3->client = client;
-    s3->budget_bytes = budget_bytes ? budget_bytes : DEFAULT_BUDGET_BYTES;
     status = pl_s3_uri_parse(uri, &s3->bucket, &s3->prefix, reterr);
     if (status == PL_OK) {
         slash = strrchr(s3->prefix, '/');
@@ -160,8 +157,8 @@ static enum pl_status common_prefix(const struct pl_manifest *manifest, char **r
     return pl_text_take(&text, ret_prefix, reterr);
 }
 
-enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, uint64_t budget_bytes, int64_t deadline_ns,
-                                         struct pl_store **ret_store, struct pl_error *reterr)
+enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns, struct pl_store **ret_store,
+                                         struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
     struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
@@ -172,7 +169,6 @@ enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char
         return PL_MEMORY;
     }
     s3->client = client;
-    s3->budget_bytes = budget_bytes ? budget_bytes : DEFAULT_BUDGET_BYTES;
     status = pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr);
     if (status == PL_OK) {
         status = pl_manifest_parse(text, bytes, uri, &s3->manifest, reterr);

@@ -278,9 +278,9 @@ static enum pl_status run(struct tool *tool, struct pl_error *reterr)
     if (!client) {
         PL_TRY(pl_store_open_directory(tool->from, false, &store, reterr));
     } else if (tool->manifest) {
-        PL_TRY(pl_store_open_s3_manifest(client, tool->from, 0, deadline_ns, &store, reterr));
+        PL_TRY(pl_store_open_s3_manifest(client, tool->from, deadline_ns, &store, reterr));
     } else {
-        PL_TRY(pl_store_open_s3(client, tool->from, 0, &store, reterr));
+        PL_TRY(pl_store_open_s3(client, tool->from, &store, reterr));
     }
     PL_TRY(pl_feeder_open(store, tool->path, &tool->options, deadline_ns, &feeder, reterr));
     return feed(tool, feeder, reterr);

@@ -208,7 +208,7 @@ static enum pl_status open_object(struct tool *tool, const char *uri, const stru
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     object = object_of(bucket, key, info);
     options.budget_bytes = budget_bytes;
-    return pl_source_open_s3_objects(tool->client, uri, &object, 1, &options, ret_source, reterr);
+    return pl_source_open_s3_object(tool->client, uri, &object, &options, ret_source, reterr);
 }
 
 /* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */

@@ -79,7 +79,7 @@ static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *d
     enum pl_status status;
 
     PL_TRY(pl_s3_client_new(pl_runtime_environment(runtime), &s3, &data->client, reterr));
-    PL_TRY(pl_store_open_s3(data->client, url, 0, &store, reterr));
+    PL_TRY(pl_store_open_s3(data->client, url, &store, reterr));
     /* S3 has no directories: one that is not there is a prefix without objects. */
     status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
     if (status == PL_OK && list.count == 0) {

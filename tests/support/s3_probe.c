@@ -99,11 +99,11 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
     PL_AUTO_SOURCE struct pl_source *source = NULL;
 
     if (strcmp(verb, "prefix") == 0 && count == 1) {
-        PL_TRY(pl_store_open_s3(client, words[0], 0, &store, reterr));
+        PL_TRY(pl_store_open_s3(client, words[0], &store, reterr));
         return show_store(store, reterr);
     }
     if (strcmp(verb, "manifest") == 0 && count == 1) {
-        PL_TRY(pl_store_open_s3_manifest(client, words[0], 0, pl_deadline_after_ns(limit_ns), &store, reterr));
+        PL_TRY(pl_store_open_s3_manifest(client, words[0], pl_deadline_after_ns(limit_ns), &store, reterr));
         return show_store(store, reterr);
     }
     if (strcmp(verb, "augmented") == 0 && count >= 5) {
