@@ -250,7 +250,6 @@ static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows,
 static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
 {
     const struct pl_loader_options *options = &loader->options;
-    pthread_condattr_t attributes;
     int code;
 
     loader->slots = pl_memory_new(loader->slot_count, sizeof(*loader->slots), reterr);
@@ -268,10 +267,7 @@ static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
         }
     }
     (void)pthread_mutex_init(&loader->mutex, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&loader->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    (void)pthread_cond_init(&loader->changed, NULL);
     code = pthread_create(&loader->thread, NULL, run, loader);
     if (code != 0) {
         (void)pthread_cond_destroy(&loader->changed);
@@ -343,7 +339,7 @@ static enum pl_status wait_for_batch(struct pl_loader *loader, int64_t deadline_
         } else {
             struct timespec until = {.tv_sec = (time_t)(deadline_ns / PL_NS_PER_S), .tv_nsec = (long)(deadline_ns % PL_NS_PER_S)};
 
-            if (pthread_cond_timedwait(&loader->changed, &loader->mutex, &until) == ETIMEDOUT) {
+            if (pthread_cond_clockwait(&loader->changed, &loader->mutex, CLOCK_MONOTONIC, &until) == ETIMEDOUT) {
                 status = pl_error_set(reterr, PL_TIMEOUT, "no batch was ready before the deadline");
             }
         }

@@ -392,16 +392,12 @@ enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3
                                  const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream, struct pl_error *reterr)
 {
     struct pl_s3_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
-    pthread_condattr_t monotonic;
     enum pl_status status;
 
     if (!stream) {
         return PL_MEMORY;
     }
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&stream->changed_cond, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&stream->changed_cond, NULL);
     pthread_mutex_init(&stream->lock, NULL);
     stream->client = client;
     stream->objects = objects;
@@ -533,7 +529,7 @@ static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
     until.tv_sec = (time_t)(until_ns / PL_NS_PER_S);
     until.tv_nsec = (long)(until_ns % PL_NS_PER_S);
     stream->synced.waiting = true;
-    (void)pthread_cond_timedwait(&stream->changed_cond, &stream->lock, &until);
+    (void)pthread_cond_clockwait(&stream->changed_cond, &stream->lock, CLOCK_MONOTONIC, &until);
     stream->synced.waiting = false;
 }
 
