@@ -107,7 +107,7 @@ static enum pl_status cancelled(struct pl_error *reterr)
 /* Open the FIFO for writing once a reader has it open. */
 static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path, struct pl_error *reterr)
 {
-    int64_t deadline_ns = feeder->options.timeout_ns ? pl_deadline_after_ns(feeder->options.timeout_ns) : PL_DEADLINE_NEVER;
+    int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
 
     for (;;) {
         PL_AUTO_CLOSE int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
@@ -137,7 +137,7 @@ static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path
 /* Wait until the pipe takes more. */
 static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *reterr)
 {
-    int64_t deadline_ns = feeder->options.timeout_ns ? pl_deadline_after_ns(feeder->options.timeout_ns) : PL_DEADLINE_NEVER;
+    int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
     struct pollfd fds[2] = {{.fd = feeder->fd, .events = POLLOUT}, {.fd = feeder->options.cancel_fd, .events = POLLIN}};
 
     for (;;) {
@@ -243,7 +243,7 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
 static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source *source, void *data, size_t bytes, size_t *ret_bytes,
                                 struct pl_error *reterr)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns ? feeder->options.timeout_ns : -1);
+    int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
     enum pl_status status;
 
     do {
@@ -328,10 +328,9 @@ static enum pl_status put_inflated_record(struct pl_feeder *feeder, struct pl_so
 static enum pl_status put_object(struct pl_feeder *feeder, const struct pl_object *object, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
-    int64_t timeout_ns = feeder->options.timeout_ns ? feeder->options.timeout_ns : -1;
     bool inflate = feeder->options.compression != PL_COMPRESSION_NONE;
 
-    PL_TRY(pl_store_open(feeder->store, object, pl_deadline_after_ns(timeout_ns), &source, reterr));
+    PL_TRY(pl_store_open(feeder->store, object, pl_deadline_after_ns(feeder->options.timeout_ns), &source, reterr));
     if (inflate) {
         PL_TRY(pl_source_open_inflate(source, feeder->options.compression, &source, reterr));
     }
@@ -385,7 +384,6 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     /* The name goes before the end is told: a reader must never find the FIFO of an epoch that is over. */
     remove_fifo(feeder, epoch);
     pl_file_close_at(&feeder->fd);
-    feeder->fd = -1;
     ret_counts->bytes = feeder->epoch_bytes;
     ret_counts->closed_early = feeder->closed_early;
     return status;
@@ -419,6 +417,7 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
         return PL_MEMORY;
     }
     feeder->options = *options;
+    feeder->options.timeout_ns = options->timeout_ns ? options->timeout_ns : -1; /* never, to pl_deadline_after_ns() */
     feeder->fd = -1;
     feeder->path = pl_memory_string(path, reterr);
     /* Mapped, not from the heap: pages that a pipe still holds when they are unmapped stay as they are. */

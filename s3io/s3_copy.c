@@ -240,7 +240,6 @@ static enum pl_status run(struct download *download, struct pl_error *reterr)
 
         if (download->fd >= 0) {
             pl_file_close_at(&download->fd);
-            download->fd = -1;
         } else if (status == PL_CORRUPT) {
             return status; /* no file of which to begin anew */
         }

@@ -86,7 +86,6 @@ static void look_at_links(struct pl_dealer *dealer)
             continue;
         }
         pl_file_close_at(&member->link_fd);
-        member->link_fd = -1;
         if (wanted(member) != UINT64_MAX && !dealer->lost) {
             dealer->lost = true;
             (void)pl_error_set(&dealer->error, PL_PEER, "local rank %u, which shares this channel, is gone", i);
@@ -94,8 +93,8 @@ static void look_at_links(struct pl_dealer *dealer)
     }
 }
 
-/* Wait for anything: an event, a rank that ends, the wish to stop, or the deadline. */
-static void wait_for_news(struct pl_dealer *dealer, int64_t deadline_ns)
+/* Wait for anything: an event, a rank that ends, the wish to stop, or the time after it. */
+static void wait_for_news(struct pl_dealer *dealer)
 {
     uint32_t count = dealer->options.local_size;
 
@@ -105,10 +104,7 @@ static void wait_for_news(struct pl_dealer *dealer, int64_t deadline_ns)
     for (uint32_t i = 0; i < count; i++) {
         dealer->polls[2 + i] = (struct pollfd){.fd = dealer->members[i].link_fd, .events = POLLIN};
     }
-    if (dealer->linger_ns && dealer->linger_ns < deadline_ns) {
-        deadline_ns = dealer->linger_ns;
-    }
-    (void)poll(dealer->polls, 2 + count, pl_deadline_poll_ms(deadline_ns));
+    (void)poll(dealer->polls, 2 + count, pl_deadline_poll_ms(dealer->linger_ns ? dealer->linger_ns : PL_DEADLINE_NEVER));
     pl_event_clear(dealer->event_fd);
     look_at_links(dealer);
 }
@@ -131,7 +127,7 @@ static struct pl_share_frame *reserve(struct pl_dealer *dealer, struct member *m
         if (frame || should_give_up(dealer)) {
             return frame;
         }
-        wait_for_news(dealer, PL_DEADLINE_NEVER);
+        wait_for_news(dealer);
     }
 }
 
@@ -246,7 +242,7 @@ static bool next_epoch(struct pl_dealer *dealer, uint64_t *ret_epoch)
             *ret_epoch = least - 1;
             return true;
         }
-        wait_for_news(dealer, PL_DEADLINE_NEVER);
+        wait_for_news(dealer);
     }
 }
 
@@ -325,7 +321,6 @@ static void *run(void *argument)
     /* The ends of the sockets tell ranks that still wait. */
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         pl_file_close_at(&dealer->members[i].link_fd);
-        dealer->members[i].link_fd = -1;
     }
     return NULL;
 }

@@ -43,24 +43,24 @@ struct pl_stream {
 };
 
 /* Tell the cancelling thread which source is read; a stream that is cancelled already cancels it at once. */
-static void set_reading(struct pl_stream *stream, struct pl_source *source)
+static void set_source(struct pl_stream *stream, struct pl_source **synced, struct pl_source *source)
 {
     pthread_mutex_lock(&stream->mutex);
-    stream->synced.reading = source;
+    *synced = source;
     if (source && stream->synced.cancelled) {
         pl_source_cancel(source);
     }
     pthread_mutex_unlock(&stream->mutex);
 }
 
+static void set_reading(struct pl_stream *stream, struct pl_source *source)
+{
+    set_source(stream, &stream->synced.reading, source);
+}
+
 static void set_ahead(struct pl_stream *stream, struct pl_source *source)
 {
-    pthread_mutex_lock(&stream->mutex);
-    stream->synced.ahead = source;
-    if (source && stream->synced.cancelled) {
-        pl_source_cancel(source);
-    }
-    pthread_mutex_unlock(&stream->mutex);
+    set_source(stream, &stream->synced.ahead, source);
     stream->ahead = source;
 }
 
