@@ -280,7 +280,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name, PL_NAMED_MAX_NAME_BYTES - 1);
     }
     PL_TRY(check_op(named, op, name, reterr));
-    entry = named_table_find(&named->table, name, true, reterr);
+    entry = named_table_find(&named->table, name, reterr);
     if (!entry) {
         return PL_MEMORY;
     }

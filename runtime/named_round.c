@@ -153,7 +153,7 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
         name[length] = '\0';
         memcpy(&definition, *at + length, sizeof(definition));
         *at += length + sizeof(definition);
-        entry = named_table_find(&named->table, name, true, reterr);
+        entry = named_table_find(&named->table, name, reterr);
         if (!entry) {
             return PL_MEMORY;
         }

@@ -93,7 +93,7 @@ static void grow_slots(struct named_table *table)
     table->slot_count = count;
 }
 
-struct named_entry *named_table_find(struct named_table *table, const char *name, bool create, struct pl_error *reterr)
+struct named_entry *named_table_find(struct named_table *table, const char *name, struct pl_error *reterr)
 {
     uint64_t hash = pl_hash(PL_HASH_START, name, strlen(name));
     struct named_entry *entry;
@@ -102,9 +102,6 @@ struct named_entry *named_table_find(struct named_table *table, const char *name
         if (entry->hash == hash && strcmp(entry->name, name) == 0) {
             return entry;
         }
-    }
-    if (!create) {
-        return NULL;
     }
     entry = pl_memory_new(1, sizeof(*entry), reterr);
     if (!entry) {

@@ -75,8 +75,8 @@ enum {
 enum pl_status named_table_init(struct named_table *table, int ranks, struct pl_error *reterr) PL_MUST_CHECK;
 void named_table_done(struct named_table *table);
 
-/** The entry called `name`, made when `create` and there is none; NULL otherwise or without memory. */
-struct named_entry *named_table_find(struct named_table *table, const char *name, bool create, struct pl_error *reterr);
+/** The entry called `name`, made where there is none; NULL without memory. */
+struct named_entry *named_table_find(struct named_table *table, const char *name, struct pl_error *reterr);
 
 /** Forget `entry` if nothing needs it: not known, not under way, no local operation. */
 void named_table_drop_idle(struct named_table *table, struct named_entry *entry);
