@@ -85,6 +85,18 @@ struct pl_request {
     enum pl_request_phase phase;
 };
 
+/** Kinds that bring the ranks' data together, element by element. */
+static inline bool pl_kind_reduces(enum pl_kind kind)
+{
+    return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
+}
+
+/** Floats of 16 bits: sums of them are rounded as seldom as can be. */
+static inline bool pl_is_half(enum pl_dtype dtype)
+{
+    return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
+}
+
 /**
  * Copy a structure whose fields were stored a moment ago, 8 bytes at a time. Wider loads, as compilers use, would wait until each pair of
  * stores has reached the cache, which may take longer than all else that a small collective does.

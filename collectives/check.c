@@ -7,11 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static bool reduces(enum pl_kind kind)
-{
-    return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
-}
-
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *at = data;
@@ -159,7 +154,7 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
     if (c->scaled && (!isfinite(c->prescale) || !isfinite(c->postscale))) {
         return pl_error_set(reterr, PL_INVALID, "a scale factor is not finite");
     }
-    if (!reduces(c->kind)) {
+    if (!pl_kind_reduces(c->kind)) {
         return PL_OK;
     }
     if ((unsigned)c->op >= PL_OP_COUNT) {
@@ -187,7 +182,7 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     }
     memset(signature, 0, sizeof(*signature));
     signature->count = total;
-    if (reduces(c->kind)) {
+    if (pl_kind_reduces(c->kind)) {
         what |= (uint64_t)c->op << 16;
         if (c->scaled || (c->op == PL_AVERAGE && c->divisor != (uint32_t)world->size)) {
             signature->scale_hash = hash_bytes(hash_bytes(HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
@@ -265,7 +260,7 @@ __attribute__((flatten)) enum pl_status pl_request_fill(struct pl_request *reque
         c->prescale = 1.0;
         c->postscale = 1.0;
     }
-    if (c->op != PL_AVERAGE || !reduces(c->kind)) {
+    if (c->op != PL_AVERAGE || !pl_kind_reduces(c->kind)) {
         c->divisor = 1;
     } else if (c->divisor == 0) {
         c->divisor = (uint32_t)world->size;

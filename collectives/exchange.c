@@ -91,11 +91,6 @@ static void convert(const struct pl_exchange *exchange, const struct pl_reductio
     pl_kernel_reduce(exchange->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
-static bool is_reduction(const struct pl_collective *c)
-{
-    return c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER;
-}
-
 /*
  * float16 sums of many ranks can overflow before the division by n: such averages are scaled down by a power of two first, exactly
  * but for the smallest numbers, and up again at the end. (Up to 16 ranks the direct pattern is used, which needs none of this.)
@@ -131,7 +126,7 @@ static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
         }
         return;
     }
-    if (!is_reduction(c) || puts_aside(exchange->pattern)) {
+    if (!pl_kind_reduces(c->kind) || puts_aside(exchange->pattern)) {
         return;
     }
     reduction.prescale = c->prescale * guard_factor(exchange, c);
@@ -159,7 +154,7 @@ static void store(const struct pl_exchange *exchange, struct pl_lane *lane)
     char *from;
     char *to;
 
-    if (!is_reduction(c) || puts_aside(exchange->pattern) || (c->kind == PL_REDUCE && c->root != exchange->rank)) {
+    if (!pl_kind_reduces(c->kind) || puts_aside(exchange->pattern) || (c->kind == PL_REDUCE && c->root != exchange->rank)) {
         return;
     }
     guard = guard_factor(exchange, c);
@@ -423,7 +418,7 @@ static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_co
     size_t blocks = exchange->ragged ? (size_t)exchange->size : 1;
     size_t room = (exchange->lane_elems * blocks + (size_t)exchange->size) * item;
 
-    if (!exchange->lane_count || !is_reduction(c) || room <= exchange->lane_room_bytes) {
+    if (!exchange->lane_count || !pl_kind_reduces(c->kind) || room <= exchange->lane_room_bytes) {
         return PL_OK; /* what is only moved comes from and goes to the caller's memory */
     }
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {

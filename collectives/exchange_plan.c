@@ -29,17 +29,12 @@ static const struct {
     int turns;
 } probes[PL_EXCHANGE_PROBES] = {{8, 5}, {4096, 5}, {16384, 2}, {MESSAGE_MOST_BYTES, 2}, {PROBE_MOST_BYTES, 2}};
 
-static bool reduces(enum pl_kind kind)
-{
-    return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
-}
-
 bool pl_exchange_needs_direct(const struct pl_collective *c)
 {
     bool whole = !pl_dtype_is_float(c->dtype);
 
     /* An exact integer average, or a scaled integer, cannot be made from partial results of the same type. */
-    return reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
+    return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
 }
 
 /* Every rank passes `bytes` to the next at once, as a ring does: nanoseconds a turn. */
@@ -230,11 +225,6 @@ enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t 
     return forced >= 0 ? (enum pl_pattern)forced : cheapest(exchange, exchange->size, bytes);
 }
 
-static bool is_half(enum pl_dtype dtype)
-{
-    return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
-}
-
 /* Doubling between hosts of a power of two is what the agreement does anyway. */
 static uint64_t find_sum_most(const struct pl_exchange *exchange)
 {
@@ -277,7 +267,7 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
 bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
     return c->kind == PL_ALLREDUCE && c->count && c->count <= exchange->sum_most_bytes / pl_dtype_bytes(c->dtype) && !pl_exchange_needs_direct(c) &&
-           !is_half(c->dtype) && !pl_wire_is_wanted(c);
+           !pl_is_half(c->dtype) && !pl_wire_is_wanted(c);
 }
 
 uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *c)
@@ -288,7 +278,7 @@ uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const stru
     if (pl_exchange_sums_inline(exchange, c)) {
         return elems * item;
     }
-    if (!reduces(c->kind) && (c->kind != PL_ALLGATHER || c->counts)) {
+    if (!pl_kind_reduces(c->kind) && (c->kind != PL_ALLGATHER || c->counts)) {
         return 0;
     }
     return elems <= PL_AGREE_ROOM_BYTES / ((uint64_t)exchange->size * item) ? elems * item : 0;
@@ -297,7 +287,7 @@ uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const stru
 static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const struct pl_collective *c, uint64_t bytes)
 {
     bool direct = pl_exchange_needs_direct(c);
-    bool half = is_half(c->dtype);
+    bool half = pl_is_half(c->dtype);
 
     switch (c->kind) {
     case PL_ALLREDUCE:

@@ -35,11 +35,6 @@ static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind 
         .kind = kind, .dtype = c->dtype, .op = c->op == PL_AVERAGE ? PL_SUM : c->op, .deadline_ns = INT64_MAX, .memory = c->memory};
 }
 
-static bool is_half(enum pl_dtype dtype)
-{
-    return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
-}
-
 /*
  * Half-width averages are kept small by a power of two (exact but for the smallest numbers) from the first addition inside a host
  * to the last one between hosts, which takes it back, divides and rounds once: so the sums cannot overflow.
@@ -49,7 +44,7 @@ static double guard_factor(const struct pl_hierarchy *h, const struct pl_collect
     int ranks = h->lanes ? h->local_size : pl_world_size(h->world);
     double factor = 1.0;
 
-    for (int n = 1; c->op == PL_AVERAGE && is_half(c->dtype) && n < ranks; n *= 2) {
+    for (int n = 1; c->op == PL_AVERAGE && pl_is_half(c->dtype) && n < ranks; n *= 2) {
         factor *= 0.5;
     }
     return factor;
@@ -64,7 +59,7 @@ static void scale_first(const struct pl_hierarchy *h, const struct pl_collective
 
 static void scale_between(const struct pl_hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
 {
-    if (c->op == PL_AVERAGE && is_half(c->dtype)) {
+    if (c->op == PL_AVERAGE && pl_is_half(c->dtype)) {
         part->op = PL_AVERAGE;
         part->scaled = true;
         part->prescale = 1.0;
@@ -79,7 +74,7 @@ static void finish_sums(const struct pl_hierarchy *h, const struct pl_collective
     struct pl_reduction reduction = {.dtype = c->dtype, .op = PL_SUM, .divisor = c->divisor, .prescale = 1, .postscale = c->postscale};
     const void *source = data;
 
-    if (count && !(c->op == PL_AVERAGE && is_half(c->dtype)) && (reduction.divisor != 1 || reduction.postscale != 1.0)) {
+    if (count && !(c->op == PL_AVERAGE && pl_is_half(c->dtype)) && (reduction.divisor != 1 || reduction.postscale != 1.0)) {
         pl_kernel_reduce(h->kernel, &reduction, &data, 1, &source, 1, count);
     }
 }

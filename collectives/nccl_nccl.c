@@ -79,16 +79,6 @@ struct scaling {
     bool multiplied;
 };
 
-static bool reduces(const struct pl_collective *c)
-{
-    return c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER;
-}
-
-static bool is_half(enum pl_dtype dtype)
-{
-    return dtype == PL_FLOAT16 || dtype == PL_BFLOAT16;
-}
-
 /* The factor of NCCL's multiplying sum is of the data's own type. */
 static bool holds(enum pl_dtype dtype, double factor)
 {
@@ -96,7 +86,7 @@ static bool holds(enum pl_dtype dtype, double factor)
     float back;
     uint16_t half;
 
-    if (!is_half(dtype)) {
+    if (!pl_is_half(dtype)) {
         return true; /* the host's reductions round it to float32, too */
     }
     pl_kernel_narrow(pl_kernel_best(), dtype, &half, &single, 1);
@@ -118,7 +108,7 @@ static struct scaling scaling_of(const struct nccl *n, const struct pl_collectiv
         while (guard < n->size) {
             guard *= 2;
         }
-        if (is_half(c->dtype)) {
+        if (pl_is_half(c->dtype)) {
             scaling.before /= guard;
             scaling.behind *= guard / c->divisor;
         } else if ((c->divisor & (c->divisor - 1)) == 0) {
@@ -155,7 +145,7 @@ static bool exact(const struct nccl *n, const struct pl_collective *c)
     struct scaling scaling = scaling_of(n, c);
     ncclDataType_t type;
 
-    if (!reduces(c)) {
+    if (!pl_kind_reduces(c->kind)) {
         return true;
     }
     if (!find_type(c->dtype, &type) || (c->flags & PL_REPRODUCIBLE)) {
@@ -178,7 +168,7 @@ static ncclResult_t make_factor(struct nccl *n, const struct pl_collective *c, n
     uint16_t half;
     void *scalar = c->dtype == PL_FLOAT64 ? (void *)&factor : c->dtype == PL_FLOAT32 ? (void *)&single : (void *)&half;
 
-    if (is_half(c->dtype)) {
+    if (pl_is_half(c->dtype)) {
         pl_kernel_narrow(pl_kernel_best(), c->dtype, &half, &single, 1);
     }
     return n->library.RedOpCreatePreMulSum(ret_op, scalar, type, ncclScalarHostImmediate, n->library.comm);
@@ -282,7 +272,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
     enum pl_status status;
 
     PL_TRY(pl_stream_order(&n->stream, request, n->stream.stream, reterr));
-    if (reduces(c)) {
+    if (pl_kind_reduces(c->kind)) {
         (void)find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
             PL_TRY(pl_device_scale(n->device, c->recv, c->dtype, send, c->dtype, c->count, scaling.before, n->stream.stream, reterr));
@@ -305,7 +295,7 @@ static enum pl_status finish(struct nccl *n, const struct pl_collective *c, stru
     double factor = scaling_of(n, c).behind;
     uint64_t count = c->kind == PL_REDUCE_SCATTER ? count_of(c, n->rank) : c->kind == PL_REDUCE && n->rank != c->root ? 0 : c->count;
 
-    if (!reduces(c) || factor == 1.0 || !count) {
+    if (!pl_kind_reduces(c->kind) || factor == 1.0 || !count) {
         return PL_OK;
     }
     return pl_device_scale(n->device, c->recv, c->dtype, c->recv, c->dtype, count, factor, n->stream.stream, reterr);

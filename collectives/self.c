@@ -36,7 +36,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (!count || !c->send) {
         return PL_OK; /* nothing to move, or a broadcast: the data is where it belongs */
     }
-    if (c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER) {
+    if (pl_kind_reduces(c->kind)) {
         const struct pl_reduction reduction = {.dtype = c->dtype,
                                                .op = c->op,
                                                .divisor = c->divisor,

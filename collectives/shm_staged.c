@@ -183,7 +183,7 @@ bool pl_shm_advance_staged(struct pl_shm *shm, struct pl_shm_op *op)
         if (op->finished < op->consumed && short_of_consumed(shm, op, op->finished + 1) < 0) {
             finish(shm, op, op->finished++);
         } else if (op->consumed < op->staged && short_of_staged(shm, op, op->consumed + 1) < 0) {
-            if (op->collective->kind == PL_ALLREDUCE || op->collective->kind == PL_REDUCE || op->collective->kind == PL_REDUCE_SCATTER) {
+            if (pl_kind_reduces(op->collective->kind)) {
                 consume_reduces(shm, op, op->consumed);
             } else if (!broadcast || !is_root(shm, op)) {
                 consume_copies(shm, op, op->consumed);

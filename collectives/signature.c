@@ -29,7 +29,7 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
     enum pl_kind kind = (enum pl_kind)(signature->what & 0xff);
     enum pl_dtype dtype = (enum pl_dtype)(signature->what >> 8 & 0xff);
     enum pl_op op = (enum pl_op)(signature->what >> 16 & 0xff);
-    bool reduces = kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_REDUCE_SCATTER;
+    bool reduces = pl_kind_reduces(kind);
     bool rooted = kind == PL_REDUCE || kind == PL_BROADCAST;
     char name[sizeof(signature->name) + 4] = "";
     char root[32] = "";

@@ -47,12 +47,11 @@ static bool serves(void *state, const struct pl_collective *collective)
 static enum pl_status launch(struct pl_stream *stream, const struct pl_collective *c, struct pl_error *reterr)
 {
     uint64_t count = c->counts ? c->counts[0] : c->count;
-    bool reduces = c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE || c->kind == PL_REDUCE_SCATTER;
 
     if (!count || !c->send) {
         return PL_OK;
     }
-    if (reduces && (c->prescale != 1.0 || c->postscale != 1.0 || c->divisor != 1 || c->dtype == PL_BOOL)) {
+    if (pl_kind_reduces(c->kind) && (c->prescale != 1.0 || c->postscale != 1.0 || c->divisor != 1 || c->dtype == PL_BOOL)) {
         return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->divisor, c->prescale, c->postscale, stream->stream,
                                 reterr);
     }
