@@ -196,9 +196,6 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 /** Process id of `rank` as seen from here; 0 when it is on another host. Threads as ranks share one. */
 pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 
-/** More ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning. */
-bool pl_world_oversubscribed(const struct pl_world *world);
-
 /**
  * The number by which messages for people call `rank`: its own, but in a world that is part of another one's machinery the
  * number in that other world.

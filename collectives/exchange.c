@@ -475,13 +475,11 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_exchange *exchange = state;
-    bool agreed = exchange->agree.done;
+    bool agreed;
 
     *ret_done = false;
-    if (!agreed) {
-        PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
-        agreed = exchange->agree.done;
-    }
+    PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
+    agreed = exchange->agree.done;
     for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !exchange->stuck; i++) {
         /* A lane fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
         exchange->stuck = run_lane(exchange, &exchange->lanes[i], &exchange->stuck_error) != PL_OK;

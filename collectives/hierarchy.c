@@ -15,13 +15,11 @@ enum { TOGETHER_MOST_BYTES = 4096 }; /* of all ranks' data: beside the cards of 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_hierarchy *h = state;
-    bool agreed = h->agree.done;
     bool ended = false;
+    bool agreed;
 
-    if (!agreed) {
-        PL_TRY(pl_agree_progress(&h->agree, &request->moves, reterr));
-        agreed = h->agree.done;
-    }
+    PL_TRY(pl_agree_progress(&h->agree, &request->moves, reterr));
+    agreed = h->agree.done;
     /* A part fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
     if (!h->stuck) {
         h->stuck = pl_hierarchy_advance(h, &ended, &h->stuck_error) != PL_OK;

@@ -240,8 +240,8 @@ bool pl_shm_staged_can_move(const struct pl_shm *shm);
 enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_shm_arena_free(void *state, struct pl_span *span);
 
-/** Find the span that holds `bytes` at `data` in this rank's piece; false when there is none. */
-bool pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number, uint64_t *ret_offset);
+/** Find the span that holds `bytes` at `data` in this rank's piece; where there is none both stay as they are. */
+void pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number, uint64_t *ret_offset);
 
 /** The address here of `offset` in `rank`'s piece of span `number`. */
 char *pl_shm_arena_at(const struct pl_shm *shm, uint32_t number, int rank, uint64_t offset);

@@ -44,7 +44,7 @@ void pl_shm_arena_free(void *state, struct pl_span *span)
     }
 }
 
-bool pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number, uint64_t *ret_offset)
+void pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number, uint64_t *ret_offset)
 {
     for (size_t i = 0; i < shm->span_count; i++) {
         const struct pl_shm_region *region = &shm->spans[i].region;
@@ -54,10 +54,9 @@ bool pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes,
         if (at >= start && at - start <= region->piece_bytes && bytes <= region->piece_bytes - (at - start)) {
             *ret_number = shm->spans[i].number;
             *ret_offset = at - start;
-            return true;
+            return;
         }
     }
-    return false;
 }
 
 char *pl_shm_arena_at(const struct pl_shm *shm, uint32_t number, int rank, uint64_t offset)

@@ -274,8 +274,7 @@ static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, c
         region->base = root->base;
         region->users = users_of(region);
         if (bootstrap->rank == 0) {
-            PL_TRY(allocate(*fd, region, 0, reterr));
-            for (int rank = 1; rank < bootstrap->size; rank++) {
+            for (int rank = 0; rank < bootstrap->size; rank++) {
                 PL_TRY(allocate(*fd, region, rank, reterr));
             }
         }

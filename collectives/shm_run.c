@@ -142,12 +142,8 @@ static struct pl_shm_places find_places(struct pl_shm *shm, const struct pl_coll
     struct pl_shm_places places = {.send_span = 0};
     bool forced = shm->forced_store >= 0;
 
-    if (!pl_shm_arena_find(shm, send_buffer(collective), bytes, &places.send_span, &places.send_offset)) {
-        places.send_span = 0;
-    }
-    if (collective->recv == NULL || !pl_shm_arena_find(shm, collective->recv, bytes, &places.recv_span, &places.recv_offset)) {
-        places.recv_span = 0;
-    }
+    pl_shm_arena_find(shm, send_buffer(collective), bytes, &places.send_span, &places.send_offset);
+    pl_shm_arena_find(shm, collective->recv, bytes, &places.recv_span, &places.recv_offset);
     if (shm->rank == 0) {
         places.direct_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->direct_choice, bytes));
         places.staged_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->staged_choice, bytes));

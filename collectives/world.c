@@ -505,11 +505,6 @@ int pl_world_local_of(const struct pl_world *world, int rank)
     return world->topology.local_of[rank];
 }
 
-bool pl_world_oversubscribed(const struct pl_world *world)
-{
-    return world->topology.oversubscribed;
-}
-
 bool pl_world_is_one_process(const struct pl_world *world)
 {
     return world->topology.one_process;

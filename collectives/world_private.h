@@ -32,7 +32,7 @@ struct pl_topology {
     int local_size; /* of this rank's host */
     bool homogeneous;
     bool one_process;
-    bool oversubscribed;
+    bool oversubscribed; /* more ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning */
 };
 
 /** One rank's news about a step that all take together. */
