@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entrypoint/ending.h"
 
+#include "base/memory.h"
 #include "entrypoint/signals.h"
 
 #include <signal.h>
@@ -12,66 +13,38 @@ bool pl_ending_ok(const struct pl_ending *ending)
     return !ending->signalled && ending->code == 0;
 }
 
-const char *pl_ending_word(enum pl_ending_of of)
-{
-    switch (of) {
-#define PL_ENDING_CASE(name, word, text)                                                                                                             \
-    case PL_ENDING_##name:                                                                                                                           \
-        return word;
-        PL_ENDING_LIST(PL_ENDING_CASE)
-#undef PL_ENDING_CASE
-    }
-    return "";
-}
-
-static const char *ending_text(enum pl_ending_of of)
-{
-    switch (of) {
-#define PL_ENDING_CASE(name, word, text)                                                                                                             \
-    case PL_ENDING_##name:                                                                                                                           \
-        return text;
-        PL_ENDING_LIST(PL_ENDING_CASE)
-#undef PL_ENDING_CASE
-    }
-    return "";
-}
-
-static enum pl_status ending_from_word(const char *word, enum pl_ending_of *ret_of, struct pl_error *reterr)
-{
-#define PL_ENDING_MATCH(name, own_word, text)                                                                                                        \
-    if (strcmp(word, own_word) == 0) {                                                                                                               \
-        *ret_of = PL_ENDING_##name;                                                                                                                  \
-        return PL_OK;                                                                                                                                \
-    }
-    PL_ENDING_LIST(PL_ENDING_MATCH)
-#undef PL_ENDING_MATCH
-    return pl_error_set(reterr, PL_CORRUPT, "control link: '%.40s' is nothing that is watched", word);
-}
+static const char *const ending_texts[] = {
+#define PL_ENDING_TEXT(name, text) [PL_ENDING_##name] = text,
+    PL_ENDING_LIST(PL_ENDING_TEXT)
+#undef PL_ENDING_TEXT
+};
 
 enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *link, struct pl_error *reterr)
 {
-    char rank[16], code[16];
+    char of[16], rank[16], code[16];
 
+    snprintf(of, sizeof(of), "%d", (int)ending->of);
     snprintf(rank, sizeof(rank), "%d", ending->rank);
     snprintf(code, sizeof(code), "%d", ending->code);
-    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, pl_ending_word(ending->of), rank, ending->host, ending->signalled ? "1" : "0", code,
-                        ending->out_of_memory ? "1" : "0", ending->not_started ? "1" : "0", ending->program, ending->note, ending->tail);
+    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, of, rank, ending->host, ending->signalled ? "1" : "0", code, ending->out_of_memory ? "1" : "0",
+                        ending->not_started ? "1" : "0", ending->program, ending->note, ending->tail);
 }
 
 enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending *ret_ending, struct pl_error *reterr)
 {
     struct pl_ending ending = PL_ENDING_NONE;
-    int64_t rank, signalled, code, out_of_memory, not_started;
+    int64_t of, rank, signalled, code, out_of_memory, not_started;
 
     if (frame->count < 10) {
         return pl_error_set(reterr, PL_CORRUPT, "control link: an ending with %zu fields, not 10", frame->count);
     }
-    PL_TRY(ending_from_word(frame->fields[0], &ending.of, reterr));
+    PL_TRY(pl_frame_number(frame, 0, 0, (int64_t)PL_ARRAY_ITEMS(ending_texts) - 1, &of, reterr));
     PL_TRY(pl_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
     PL_TRY(pl_frame_number(frame, 3, 0, 1, &signalled, reterr));
     PL_TRY(pl_frame_number(frame, 4, 0, 255, &code, reterr));
     PL_TRY(pl_frame_number(frame, 5, 0, 1, &out_of_memory, reterr));
     PL_TRY(pl_frame_number(frame, 6, 0, 1, &not_started, reterr));
+    ending.of = (enum pl_ending_of)of;
     ending.rank = (int)rank;
     ending.signalled = signalled == 1;
     ending.code = (int)code;
@@ -89,7 +62,7 @@ void pl_ending_sentence(const struct pl_ending *ending, struct pl_text *text)
 {
     char name[16];
 
-    pl_text_append(text, ending_text(ending->of));
+    pl_text_append(text, ending_texts[ending->of]);
     if (ending->rank >= 0) {
         pl_text_printf(text, " %d", ending->rank);
     }

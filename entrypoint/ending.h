@@ -7,19 +7,19 @@
 #include "base/text.h"
 #include "entrypoint/link.h"
 
-/* what, word on the link, words for people */
+/* what, words for people */
 #define PL_ENDING_LIST(X)                                                                                                                            \
-    X(PROGRAM, "program", "the program")                                                                                                             \
-    X(RANK, "rank", "rank")                                                                                                                          \
-    X(LAUNCHER, "launcher", "mpirun")                                                                                                                \
-    X(DAEMON, "daemon", "Open MPI's launch daemon")                                                                                                  \
-    X(SSHD, "sshd", "sshd")                                                                                                                          \
-    X(SIDE, "side", "the parameter server")                                                                                                          \
-    X(SYNC, "sync", "the upload of intermediate output")                                                                                             \
-    X(STEP, "step", "the command")
+    X(PROGRAM, "the program")                                                                                                                        \
+    X(RANK, "rank")                                                                                                                                  \
+    X(LAUNCHER, "mpirun")                                                                                                                            \
+    X(DAEMON, "Open MPI's launch daemon")                                                                                                            \
+    X(SSHD, "sshd")                                                                                                                                  \
+    X(SIDE, "the parameter server")                                                                                                                  \
+    X(SYNC, "the upload of intermediate output")                                                                                                     \
+    X(STEP, "the command")
 
 enum pl_ending_of {
-#define PL_ENDING_ENUM(name, word, text) PL_ENDING_##name,
+#define PL_ENDING_ENUM(name, text) PL_ENDING_##name,
     PL_ENDING_LIST(PL_ENDING_ENUM)
 #undef PL_ENDING_ENUM
 };
@@ -47,9 +47,6 @@ struct pl_ending {
 #define PL_ENDING_NONE ((struct pl_ending){.rank = -1})
 
 bool pl_ending_ok(const struct pl_ending *ending);
-
-/** "rank", "program": the word on the link. */
-const char *pl_ending_word(enum pl_ending_of of);
 
 enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 

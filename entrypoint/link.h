@@ -20,8 +20,8 @@
     X(HELLO, "kind, host, of a watch its rank: the first frame on every connection")                                                                 \
     X(READY, "host: this host has everything that it needs to run ranks")                                                                            \
     X(HEARTBEAT, "nothing: I am alive")                                                                                                              \
-    X(START, "id, host, command: run this launch daemon on your host")                                                                               \
-    X(STARTED, "id, error: the daemon runs, or why not")                                                                                             \
+    X(START, "host, command: run this launch daemon on your host")                                                                                   \
+    X(STARTED, "error: the daemon runs where it is empty, or why not")                                                                               \
     X(BEGUN, "pid: a watched program runs")                                                                                                          \
     X(ENDED, "an ending, see ending.h")                                                                                                              \
     X(STOP, "signal: pass this signal to the programs")                                                                                              \
@@ -36,7 +36,7 @@ enum pl_frame_type {
 };
 
 enum {
-    PL_FRAME_VERSION = 1,
+    PL_FRAME_VERSION = 2,
     PL_FRAME_HEAD_BYTES = 8,
     PL_FRAME_MAX_FIELDS = 12,
     PL_FRAME_MAX_BYTES = 128 * 1024, /* payload; an mpirun command for many hosts is long */

@@ -88,12 +88,13 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_party *part
     }
 }
 
-static struct pl_party *find_agent(struct pl_supervisor *supervisor, int request)
+/* Who asked for the daemon of worker number `index`. */
+static struct pl_party *find_agent(struct pl_supervisor *supervisor, int index)
 {
     for (size_t i = 0; i < supervisor->parties_count; i++) {
         struct pl_party *party = supervisor->parties[i];
 
-        if (party->kind == PL_PARTY_AGENT && party->index == request && !party->dropped) {
+        if (party->kind == PL_PARTY_AGENT && party->index == index && !party->dropped) {
             return party;
         }
     }
@@ -108,25 +109,23 @@ static void refuse_start(struct pl_supervisor *supervisor, const char *host, con
     }
 }
 
-/* mpirun wants a daemon on a host: the host's index is the request's number, as there is one daemon a host. */
+/* mpirun wants a daemon on a host, where there is one at most. */
 static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent, const struct pl_frame *frame)
 {
     static const char not_ours[] = "this host is not a worker of the job";
     struct master *master = supervisor->state;
-    char number[16];
 
     for (size_t i = 0; i < master->workers_count; i++) {
         struct worker *worker = &master->workers[i];
 
-        if (strcmp(worker->host, frame->fields[1]) == 0 && worker->link != NULL) {
+        if (strcmp(worker->host, frame->fields[0]) == 0 && worker->link != NULL) {
             agent->index = (int)i;
-            snprintf(number, sizeof(number), "%d", agent->index);
-            agent->dropped = PL_LINK_SEND(&worker->link->link, PL_FRAME_START, NULL, number, worker->host, frame->fields[2]) != PL_OK;
+            agent->dropped = PL_LINK_SEND(&worker->link->link, PL_FRAME_START, NULL, worker->host, frame->fields[1]) != PL_OK;
             return;
         }
     }
-    agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, "0", not_ours) != PL_OK;
-    refuse_start(supervisor, frame->fields[1], not_ours);
+    agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, not_ours) != PL_OK;
+    refuse_start(supervisor, frame->fields[0], not_ours);
 }
 
 static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
@@ -153,13 +152,13 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
         take_ready(supervisor, worker, party, frame);
         break;
     case PL_FRAME_STARTED:
-        if (frame->count >= 2 && pl_frame_number(frame, 0, 0, INT32_MAX, &number, NULL) == PL_OK) {
-            agent = find_agent(supervisor, (int)number);
+        if (frame->count >= 1) {
+            agent = find_agent(supervisor, (int)(worker - master->workers));
             if (agent != NULL) {
-                agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0], frame->fields[1]) != PL_OK;
+                agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
             }
-            if (frame->fields[1][0] != '\0') {
-                refuse_start(supervisor, worker->host, frame->fields[1]);
+            if (frame->fields[0][0] != '\0') {
+                refuse_start(supervisor, worker->host, frame->fields[0]);
             }
         }
         break;
@@ -198,7 +197,7 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_party *part
 
     if (worker != NULL) {
         take_worker_frame(supervisor, worker, party, frame);
-    } else if (party->kind == PL_PARTY_AGENT && frame->type == PL_FRAME_START && frame->count >= 3) {
+    } else if (party->kind == PL_PARTY_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
         pass_start(supervisor, party, frame);
     } else if (party->kind == PL_PARTY_MASTER) {
         party->dropped = true; /* this host is the master */

@@ -77,8 +77,8 @@ static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr
         pl_link_flush(link);
         PL_TRY(pl_link_read(link, reterr));
         status = pl_link_next(link, &frame, reterr);
-        if (status == PL_OK && frame.type == PL_FRAME_STARTED && frame.count >= 2) {
-            return frame.fields[1][0] == '\0' ? PL_OK : pl_error_set(reterr, PL_FAILED, "%s", frame.fields[1]);
+        if (status == PL_OK && frame.type == PL_FRAME_STARTED && frame.count >= 1) {
+            return frame.fields[0][0] == '\0' ? PL_OK : pl_error_set(reterr, PL_FAILED, "%s", frame.fields[0]);
         }
         if (status == PL_PEER) {
             return pl_error_set(reterr, PL_PEER, "process 1 closed the connection");
@@ -109,7 +109,7 @@ static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
     PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     status = PL_LINK_SEND(&link, PL_FRAME_HELLO, reterr, "agent", call->words.items[1]);
     if (status == PL_OK) {
-        status = PL_LINK_SEND(&link, PL_FRAME_START, reterr, "0", call->words.items[1], pl_text_string(&command));
+        status = PL_LINK_SEND(&link, PL_FRAME_START, reterr, call->words.items[1], pl_text_string(&command));
     }
     if (status == PL_OK) {
         status = await_answer(&link, reterr);

@@ -33,7 +33,7 @@ struct pl_party {
     enum pl_party_kind kind;
     enum pl_ending_of of; /* of a watch */
     int rank;             /* of a watch; -1 */
-    int index;            /* of a worker: its host; of an agent or daemon: the request */
+    int index;            /* of an agent: the worker that is to start a daemon; -1 */
     pid_t pid;            /* the process at the other end when it is our child, else 0 */
     bool begun;           /* a watch: its program runs; a link: the other host said READY */
     bool ended;           /* a watch: its ending was taken */

@@ -45,14 +45,12 @@ static void send_ending(struct pl_supervisor *supervisor, const struct pl_ending
     }
 }
 
-static void answer_start(struct pl_supervisor *supervisor, int request, const char *text)
+static void answer_start(struct pl_supervisor *supervisor, const char *text)
 {
     const struct worker_state *state = supervisor->state;
-    char number[16];
 
-    snprintf(number, sizeof(number), "%d", request);
     if (state->master != NULL) {
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STARTED, number, text);
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STARTED, text);
     }
 }
 
@@ -67,7 +65,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
     case PL_ENDING_DAEMON:
         send_ending(supervisor, ending); /* first, since it tells more */
         if (!party->begun) {
-            answer_start(supervisor, party->index, ending->note[0] != '\0' ? ending->note : "the daemon did not start");
+            answer_start(supervisor, ending->note[0] != '\0' ? ending->note : "the daemon did not start");
         }
         break;
     case PL_ENDING_SSHD:
@@ -117,11 +115,10 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
     return real_mpirun != NULL && find_beside(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
 }
 
-static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request, const char *text, struct pl_error *reterr)
+static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
-    struct pl_party *party;
     enum pl_status status;
     char *path;
 
@@ -133,10 +130,7 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request
         setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
-        status = pl_supervise_start(supervisor, PL_ENDING_DAEMON, &setup, &party, reterr);
-    }
-    if (status == PL_OK) {
-        party->index = request;
+        status = pl_supervise_start(supervisor, PL_ENDING_DAEMON, &setup, NULL, reterr);
     }
     return status;
 }
@@ -144,13 +138,9 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, int request
 static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *frame)
 {
     struct pl_error error = PL_ERROR_NONE;
-    int64_t request;
 
-    if (frame->count < 3 || pl_frame_number(frame, 0, 0, INT32_MAX, &request, NULL) != PL_OK) {
-        return;
-    }
-    if (start_daemon(supervisor, (int)request, frame->fields[2], &error) != PL_OK) {
-        answer_start(supervisor, (int)request, error.cause);
+    if (frame->count >= 2 && start_daemon(supervisor, frame->fields[1], &error) != PL_OK) {
+        answer_start(supervisor, error.cause);
     }
 }
 
@@ -188,7 +178,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
 
     if (party->kind == PL_PARTY_WATCH) {
         if (frame->type == PL_FRAME_BEGUN && party->of == PL_ENDING_DAEMON) {
-            answer_start(supervisor, party->index, "");
+            answer_start(supervisor, "");
         }
         return;
     }

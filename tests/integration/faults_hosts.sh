@@ -87,7 +87,7 @@ case_end algo-2
 case_begin "a master that greets twice and goes"
 start_host algo-2
 await_control algo-2
-host_run algo-2 sh -c 'printf "PL\001\000\016\000\000\000master\000algo-1\000PL\001\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
+host_run algo-2 sh -c 'printf "PL\002\000\016\000\000\000master\000algo-1\000PL\002\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
 case_mark
 wait_host algo-2 20
 expect_code algo-2 bad
@@ -100,7 +100,7 @@ start_host algo-2
 await_control algo-2
 host_run algo-2 sh -c '{
     until [ -e /opt/ml/greet ]; do sleep 0.05; done
-    printf "PL\001\000\016\000\000\000master\000algo-1\000"
+    printf "PL\002\000\016\000\000\000master\000algo-1\000"
     until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
   } | "$1" relay /run/paceline.* >/opt/ml/heard' sh "$paceline" &
 sleep 0.5 # nothing tells that its connection is taken
@@ -114,7 +114,7 @@ wait_host algo-2 60
 wait $! || true
 expect_code algo-2 143
 expect_failure algo-2 "stopped by SIGTERM before its program started"
-grep -aq $'PL\x01\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not told"
+grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not told"
 expect_nobody
 case_end algo-2
 

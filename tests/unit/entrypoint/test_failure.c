@@ -238,7 +238,7 @@ START_TEST(an_ending_travels_unchanged)
 {
     struct pl_ending ending, back;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_frame frame = {.type = PL_FRAME_ENDED, .count = 10, .fields = {"rank", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
+    struct pl_frame frame = {.type = PL_FRAME_ENDED, .count = 10, .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
 
     fill(&ending);
     ck_assert_ok(pl_ending_receive(&frame, &back, &error), &error);
