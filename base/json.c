@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json_tree.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -62,14 +63,11 @@ void pl_json_free_at(struct pl_json **root_at)
     *root_at = NULL;
 }
 
-/* FNV-1a, started at the object's own address so that colliding names cannot be prepared. */
+/* Started at the object's own address so that colliding names cannot be prepared. */
 static size_t hash(const struct pl_json *object, const char *name)
 {
-    uint64_t value = UINT64_C(14695981039346656037) ^ ((uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15));
+    uint64_t value = pl_hash(PL_HASH_START ^ ((uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15)), name, strlen(name));
 
-    for (; *name != '\0'; name++) {
-        value = (value ^ (unsigned char)*name) * UINT64_C(1099511628211);
-    }
     return (size_t)(value ^ (value >> 32));
 }
 

@@ -1,24 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be wrong with a descriptor, found before anything starts. */
+#include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *at = data;
-
-    /* FNV-1a: short inputs, and only accidents have to be told apart. */
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
-#define HASH_START UINT64_C(14695981039346656037)
 
 /* Whether `elems` elements of `item` bytes are more than a pointer can span. */
 static bool is_too_much(uint64_t elems, size_t item)
@@ -185,16 +173,16 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     if (pl_kind_reduces(c->kind)) {
         what |= (uint64_t)c->op << 16;
         if (c->scaled || (c->op == PL_AVERAGE && c->divisor != (uint32_t)world->size)) {
-            signature->scale_hash = hash_bytes(hash_bytes(HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
-            signature->scale_hash = hash_bytes(signature->scale_hash, &c->divisor, sizeof(c->divisor));
+            signature->scale_hash = pl_hash(pl_hash(PL_HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
+            signature->scale_hash = pl_hash(signature->scale_hash, &c->divisor, sizeof(c->divisor));
         }
     }
     signature->what = what;
     if (agreed_counts && c->counts) {
-        signature->counts_hash = hash_bytes(HASH_START, c->counts, (size_t)world->size * sizeof(*c->counts));
+        signature->counts_hash = pl_hash(PL_HASH_START, c->counts, (size_t)world->size * sizeof(*c->counts));
     }
     if (c->name) {
-        signature->name_hash = hash_bytes(HASH_START, c->name, strlen(c->name));
+        signature->name_hash = pl_hash(PL_HASH_START, c->name, strlen(c->name));
         memcpy(signature->name, c->name, strnlen(c->name, sizeof(signature->name)));
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/agree.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/collective.h"
 
@@ -23,16 +24,6 @@ struct words {
     enum pl_status status;
     char text[PL_ERROR_CAUSE_BYTES];
 };
-
-uint64_t pl_hash(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *at = data;
-
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ at[i]) * UINT64_C(0x100000001B3);
-    }
-    return hash;
-}
 
 static uint64_t hash_line(const char *line)
 {

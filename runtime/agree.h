@@ -10,10 +10,6 @@
 
 #include "collectives/world.h"
 
-/** A 64-bit hash that goes on from `hash` (PL_HASH_START at first): FNV-1a. */
-#define PL_HASH_START UINT64_C(0xCBF29CE484222325)
-uint64_t pl_hash(uint64_t hash, const void *data, size_t bytes);
-
 /**
  * Compare the `count` lines of every rank. When ranks differ, all return PL_MISMATCH with the first line in which the
  * lowest differing rank differs from rank 0: "<what>: rank 0 has <line>, rank 2 has <line>". Lines are cut at 150 bytes in

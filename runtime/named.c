@@ -2,8 +2,8 @@
 /* The calls of named.h: checking and queueing what a program submits, waiting, joining, leaving. Rounds are in named_round.c. */
 #include "runtime/named.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
-#include "runtime/agree.h"
 #include "runtime/named_engine.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/named_table.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
-#include "runtime/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
