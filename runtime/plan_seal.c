@@ -140,7 +140,6 @@ static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
         for (size_t i = tensor->first_bucket; i <= b; i++) {
             plan->buckets[i].tensors++;
         }
-        b = tensor->last_bucket;
     }
     return PL_OK;
 }
