@@ -1,46 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `meson install` leaves is enough for a program outside this tree: every public header, the library, pkg-config's flags. And `paceline help` names
-# every verb there is.
+# What `meson install` leaves is enough for a program outside this tree, the one that docs/runtime.md shows: every public header, the library,
+# pkg-config's flags. And `paceline help` names every verb there is.
 set -euo pipefail
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 DESTDIR=$scratch/root meson install -C "$PACELINE_BUILD" --no-rebuild >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
-cat >"$scratch/program.c" <<'C'
-#include "runtime/paceline.h"
-#include <stdio.h>
-
-int main(void)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_runtime *runtime = NULL;
-    struct pl_sampler sampler;
-    float value = 1;
-
-    if (pl_runtime_start(&runtime, &error) != PL_OK ||
-        pl_allreduce(pl_runtime_world(runtime), &value, &value, 1, PL_FLOAT32, PL_SUM, &error) != PL_OK ||
-        pl_sampler_init(&sampler, 10, 1, true, PL_SAMPLER_WRAP, (struct pl_deal){0, 1}, &error) != PL_OK) {
-        puts(error.cause);
-        return 1;
-    }
-    printf("sum %g\n", (double)value);
-    pl_runtime_stop(runtime);
-    return 0;
-}
-C
+sed -n '/^```c$/,/^```$/{/^```/d;p}' "$PACELINE_SOURCE/docs/runtime.md" >"$scratch/program.c"
 pc=$(find "$scratch/root" -name paceline.pc)
 export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$scratch/root
 cc -std=c11 -Wall -Werror "$scratch/program.c" -o "$scratch/program" $(pkg-config --cflags --libs paceline)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH=${pc%/pkgconfig/*}
+export SM_MODEL_DIR=$scratch
 found=$(timeout 60 mpirun --oversubscribe --bind-to none -n 2 "$scratch/program")
-[ "$found" = "$(printf 'sum 2\nsum 2')" ] || { echo "the installed library gave: $found"; exit 1; }
+[ "$found" = "ranks=2 slope=2.000 offset=1.000" ] && [ -s "$scratch/model.safetensors" ] || { echo "the installed library gave: $found"; exit 1; }
 echo "a program built against the installed library runs on two ranks"
 
 # The same lines are C++ too; a library that were not declared as C would not link.
 if command -v c++ >/dev/null; then
   for standard in c++11 c++20; do
     c++ -x c++ -std=$standard -Wall -Werror "$scratch/program.c" -o "$scratch/program_$standard" $(pkg-config --cflags --libs paceline)
-    [ "$("$scratch/program_$standard")" = "sum 1" ] || { echo "the program as $standard gave something else"; exit 1; }
+    [ "$("$scratch/program_$standard")" = "ranks=1 slope=2.000 offset=1.000" ] || { echo "the program as $standard gave something else"; exit 1; }
   done
   echo "and so it does as C++"
 else
@@ -51,6 +31,7 @@ library=$(realpath "$LD_LIBRARY_PATH/libpaceline.so")
 foreign=$(nm -D --defined-only "$library" | awk '$3 !~ /^pl_/ { print $3 }')
 [ -z "$foreign" ] || { echo "the library shows names that are not ours: $foreign"; exit 1; }
 readelf -d "$library" | grep 'SONAME.*\[libpaceline\.so\.0\]' >/dev/null || { echo "the library's soname is not libpaceline.so.0"; exit 1; }
+nm -D --defined-only "$library" | grep -w pl_sampler_init >/dev/null || { echo "the library lacks the data path"; exit 1; }
 echo "the library shows its own names alone"
 
 paceline=$(find "$scratch/root" -path '*/bin/paceline')
