@@ -22,31 +22,31 @@ struct pl_text;
  */
 enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_KNOB_TYPE_REAL, PL_KNOB_TYPE_TEXT };
 
-/* NAME, name, type, unit, default, Horovod's variable or NULL, help */
+/* NAME, name, type, unit, default, Horovod's variable or NULL, help. From BACKEND on what measurements and tests need, and a job leaves alone. */
 #define PL_KNOB_LIST(X)                                                                                                                              \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                                               \
       "longest wait for other ranks in one collective operation; 0: no limit")                                                                       \
+    X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS", "warn when a wait for other ranks lasts so long; 0: never")           \
+    X(DEVICE, "device", TEXT, "", "auto", NULL,                                                                                                      \
+      "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its number N")                            \
+    X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL, "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")           \
     X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL, "same bits whatever the number of hosts, ranks a host and algorithm")                       \
-    X(BACKEND, "backend", TEXT, "", "", NULL,                                                                                                        \
-      "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that runs")                             \
-    X(ALGORITHM, "algorithm", TEXT, "", "", NULL, "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")      \
-    X(SEGMENT_BYTES, "segment_bytes", SIZE, "bytes", "0", NULL, "piece of a large message that is sent and reduced as one; 0: by the cost model")    \
-    X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL, "time of an empty message between hosts, for the cost model; 0: measure")           \
-    X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
     X(WIRE_TYPE, "wire_type", TEXT, "", "", NULL,                                                                                                    \
       "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")                                            \
     X(PROGRESS, "progress", TEXT, "", "auto", NULL,                                                                                                  \
       "a thread that advances collectives while the program computes: auto (between hosts), on or off")                                              \
-    X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
+    X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")                                           \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE", "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")            \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL, "how many records of 64 bytes a rank's trace keeps")                            \
-    X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS", "warn when a wait for other ranks lasts so long; 0: never")           \
-    X(BUCKET_BYTES, "bucket_bytes", SIZE, "bytes", "4MiB", NULL, "gradients of a plan that are reduced as one")                                      \
+    X(BACKEND, "backend", TEXT, "", "", NULL,                                                                                                        \
+      "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that runs")                             \
+    X(ALGORITHM, "algorithm", TEXT, "", "", NULL, "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")      \
+    X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL, "piece of a large message that is sent and reduced as one; 0: by the cost model")         \
+    X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL, "time of an empty message between hosts, for the cost model; 0: measure")           \
+    X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
+    X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
     X(KERNEL, "kernel", TEXT, "", "auto", NULL, "code of reductions: auto, avx512, avx2 or plain; same bits from all")                               \
-    X(SHM_STORE, "shm_store", TEXT, "", "", NULL, "how results reach other ranks' memory: cached, migrate or stream; empty: measured")               \
-    X(DEVICE, "device", TEXT, "", "auto", NULL,                                                                                                      \
-      "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its number N")                            \
-    X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL, "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")
+    X(SHM_STORE, "shm_store", TEXT, "", "", NULL, "how results reach other ranks' memory: cached, migrate or stream; empty: measured")
 
 enum pl_knob {
 #define PL_KNOB_ENUM(id, name, type, unit, fallback, horovod, help) PL_KNOB_##id,

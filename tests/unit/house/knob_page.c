@@ -26,6 +26,18 @@ static const char *type_text(enum pl_knob_type type)
     return "";
 }
 
+static void print_table(struct pl_text *text, int first, int end)
+{
+    pl_text_append(text, "\n| knob | type | default | variables | |\n|---|---|---|---|---|\n");
+    for (int k = first; k < end; k++) {
+        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)k);
+
+        pl_text_printf(text, "| `%s` | %s%s%s | %s | `%s`%s%s%s | %s |\n", info->name, type_text(info->type), *info->unit ? ", " : "", info->unit,
+                       *info->fallback ? info->fallback : "empty", info->variable, info->horovod ? ", `" : "", info->horovod ? info->horovod : "",
+                       info->horovod ? "`" : "", info->help);
+    }
+}
+
 static void print_page(struct pl_text *text)
 {
     pl_text_append(text, "# Knobs\n\n"
@@ -33,15 +45,11 @@ static void print_page(struct pl_text *text)
                          "never reaches the program's arguments. Where Horovod has the same setting, its variable counts unless Paceline's is set;\n"
                          "rank 0 warns of others of Horovod's that are set and have no effect.\n"
                          "All ranks use what rank 0 resolved. Yes is `1`, `true`, `yes` or `on`; a size may end in `KiB`, `MiB` or `GiB`.\n"
-                         "This page is made from `base/knob.h` and a test compares the two.\n\n"
-                         "| knob | type | default | variables | |\n|---|---|---|---|---|\n");
-    for (int k = 0; k < PL_KNOB_COUNT; k++) {
-        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)k);
-
-        pl_text_printf(text, "| `%s` | %s%s%s | %s | `%s`%s%s%s | %s |\n", info->name, type_text(info->type), *info->unit ? ", " : "", info->unit,
-                       *info->fallback ? info->fallback : "empty", info->variable, info->horovod ? ", `" : "", info->horovod ? info->horovod : "",
-                       info->horovod ? "`" : "", info->help);
-    }
+                         "This page is made from `base/knob.h` and a test compares the two.\n");
+    print_table(text, 0, PL_KNOB_BACKEND);
+    pl_text_append(text, "\n## For measurements and tests\n\n"
+                         "A job leaves these alone; they force what Paceline otherwise chooses or measures.\n");
+    print_table(text, PL_KNOB_BACKEND, PL_KNOB_COUNT);
 }
 
 int main(int argc, char **argv)
