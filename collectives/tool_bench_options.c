@@ -11,17 +11,17 @@
 const char bench_usage[] = "usage: paceline bench allreduce [options]          (several ranks: mpirun -n N paceline bench allreduce ...)\n"
                            "  --min-bytes N --max-bytes N   sizes, 4 to 64 MiB; KiB, MiB and GiB are understood\n"
                            "  --factor N                    from one size to the next, 4\n"
-                           "  --type TYPE                   float32\n"
-                           "  --buffers arena|private|device arena; device: in the GPU's memory, on a stream, alone, without peer and bound\n"
+                           "  --type TYPE                   of the elements, float32\n"
+                           "  --buffers arena|private|device arena; private: heap; device: GPU memory, on a stream, alone, without peer and bound\n"
                            "  --peer mpi|mpi-best           beside MPI_Allreduce; mpi-best: the fastest of whole and cut into 64 KiB to 4 MiB\n"
                            "  --alone                       the operation alone, without rewriting and reading the buffers around it\n"
                            "  --bound                       also the time of reading and writing every rank's buffer once, as the limit\n"
                            "  --wire float16|bfloat16       narrow float32 between hosts\n"
                            "  --reproducible                same bits whatever the layout\n"
-                           "  --pairs N                     7\n"
-                           "  --loop-ms N                   8: shortest loop that is timed\n"
+                           "  --pairs N                     measurements a size, with a peer in turns; the median counts, 7\n"
+                           "  --loop-ms N                   shortest loop that is timed, 8\n"
                            "  --threads N                   N threads of this process as ranks, without mpirun\n"
-                           "  --json                        one object a line: bytes ranks time_us busbw_gbs wrong peer_time_us ratio\n";
+                           "  --json                        one JSON object a size\n";
 
 static enum pl_status take_bytes(const char *name, const char *text, uint64_t least, uint64_t *ret_bytes, struct pl_error *reterr)
 {

@@ -42,7 +42,7 @@ static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PRE
                             "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
                             "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
                             "                         ten times that for a list's next key\n"
-                            "  --verbose\n";
+                            "  --verbose              a line for each request\n";
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
