@@ -38,7 +38,7 @@ static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PRE
                             "  --no-checksums         do not send x-amz-checksum-crc32c\n"
                             "  --connections N        transfers at a time (16)\n"
                             "  --budget MIB           memory for data under way (64)\n"
-                            "  --part MIB             size of one range (an eighth of the budget, at most 4)\n"
+                            "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
                             "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
                             "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
                             "                         ten times that for a list's next key\n"

@@ -41,7 +41,8 @@ static void print_table(struct pl_text *text, int first, int end)
 static void print_page(struct pl_text *text)
 {
     pl_text_append(text, "# Knobs\n\n"
-                         "Settings of a job. The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter `paceline_NAME`, which\n"
+                         "Settings of the runtime; [contract.md](contract.md) and [supervision.md](supervision.md) have those of `paceline train`.\n"
+                         "The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter `paceline_NAME`, which\n"
                          "never reaches the program's arguments. Where Horovod has the same setting, its variable counts unless Paceline's is set;\n"
                          "rank 0 warns of others of Horovod's that are set and have no effect.\n"
                          "All ranks use what rank 0 resolved. Yes is `1`, `true`, `yes` or `on`; a size may end in `KiB`, `MiB` or `GiB`.\n"
