@@ -103,7 +103,7 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
     char *data = pl_memory_new(2, PROBE_MOST_BYTES, reterr);
     enum pl_status status;
     bool idle = false; /* no message is under way */
-    double round_ns;
+    double round_ns = HUGE_VAL;
 
     status = pl_bootstrap_ready(pl_world_bootstrap(exchange->world), data ? PL_OK : PL_MEMORY, deadline_ns, reterr);
     if (status != PL_OK) {

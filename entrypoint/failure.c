@@ -57,7 +57,7 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
 static enum pl_status settle_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
     struct stat held, named;
-    int fd;
+    int fd = -1;
 
     if (failure->directory_fd < 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory");

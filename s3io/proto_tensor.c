@@ -274,7 +274,7 @@ enum pl_status pl_proto_tensor_float32(const struct pl_proto_tensor *tensor, flo
         memset(values, 0, elems * sizeof(*values));
     }
     for (uint64_t i = 0; i < tensor->value_count; i++) {
-        float value;
+        float value = 0;
 
         key = i;
         PL_TRY(step(tensor, &walk, &value, &key, reterr));

@@ -397,7 +397,7 @@ static enum pl_status open_share(struct pl_stream *stream, struct pl_error *rete
 enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
                               struct pl_error *reterr)
 {
-    struct pl_stream *stream;
+    struct pl_stream *stream = NULL;
     enum pl_status status = PL_OK;
 
     PL_TRY(make(channel, options, &stream, reterr));

@@ -210,7 +210,7 @@ static void check_allgather(struct rank *self, struct buffers *buffers, uint64_t
 static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uint64_t count, bool in_place, bool is_ragged)
 {
     struct pl_error error = PL_ERROR_NONE;
-    uint64_t counts[MAX_RANKS];
+    uint64_t counts[MAX_RANKS] = {0};
     uint64_t total = 0;
     uint64_t own_at = 0;
     struct pl_collective collective = {.kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .count = count, .send = buffers->send};
