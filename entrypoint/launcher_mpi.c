@@ -271,7 +271,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
     plan->program_words = 1;
-    PL_TRY(pl_mpi_options_add_fixed(major, interface, &plan->argv, reterr));
+    PL_TRY(pl_mpi_options_add_fixed(major, interface, &custom->words, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
     PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
     PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));

@@ -69,11 +69,38 @@ enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, st
     return PL_OK;
 }
 
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr)
+/* Without the dashes, of which Open MPI takes one or two. */
+static const char *option_name(const char *word)
+{
+    return word[0] == '-' ? word + strspn(word, "-") : "";
+}
+
+/*
+ * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them. Of two parameters (three words) both refuse. And 5 ends without a word
+ * when it is to use the loopback interface and there is another one; by itself it takes what there is.
+ */
+static bool is_left_out(const char *const *option, const char *interface, const struct pl_words *custom)
+{
+    if (option[0] != NULL && strcmp(option[0], "--prtemca") == 0 && strcmp(option[1], "prte_if_include") == 0) {
+        return strcmp(interface, "lo") == 0;
+    }
+    for (size_t i = 0; option[0] != NULL && option[2] == NULL && i < custom->count; i++) {
+        if (strcmp(option_name(custom->items[i]), option_name(option[0])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom, struct pl_words *words,
+                                        struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(fixed); i++) {
         const char *const *option = major >= 5 ? fixed[i].v5 : fixed[i].v4;
 
+        if (major >= 5 && is_left_out(option, interface, custom)) {
+            continue;
+        }
         for (size_t word = 0; word < 3 && option[word] != NULL; word++) {
             PL_TRY(pl_words_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
         }

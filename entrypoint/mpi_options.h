@@ -12,8 +12,12 @@
  */
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. */
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. What Open MPI 5 would refuse
+ * is left out: an option that is among the user's, `custom`, and the loopback interface for its daemons.
+ */
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom, struct pl_words *words,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_mpi_custom {
     const char *nccl_debug; /* one of `words`' texts, or "INFO" */

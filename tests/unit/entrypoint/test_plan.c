@@ -347,12 +347,34 @@ START_TEST(open_mpi_5_gets_its_own_names)
     tree_env(&tree, "PACELINE_MPI_VERSION", "5");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    (void)behind(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|prte_if_include|lo|");
+    (void)behind(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "orte"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "vader"));
     tree_env(&tree, "PACELINE_MPI_VERSION", "6");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_str_eq(tree.error.cause, "PACELINE_MPI_VERSION is '6': expected 4 or 5");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
+{
+    struct tree tree;
+    const char *words;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_env(&tree, "PACELINE_MPI_VERSION", "5");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-bind-to core --map-by node --display bind\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    words = joined(&tree.plan->argv);
+    ck_assert_ptr_nonnull(strstr(words, "|-bind-to|core|--map-by|node|--display|bind|"));
+    ck_assert_ptr_null(strstr(words, "--bind-to|none"));
+    ck_assert_ptr_null(strstr(words, "--map-by|slot"));
+    ck_assert_ptr_null(strstr(words, "--display|map"));
+    tree_env(&tree, "PACELINE_MPI_VERSION", "4");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|-bind-to|none|-map-by|slot|"));
     tree_done(&tree);
 }
 END_TEST
@@ -532,7 +554,7 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           what_the_user_exports_stands_behind_our_own_and_keeps_our_library, more_processes_than_slots_is_an_error_unless_allowed,
           a_worker_leaves_the_count_of_processes_to_the_master, hosts_of_several_types_are_warned_of_unless_their_count_is_named,
           a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names,
-          custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
-          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program,
-          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
-          a_value_that_no_argument_can_hold_is_refused_by_name)
+          open_mpi_5_gets_an_option_once_and_from_the_user, custom_options_take_the_nccl_level_out_in_every_form,
+          a_level_or_a_variable_that_is_missing_is_an_error, missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
+          a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
+          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)
