@@ -30,7 +30,9 @@ done
 
 tests/support/packages.sh install build test
 tests/support/packages.sh install format || echo "the layout of the code will not be checked"
-tests/support/packages.sh install python || echo "tests of Python programs will skip what they lack"
+for role in python torch; do
+  tests/support/packages.sh install $role || echo "tests of Python programs will skip what they lack"
+done
 root=$PWD
 work=$root/build-tests
 results=$work/results

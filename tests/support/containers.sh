@@ -4,6 +4,8 @@
 # An engine is podman or a docker that answers. Where there is none, and only for root with CI=true or
 # PACELINE_CONTAINERS=yes, podman is installed and a Debian base image is made with debootstrap (about a minute).
 # Nothing of the machine's own container settings is changed.
+#
+# PACELINE_TEST_BASE names another base for the images under test, one that the engine has.
 
 base_image=docker.io/library/debian:bookworm-slim
 container_state=${TMPDIR:-/tmp}/paceline-containers
@@ -46,7 +48,7 @@ container_engine() {
   engine=podman
   container_settings
   podman info >/dev/null 2>&1 || skip "podman does not work on this machine: $(podman info 2>&1 | tail -n 1)"
-  if ! podman image exists "$base_image"; then
+  if [ -z "${PACELINE_TEST_BASE:-}" ] && ! podman image exists "$base_image"; then
     command -v debootstrap >/dev/null || containers_allowed || skip "no image $base_image, and no debootstrap to make one"
     "$support/packages.sh" install containers >&2
     root=$(mktemp -d)
@@ -60,6 +62,7 @@ container_engine() {
 container_build() {
   local tag=$1 context=$2
   shift 2
+  [ -z "${PACELINE_TEST_BASE:-}" ] || set -- "$@" --build-arg "BASE=$PACELINE_TEST_BASE"
   if [ "$engine" = podman ]; then
     buildah bud --isolation chroot --pull-never --layers -t "$tag" "$@" "$context"
   else
