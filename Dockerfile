@@ -17,19 +17,19 @@ FROM ${BASE} AS build
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build
 COPY . /src
-RUN meson setup /build /src --prefix=/usr/local --buildtype=release -Dtests=disabled -Dcuda=disabled -Dnccl=disabled \
+RUN meson setup /build /src --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dcuda=disabled -Dnccl=disabled \
  && ninja -C /build \
- && DESTDIR=/out meson install -C /build --no-rebuild --strip
+ && DESTDIR=/out meson install -C /build --no-rebuild
 
 FROM ${CUDA_BUILD_BASE} AS build-cuda
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build cuda
 COPY . /src
 ARG GPU_ARCHS=""
-RUN PATH=$PATH:/usr/local/cuda/bin meson setup /build /src --prefix=/usr/local --buildtype=release -Dtests=disabled -Dcuda=enabled -Dnccl=enabled \
+RUN PATH=$PATH:/usr/local/cuda/bin meson setup /build /src --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dcuda=enabled -Dnccl=enabled \
       -Dgpu_archs="$GPU_ARCHS" \
  && ninja -C /build \
- && DESTDIR=/out meson install -C /build --no-rebuild --strip
+ && DESTDIR=/out meson install -C /build --no-rebuild
 
 FROM ${CUDA_BASE} AS cuda
 ARG PACKAGES=""
