@@ -50,9 +50,11 @@ done
 case_end algo-1 algo-2
 
 case_begin "a daemon that is not Open MPI's"
+agent="--mca orte_launch_agent"
+! command -v prted >/dev/null || agent="--prtemca prte_launch_agent" # Open MPI 5
 for host in algo-1 algo-2; do
   job_config $host "algo-1 algo-2" 1
-  sed -i 's|--mca mpi_yield_when_idle 1|& --mca orte_launch_agent /bin/reboot|' "$cluster/$host/ml/input/config/hyperparameters.json"
+  sed -i 's|--mca mpi_yield_when_idle 1|& '"$agent"' /bin/reboot|' "$cluster/$host/ml/input/config/hyperparameters.json"
 done
 for host in algo-1 algo-2; do host_start $host "$paceline" -- "$probe"; done
 wait_both 60
@@ -142,7 +144,7 @@ wait_both 60
 for host in algo-1 algo-2; do
   expect_code $host bad
   expect_failure $host "rank 2 on host algo-2 exited with code 7"
-  ! grep -E "mpi_probe|mpirun|orted|sshd|ssh |relay|paceline rank" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
+  ! grep -E "mpi_probe|mpirun|prterun|orted|prted|sshd|ssh |relay|paceline rank" "$cluster/$host/ml/left" | grep -v "sh -c" || case_failed "somebody was left on $host"
 done
 case_end algo-1 algo-2
 
