@@ -19,7 +19,7 @@ struct mpi_seat {
     int rank;
     int size;
     bool owns_mpi;       /* initialised here, so finalised here */
-    _Atomic bool broken; /* something failed: a collective goodbye could hang */
+    _Atomic bool broken; /* a message failed, or was given up: a collective goodbye could hang; not where all have heard a rank's refusal */
 };
 
 static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *what, int peer, struct pl_error *reterr)
@@ -142,12 +142,8 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
 static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct mpi_seat *seat = context;
-    enum pl_status status = pl_transport_allgather(&seat->transport, seat->rank, seat->size, send, recv, bytes, deadline_ns, reterr);
 
-    if (status != PL_OK) {
-        seat->broken = true;
-    }
-    return status;
+    return pl_transport_allgather(&seat->transport, seat->rank, seat->size, send, recv, bytes, deadline_ns, reterr);
 }
 
 static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)

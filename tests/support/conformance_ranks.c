@@ -6,6 +6,7 @@
  * Worlds of a program that starts and ends MPI itself: conformance_ranks halves.
  */
 #include "base/clock.h"
+#include "collectives/bootstrap.h"
 #include "tests/support/conformance.h"
 #include "tests/support/mixed.h"
 #include "tests/support/ranks.h"
@@ -49,6 +50,14 @@ static void run_on_device(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
     }
 }
 
+/* A refusal that all hear leaves them in step: they go on, and end MPI together, for mpirun finds fault with a rank that does not. */
+static bool hear_refusal(struct pl_bootstrap *bootstrap)
+{
+    bool last = bootstrap->rank == bootstrap->size - 1;
+
+    return pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, pl_deadline_after_ns(60 * PL_NS_PER_S), NULL) == PL_MEMORY;
+}
+
 /* Processes: their world, and a device of `devices` where that is not 0. */
 static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
 {
@@ -57,7 +66,7 @@ static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_world *world = NULL;
 
-    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK || !hear_refusal(bootstrap) ||
         (devices && pl_device_open(bootstrap->rank % devices, &options.device, &error) != PL_OK) ||
         pl_world_new(bootstrap, &options, &world, &error) != PL_OK) {
         fprintf(stderr, "no world: %s\n", error.cause);
