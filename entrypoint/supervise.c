@@ -122,14 +122,26 @@ static int failure_code(const struct pl_supervisor *supervisor)
     return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
 }
 
-/* Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all: the
- * program got SIGTERM, or its watcher SIGKILL. */
+/* What the kernel sends: for want of memory, or for a fault of the program's own. */
+static bool is_from_kernel(int number)
+{
+    return number == SIGKILL || number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL;
+}
+
+/*
+ * Ranks, programs and their servers tell more than what ends because of them; an exit tells more than a signal that was sent to all: the program
+ * got SIGTERM, or its watcher SIGKILL. A program that was killed alone tells most: Open MPI 5 ends the ranks that it was connected with by an exit of
+ * their own, which may be heard of first.
+ */
 static int weight(const struct pl_ending *ending)
 {
     if (ending->of != PL_ENDING_RANK && ending->of != PL_ENDING_PROGRAM && ending->of != PL_ENDING_SIDE) {
         return 0;
     }
-    return ending->signalled && (ending->code == SIGTERM || ending->program[0] == '\0') ? 1 : 2;
+    if (ending->signalled && (ending->code == SIGTERM || ending->program[0] == '\0')) {
+        return 1;
+    }
+    return ending->signalled && is_from_kernel(ending->code) ? 3 : 2;
 }
 
 void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending)
