@@ -259,7 +259,7 @@ static enum pl_status move_pieces(const struct pl_device_pieces *pieces, bool un
                                 .factor = factor,
                                 .elem_bytes = (uint32_t)pl_dtype_bytes(to_dtype),
                                 .unpack = unpack};
-    enum pl_device_kernel kernel;
+    enum pl_device_kernel kernel = PL_KERNEL_move_bytes;
 
     PL_TRY(choose_move(to_dtype, from_dtype, factor, unpack ? pieces->addresses : (uintptr_t)to, unpack ? (uintptr_t)from : pieces->addresses,
                        &kernel, reterr));
@@ -283,7 +283,7 @@ enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype
 {
     struct pl_move_args args = {
         .chunk_count = divide_up(count_elems, PL_CHUNK_ELEMS), .count = count_elems, .to = to, .from = from, .factor = factor};
-    enum pl_device_kernel kernel;
+    enum pl_device_kernel kernel = PL_KERNEL_move_bytes;
 
     PL_TRY(choose_move(to_dtype, from_dtype, factor, (uintptr_t)to, (uintptr_t)from, &kernel, reterr));
     if (count_elems == 0 || (kernel == PL_KERNEL_move_bytes && to == from)) {

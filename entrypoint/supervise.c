@@ -22,6 +22,11 @@
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define SWEEP_NS (5 * PL_NS_PER_S)
+
+enum {
+    MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
+    CAUSE = 3,              /* the weight of what needs no other ending to explain it */
+};
 /* How long a host that failed in its preparation waits for the others to tell them. */
 #define TELL_FAILURE_NS (60 * PL_NS_PER_S)
 /* Of the stop budget, the part that one has that was stopped then: the others mostly know, and whoever stopped us may not wait long. */
@@ -122,16 +127,10 @@ static int failure_code(const struct pl_supervisor *supervisor)
     return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
 }
 
-/* What the kernel sends: for want of memory, or for a fault of the program's own. */
-static bool is_from_kernel(int number)
-{
-    return number == SIGKILL || number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL;
-}
-
 /*
- * Ranks, programs and their servers tell more than what ends because of them; an exit tells more than a signal that was sent to all: the program
- * got SIGTERM, or its watcher SIGKILL. A program that was killed alone tells most: Open MPI 5 ends the ranks that it was connected with by an exit of
- * their own, which may be heard of first.
+ * Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all: the
+ * program got SIGTERM, or its watcher SIGKILL. Between them is how Open MPI 5 ends a rank that a peer's socket was closed to, which may be heard of
+ * before the peer's own ending.
  */
 static int weight(const struct pl_ending *ending)
 {
@@ -141,7 +140,7 @@ static int weight(const struct pl_ending *ending)
     if (ending->signalled && (ending->code == SIGTERM || ending->program[0] == '\0')) {
         return 1;
     }
-    return ending->signalled && is_from_kernel(ending->code) ? 3 : 2;
+    return ending->of == PL_ENDING_RANK && !ending->signalled && ending->code == MPI_UNKNOWN_ERROR ? 2 : CAUSE;
 }
 
 void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending)
@@ -181,7 +180,7 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
 
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
 {
-    if (supervisor->failed && supervisor->ending_known && supervisor->stop_number == 0 && weight(&supervisor->ending) < 2) {
+    if (supervisor->failed && supervisor->ending_known && supervisor->stop_number == 0 && weight(&supervisor->ending) < CAUSE) {
         supervisor->failed = false;
         supervisor->ending_known = false;
     }

@@ -78,7 +78,7 @@ static enum pl_status give(struct fake_nn *nn, const struct work *work, const vo
     }
     *kept = *work;
     kept->nn = nn;
-    if (work->bytes) {
+    if (batch) {
         memcpy(kept->batch, batch, work->bytes);
     }
     return fake_cuda_run(nn->stream, perform, kept) == 0 ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "the stream takes no more work");

@@ -344,12 +344,13 @@ START_TEST(a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_numbe
 }
 END_TEST
 
-START_TEST(who_was_killed_because_of_another_does_not_hide_it)
+START_TEST(who_ended_because_of_another_does_not_hide_it)
 {
     const struct pl_ending killed_first[] = {
         {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
         {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its watcher, too */
     };
+    const struct pl_ending aborted = {.of = PL_ENDING_RANK, .rank = 2, .code = 14, .program = "train"}; /* by Open MPI 5, whose peer is gone */
     const struct pl_ending cause = {.of = PL_ENDING_RANK, .rank = 3, .code = 3, .program = "train"};
     const struct pl_ending killed_alone = {.of = PL_ENDING_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
 
@@ -361,14 +362,13 @@ START_TEST(who_was_killed_because_of_another_does_not_hide_it)
         rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S); /* however slow the machine, what follows is not too late */
         pl_supervise_fail_by(&rig.supervisor, &killed_first[1 - i]);
         ck_assert_int_eq(rig.supervisor.ending.code, killed_first[i].code);
-        pl_supervise_fail_by(&rig.supervisor, &cause);
-        ck_assert_int_eq(rig.supervisor.ending.rank, 3);
-        pl_supervise_fail_by(&rig.supervisor, &killed_first[1 - i]);
-        ck_assert_int_eq(rig.supervisor.ending.rank, 3);
-        pl_supervise_fail_by(&rig.supervisor, &killed_alone); /* whose peers Open MPI 5 ends by an exit */
-        ck_assert_int_eq(rig.supervisor.ending.rank, 1);
-        pl_supervise_fail_by(&rig.supervisor, &cause);
-        ck_assert_int_eq(rig.supervisor.ending.rank, 1);
+        pl_supervise_fail_by(&rig.supervisor, &aborted);
+        ck_assert_int_eq(rig.supervisor.ending.rank, 2);
+        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &cause : &killed_alone);
+        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
+        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &killed_alone : &cause);
+        pl_supervise_fail_by(&rig.supervisor, &aborted);
+        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
         rig_done(&rig);
     }
 }
@@ -386,6 +386,7 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
          "host algo-2 went away: late\n"},
         {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL}, false, "host algo-2 went away: late\n"},
         {{.of = PL_ENDING_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"}, false, "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"}, false, "host algo-2 went away: late\n"},
         {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"}, false, "rank 0 on host algo-1 exited with code 3"},
         {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
          false,
@@ -489,6 +490,6 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
           mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
-          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number, who_was_killed_because_of_another_does_not_hide_it,
+          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number, who_ended_because_of_another_does_not_hide_it,
           a_host_that_went_away_explains_late_why_a_rank_was_killed, a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts,
           whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
