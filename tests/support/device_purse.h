@@ -5,6 +5,7 @@
 
 #include "tests/support/purse.h"
 #include "tests/support/ranks.h"
+#include "tests/support/unit.h"
 
 /** Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is told of on both ranks, or on none.
  */
@@ -31,6 +32,16 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
         RANKS_NEED(all[0] == all[2], "%d paid: %d on rank 0, %d on rank 1", pays, all[0], all[2]);
         was_empty = all[3];
     }
+}
+
+/** The same on a device of its own for each rank. What is not told at once ends in the test's own time limit, long before the world's. */
+static inline void check_device_purse(void)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1000", "the test", NULL), PL_OK);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), device_ranks_pay, NULL);
 }
 
 #endif

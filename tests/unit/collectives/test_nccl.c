@@ -481,11 +481,7 @@ END_TEST
 
 START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
 {
-    struct pl_knobs knobs;
-
-    pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1000", "the test", NULL), PL_OK);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), device_ranks_pay, NULL);
+    check_device_purse();
 }
 END_TEST
 
