@@ -5,8 +5,6 @@
  * above or, of a power of two of hosts, the one whose number differs in the bit d. Then it comes down the trees. So a host sends and receives a
  * message a round, however many ranks it has. If two ranks differ anywhere, some message on the way between them crosses from one opinion to the
  * other; its receiver sees both, and passes that on.
- *
- * A rank that says farewell sends its messages of all rounds at once, so that those who do not know yet miss nothing of it.
  */
 #include "collectives/agree.h"
 
@@ -53,8 +51,6 @@ enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *worl
 {
     bool apart = pl_world_cross_size(world) > 1;
 
-    _Static_assert(sizeof(agree->heard) <= PL_AGREE_ROOM_BYTES, "a farewell fits");
-
     *agree = (struct pl_agree){.world = world,
                                .transport = pl_world_bootstrap(world)->transport,
                                .kernel = pl_kernel_best(),
@@ -91,9 +87,7 @@ static void note(struct pl_agree_card *mine, int my_rank, const struct pl_agree_
     if (mine->a_rank != PL_AGREE_NONE) {
         return;
     }
-    if (theirs->a_rank == PL_AGREE_FAREWELL) {
-        mine->a_rank = PL_AGREE_FAREWELL;
-    } else if (theirs->a_rank != PL_AGREE_NONE) {
+    if (theirs->a_rank != PL_AGREE_NONE) {
         *mine = (struct pl_agree_card){mine->own, theirs->a_rank, theirs->b_rank, theirs->a, theirs->b};
     } else if (!pl_signature_equal(&mine->own, &theirs->own)) {
         mine->a_rank = my_rank;
@@ -213,13 +207,9 @@ static size_t write_message(struct pl_agree *agree)
 
     if (agree->card.a_rank >= 0) {
         memcpy(agree->message_out, &agree->card, sizeof(agree->card));
-        return sizeof(agree->card); /* nobody needs data any more, and a short message leaves also towards who has given up and takes none */
+        return sizeof(agree->card); /* nobody needs data any more */
     }
     memcpy(agree->message_out, &agree->card, HEAD_BYTES);
-    if (agree->card.a_rank == PL_AGREE_FAREWELL) {
-        memcpy(rest, &agree->heard, sizeof(agree->heard));
-        return HEAD_BYTES + sizeof(agree->heard);
-    }
     if (agree->summed) {
         memcpy(rest, agree->held, agree->block_bytes);
         return HEAD_BYTES + agree->block_bytes;
@@ -330,31 +320,15 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
 static enum pl_status end_round(struct pl_agree *agree, size_t bytes, struct pl_error *reterr)
 {
     const struct pl_agree_card *theirs = (const void *)agree->message_in;
-    char *rest = agree->message_in + HEAD_BYTES;
-    int32_t known = agree->card.a_rank;
 
     if (bytes < HEAD_BYTES || (theirs->a_rank >= 0 && bytes < sizeof(*theirs))) {
         return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no card", pl_world_label(agree->world, agree->from), bytes);
     }
     note(&agree->card, pl_world_rank(agree->world), theirs, agree->from);
     if (agree->card.a_rank == PL_AGREE_NONE && agree->block_bytes) {
-        take_data(agree, rest);
-    } else if (agree->card.a_rank == PL_AGREE_FAREWELL && known == PL_AGREE_NONE) {
-        memcpy(&agree->heard, rest, sizeof(agree->heard));
+        take_data(agree, agree->message_in + HEAD_BYTES);
     }
     return PL_OK;
-}
-
-/* Who has given up sent its messages without taking any: the one above in the tree may never take this rank's. */
-static enum pl_status take_back_unheard(struct pl_agree *agree, struct pl_error *reterr)
-{
-    if (!is_last_up(agree) || agree->card.a_rank != PL_AGREE_FAREWELL || agree->in.active || !agree->out.active) {
-        return PL_OK;
-    }
-    if (!agree->transport->cancel(agree->transport->context, &agree->out)) {
-        agree->message_out = pl_memory_new(MESSAGE_BYTES, 1, reterr); /* as in pl_agree_cancel() */
-    }
-    return agree->message_out ? PL_OK : PL_MEMORY;
 }
 
 enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr)
@@ -375,7 +349,6 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
         if (agree->out.active) {
             PL_TRY(transport->test(transport->context, &agree->out, &done, &bytes, reterr));
         }
-        PL_TRY(take_back_unheard(agree, reterr));
         if (agree->in.active || agree->out.active) {
             return PL_OK;
         }
@@ -383,10 +356,6 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
         if (!agree->done) {
             PL_TRY(start_round(agree, reterr));
         }
-    }
-    if (agree->card.a_rank == PL_AGREE_FAREWELL) {
-        *reterr = agree->heard;
-        return agree->heard.status;
     }
     if (agree->card.a_rank != PL_AGREE_NONE) {
         return pl_signature_mismatch(&agree->card.a, pl_world_label(agree->world, agree->card.a_rank), &agree->card.b,
@@ -416,28 +385,5 @@ void pl_agree_cancel(struct pl_agree *agree)
     }
     if (agree->out.active && !agree->transport->cancel(agree->transport->context, &agree->out)) {
         agree->message_out = NULL;
-    }
-}
-
-void pl_agree_farewell(struct pl_agree *agree, uint64_t sequence, const struct pl_error *why)
-{
-    const struct pl_transport *transport = agree->transport;
-    int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
-    const char *message = agree->message_out;
-    size_t bytes;
-
-    agree->card = (struct pl_agree_card){.own = {.sequence = sequence}, .a_rank = PL_AGREE_FAREWELL};
-    agree->tag = pl_agree_tag(sequence, PL_AGREE_SLOTS - 1);
-    pl_world_pass_on(agree->world, PL_PEER, why, &agree->heard);
-    bytes = write_message(agree);
-    /* To whom nothing can be said notices by itself. */
-    for (bool more = find_first_round(agree); more; more = find_next_round(agree)) {
-        if (agree->to < 0) {
-            continue;
-        }
-        if (transport->send(transport->context, message, bytes, agree->to, agree->tag, &agree->out, NULL) == PL_OK) {
-            (void)!pl_transfer_wait(transport, &agree->out, deadline_ns, "farewell", agree->to, NULL);
-        }
-        pl_agree_cancel(agree);
     }
 }

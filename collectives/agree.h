@@ -16,8 +16,7 @@ enum {
     PL_AGREE_SLOTS = 16,         /* tags of a collective: the agreement uses the last, data the others */
 };
 
-/** Instead of a_rank: no disagreement is known; one has said farewell, and behind the card, in the place of data, is what to report. */
-enum { PL_AGREE_NONE = -1, PL_AGREE_FAREWELL = -2 };
+enum { PL_AGREE_NONE = -1 }; /* instead of a_rank: no disagreement is known */
 
 /** What ranks tell each other about a collective, and the first disagreement that they know of. */
 struct pl_agree_card {
@@ -54,8 +53,7 @@ struct pl_agree {
     struct pl_transfer in;         /* the two messages of the round */
     struct pl_transfer out;
     struct pl_agree_card card;
-    struct pl_error heard; /* with PL_AGREE_FAREWELL */
-    char *message_in;      /* card and data */
+    char *message_in; /* card and data */
     char *message_out;
     char *held; /* a block a place, or the sum */
 };
@@ -76,10 +74,7 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
 /** Whether data can be added up on the way: hosts are a power of two, so that all get the same bits. */
 bool pl_agree_sums(const struct pl_agree *agree);
 
-/**
- * Advance; counts `*moves` up when something came. Once the last round has ended: PL_MISMATCH where somebody disagrees, the words of who said
- * farewell.
- */
+/** Advance; counts `*moves` up when something came. Once the last round has ended: PL_MISMATCH where somebody disagrees. */
 enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The data of `rank`, or the sum, once done. */
@@ -88,11 +83,7 @@ const void *pl_agree_data(const struct pl_agree *agree, int rank);
 /** The rank whose card is awaited, else the one that does not take ours; -1 when neither is. */
 int pl_agree_waits_for(const struct pl_agree *agree);
 
-/** Take back the messages under way; nothing but farewell and done follows. */
+/** Take back the messages under way; nothing but done follows. */
 void pl_agree_cancel(struct pl_agree *agree);
-
-/** Instead of agreeing about collective number `sequence`: tell all who do that this rank has given up, see pl_world_give_up(). Waits a second at
- * most. */
-void pl_agree_farewell(struct pl_agree *agree, uint64_t sequence, const struct pl_error *why);
 
 #endif

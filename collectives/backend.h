@@ -156,10 +156,10 @@ struct pl_backend {
     void (*cancel)(void *state, struct pl_request *request);
 
     /**
-     * While no request runs: this rank ends its world because of `why`, and the others, which may be in collective number `sequence`, are to hear of
-     * it in its words. NULL where nobody would.
+     * While no request runs: this rank ends its world because of `why`, and who shares memory with it is to hear of it in its words; others are told
+     * by messages (notice.h). NULL where nobody does.
      */
-    void (*farewell)(void *state, uint64_t sequence, const struct pl_error *why);
+    void (*farewell)(void *state, const struct pl_error *why);
 
     /** The rank that `request` is waiting for, for messages; -1 when unknown. May be NULL. */
     int (*waits_for)(void *state, const struct pl_request *request);

@@ -7,7 +7,7 @@
 #include "collectives/world.h"
 
 /* Tags below PL_TAG_EXCHANGE belong to setting up. */
-enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_EXCHANGE = 256 };
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_EXCHANGE = 256 };
 
 /** Wait for one transfer. `what` and `peer` go into the message. */
 enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns, const char *what, int peer,

@@ -119,6 +119,19 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
     return PL_OK;
 }
 
+static bool probe(void *context, uint32_t tag, int *ret_peer)
+{
+    struct mpi_seat *seat = context;
+    MPI_Status status;
+    int found = 0;
+
+    if (MPI_Iprobe(MPI_ANY_SOURCE, (int)tag, seat->comm, &found, &status) != MPI_SUCCESS || !found) {
+        return false;
+    }
+    *ret_peer = status.MPI_SOURCE;
+    return true;
+}
+
 static bool cancel_transfer(void *context, struct pl_transfer *transfer)
 {
     struct mpi_seat *seat = context;
@@ -200,7 +213,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
         return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed", found ? *tag_limit : 0, PL_TAG_BITS);
     }
     seat->transport = (struct pl_transport){
-        .name = "mpi", .context = seat, .send = send_bytes, .recv = recv_bytes, .test = test_transfer, .cancel = cancel_transfer};
+        .name = "mpi", .context = seat, .send = send_bytes, .recv = recv_bytes, .test = test_transfer, .probe = probe, .cancel = cancel_transfer};
     seat->bootstrap = (struct pl_bootstrap){.name = "mpi",
                                             .context = seat,
                                             .rank = seat->rank,

@@ -216,6 +216,20 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
     return PL_OK;
 }
 
+static bool probe(void *context, uint32_t tag, int *ret_peer)
+{
+    struct seat *seat = context;
+    struct mailbox *box = &seat->hub->boxes[seat->rank];
+    struct message *message;
+
+    pthread_mutex_lock(&box->lock);
+    for (message = box->synced.first; message && message->tag != tag; message = message->next) {
+    }
+    *ret_peer = message ? message->from : -1;
+    pthread_mutex_unlock(&box->lock);
+    return message != NULL;
+}
+
 static bool cancel_transfer(void *context, struct pl_transfer *transfer)
 {
     (void)context;
@@ -256,8 +270,13 @@ static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **
     hub_join(hub);
     seat->hub = hub;
     seat->rank = rank;
-    seat->transport = (struct pl_transport){
-        .name = "threads", .context = seat, .send = post_message, .recv = expect_message, .test = test_transfer, .cancel = cancel_transfer};
+    seat->transport = (struct pl_transport){.name = "threads",
+                                            .context = seat,
+                                            .send = post_message,
+                                            .recv = expect_message,
+                                            .test = test_transfer,
+                                            .probe = probe,
+                                            .cancel = cancel_transfer};
     seat->bootstrap = (struct pl_bootstrap){.name = "threads",
                                             .context = seat,
                                             .rank = rank,

@@ -524,13 +524,6 @@ static void cancel(void *state, struct pl_request *request)
     }
 }
 
-static void farewell(void *state, uint64_t sequence, const struct pl_error *why)
-{
-    struct pl_exchange *exchange = state;
-
-    pl_agree_farewell(&exchange->agree, sequence, why);
-}
-
 static int waits_for(void *state, const struct pl_request *request)
 {
     const struct pl_exchange *exchange = state;
@@ -630,7 +623,6 @@ const struct pl_backend pl_backend_exchange = {.name = "exchange",
                                                .post = post,
                                                .progress = progress,
                                                .cancel = cancel,
-                                               .farewell = farewell,
                                                .waits_for = waits_for,
                                                .describe = pl_exchange_describe,
                                                .free = free_exchange};

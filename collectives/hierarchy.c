@@ -58,12 +58,11 @@ static void cancel(void *state, struct pl_request *request)
     }
 }
 
-static void farewell(void *state, uint64_t sequence, const struct pl_error *why)
+static void farewell(void *state, const struct pl_error *why)
 {
     struct pl_hierarchy *h = state;
 
     pl_world_give_up(h->inside, why);
-    pl_agree_farewell(&h->agree, sequence, why);
 }
 
 /* Whom the head of a part's queue waits for, as a rank of the whole; -1 when unknown. */
@@ -154,7 +153,9 @@ static enum pl_status make_parts(struct pl_hierarchy *h, struct pl_error *reterr
     PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr)); /* the ranks of another host would wait for this one's between hosts */
     if (h->lanes || h->local_rank == 0) {
         PL_TRY(pl_world_new_inner(h->world, h->between_ranks, h->hosts, &h->between, reterr));
+        h->between->has_notices = false;
     }
+    h->inside->has_notices = false; /* who waits in a part looks after the whole as well */
     return PL_OK;
 }
 

@@ -122,6 +122,7 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
             pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank), place->host, place->ordinal,
                              place->device);
         }
+        pl_notice_tell(world);
     }
     for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
         request->backend->backend->cancel(request->backend->state, request);
@@ -197,6 +198,9 @@ void pl_request_advance(struct pl_world *world)
             status = start(world, head, &done, &error);
         } else {
             status = backend->backend->progress(backend->state, head, &done, &error);
+        }
+        if (status == PL_OK && !done) {
+            status = pl_notice_hear(world, &error);
         }
         if (status != PL_OK) {
             (void)pl_request_fail(world, &error);
@@ -382,12 +386,12 @@ void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
     if (world->failure.status != PL_OK) {
         return;
     }
-    /* Whoever waits for what is cancelled hears of it so; else somebody has to be told. */
+    /* In shared memory who waits for what is cancelled hears of it so; else somebody has to be told. */
     for (int i = 0; i < world->backend_count && !world->first; i++) {
         const struct pl_world_backend *entry = &world->backends[i];
 
         if (entry->on && entry->backend->farewell) {
-            entry->backend->farewell(entry->state, world->sequence + 1, why);
+            entry->backend->farewell(entry->state, why);
             break;
         }
     }

@@ -153,9 +153,8 @@ static void shm_cancel(void *state, struct pl_request *request)
     pl_shm_declare(shm, why->status == PL_TIMEOUT && shm->op.waits_for >= 0 ? PL_TIMEOUT : PL_PEER, why);
 }
 
-static void shm_farewell(void *state, uint64_t sequence, const struct pl_error *why)
+static void shm_farewell(void *state, const struct pl_error *why)
 {
-    (void)sequence;
     pl_shm_declare(state, PL_PEER, why);
 }
 

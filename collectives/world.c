@@ -132,9 +132,13 @@ static enum pl_status start_backends(struct pl_world *world, int64_t deadline_ns
 {
     bool any = false;
 
+    world->has_notices = world->size > 1 && world->bootstrap->transport;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(table); i++) {
+        const struct pl_world_backend *entry = &world->backends[i];
+
         PL_TRY(start_backend(world, table[i], deadline_ns, reterr));
-        any = any || world->backends[world->backend_count - 1].on;
+        any = any || entry->on;
+        world->has_notices = world->has_notices && !(entry->on && entry->backend == &pl_backend_shm);
     }
     if (!any) {
         pl_error_set(reterr, PL_UNSUPPORTED, "no backend can run on this world");
@@ -254,6 +258,9 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status;
 
+    if (bootstrap->transport) {
+        bootstrap->transport->worlds++;
+    }
     if (!world) {
         (void)pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, parent ? pl_world_deadline_ns(parent) : pl_deadline_after_ns(REFUSAL_NS));
         if (parent) {
@@ -337,6 +344,7 @@ void pl_world_free(struct pl_world *world)
     }
     pl_progress_stop(world);
     pl_request_drop_all(world);
+    pl_notice_done(world);
     pl_arena_drop_all(world);
     for (int i = world->backend_count - 1; i >= 0; i--) {
         if (world->backends[i].on) {

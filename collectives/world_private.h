@@ -4,7 +4,9 @@
 #define PL_COLLECTIVES_WORLD_PRIVATE_H
 
 #include "collectives/backend.h"
+#include "collectives/notice.h"
 #include "collectives/progress.h"
+#include "collectives/transport.h"
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
@@ -95,6 +97,11 @@ struct pl_world {
     struct pl_request *newest;   /* of all that were made */
     struct pl_observer observer; /* all zero while nobody observes */
     struct pl_error failure;     /* sticky; status PL_OK while all is well */
+
+    bool has_notices; /* ranks hear of each other's failures by messages */
+    unsigned notice_polls;
+    struct pl_notice notice;
+    struct pl_transfer notice_in;
 };
 
 /** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */

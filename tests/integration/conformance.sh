@@ -24,6 +24,10 @@ for n in 2 4; do
     timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
     timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" training 1 8
 done
+for n in 2 3 4; do
+    echo "== $n processes, one of which cancels"
+    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" cancels
+done
 for n in 1 5; do
     echo "== $n processes, halves of a program's own MPI"
     timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" halves

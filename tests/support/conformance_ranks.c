@@ -3,9 +3,11 @@
  * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]], and for processes in device
  * memory: conformance_ranks devices N, where local rank r has device r mod N. Random mixtures on `worlds` worlds of processes that draw their
  * settings and hosts: conformance_ranks mixed SEED WORLDS. Random training programs likewise: conformance_ranks training SEED WORLDS.
- * Worlds of a program that starts and ends MPI itself: conformance_ranks halves.
+ * Worlds of a program that starts and ends MPI itself: conformance_ranks halves. A rank that cancels what all others wait for: conformance_ranks
+ * cancels.
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "collectives/bootstrap.h"
 #include "tests/support/conformance.h"
 #include "tests/support/mixed.h"
@@ -58,8 +60,50 @@ static bool hear_refusal(struct pl_bootstrap *bootstrap)
     return pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, pl_deadline_after_ns(60 * PL_NS_PER_S), NULL) == PL_MEMORY;
 }
 
-/* Processes: their world, and a device of `devices` where that is not 0. */
-static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
+/* Rank 1 cancels an allreduce of `count`; the others are in it, or come to it, and hear so long before their deadlines, or have all they need. */
+static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done, char failure[RANKS_TEXT_BYTES])
+{
+    const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    const struct pl_collective sum = {.kind = PL_ALLREDUCE,
+                                      .count = count,
+                                      .send = calloc(count, sizeof(float)),
+                                      .recv = calloc(count, sizeof(float)),
+                                      .deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S)};
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_request *request;
+    enum pl_status status;
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (pl_world_rank(world) == 1) {
+        RANKS_OK(pl_collective_post(world, &sum, &request, &error));
+        pl_request_cancel(request);
+        return; /* MPI may still read what it sends */
+    }
+    status = pl_collective_run(world, &sum, &told);
+    RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, heard) == 0), "rank %d, %llu elements: %s: %s",
+               pl_world_rank(world), (unsigned long long)count, pl_status_name(status), told.cause);
+}
+
+/* In worlds of all ranks, one after the other: small, more than MPI sends without being asked for it, and large. */
+static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
+{
+    static const uint64_t sizes[] = {5, 3500, 300007};
+    int ranks[RANKS_MOST];
+
+    for (int r = 0; r < pl_world_size(world); r++) {
+        ranks[r] = r;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(sizes) && !failure[0]; i++) {
+        struct pl_world *part = NULL;
+
+        RANKS_OK(pl_world_new_sub(world, ranks, pl_world_size(world), &part, &error));
+        cancel_one(part, sizes[i], i + 1 < PL_ARRAY_ITEMS(sizes), failure);
+        pl_world_free(part);
+    }
+}
+
+/* Processes: their world, and a device of `devices` where that is not 0; or the worlds of `cancels`. */
+static int run_processes(int devices, bool cancels, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_world_options options = {.knobs = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -74,6 +118,8 @@ static int run_processes(int devices, char failure[RANKS_TEXT_BYTES])
     }
     if (devices) {
         run_on_device(world, failure);
+    } else if (cancels) {
+        run_cancels(world, failure);
     } else {
         run(world, NULL, failure);
     }
@@ -168,7 +214,7 @@ int main(int argc, char **argv)
         run_halves(failure);
     } else if (argc >= 3 && !devices) {
         ranks_run_on(atoi(argv[2]), 0, &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
-    } else if (run_processes(devices, failure) != 0) {
+    } else if (run_processes(devices, argc == 2 && strcmp(argv[1], "cancels") == 0, failure) != 0) {
         return 1;
     }
     if (failure[0]) {
