@@ -204,7 +204,10 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_party *part
     }
 }
 
-/* The last line that ssh wrote, without the names that the progress line says anyway. */
+/*
+ * The last line that ssh wrote, without the names that the progress line says anyway. Where a server hangs up before its greeting, as
+ * that of OpenSSH 9.8 does to who has failed at its keys a few times, what these sessions said stays the reason.
+ */
 static void read_reason(struct worker *worker)
 {
     char words[2048];
@@ -216,11 +219,14 @@ static void read_reason(struct worker *worker)
     }
     words[bytes > 0 ? bytes : 0] = '\0';
     line = strrchr(words, '\n') != NULL ? strrchr(words, '\n') + 1 : words;
+    if (worker->reason[0] != '\0' && (line[0] == '\0' || strncmp(line, "kex_exchange_identification: ", 29) == 0)) {
+        return;
+    }
     if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':') != NULL) {
         line = strrchr(line, ':') + 1;
         line += strspn(line, " ");
     }
-    snprintf(worker->reason, sizeof(worker->reason), "%.180s", words[0] != '\0' ? line : "the session ended");
+    snprintf(worker->reason, sizeof(worker->reason), "%.180s", line[0] != '\0' ? line : "the session ended");
 }
 
 static void master_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)

@@ -109,7 +109,12 @@ fault() { # KIND SIGNAL VICTIM
   done
 }
 
-for signal in KILL STOP; do
+signals="KILL STOP"
+if command -v prted >/dev/null; then
+  signals=STOP
+  echo "left out: killed ranks, whose peers Open MPI 5 ends itself"
+fi
+for signal in $signals; do
   for kind in 0 1 2 3 4 5 6; do
     again=3
     until fault $kind $signal $(((kind + 1) % 4)); do
@@ -119,4 +124,4 @@ for signal in KILL STOP; do
     done
   done
 done
-echo "a killed and a stopped rank are noticed in every operation"
+echo "noticed in every operation: $signals"
