@@ -226,6 +226,7 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
     PL_TRY(status);
     PL_TRY(platform_text(job, "sagemaker_program", &program, reterr));
     job->program = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", program);
+    job->unheard = program != NULL && strcmp(program, job->program) != 0 ? program : NULL;
     PL_TRY(platform_text(job, "sagemaker_submit_directory", &job->submit_uri, reterr));
     job->module_dir = job->submit_uri != NULL ? job->submit_uri : job->paths.code;
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");

@@ -76,6 +76,7 @@ struct pl_job {
 
     /* derived */
     const char *program;     /* as given, NULL when none is named */
+    const char *unheard;     /* what sagemaker_program names, where SAGEMAKER_PROGRAM names something else; NULL otherwise */
     struct pl_words command; /* words after `--`: run instead of a program; usually empty */
     const char *submit_uri;  /* sagemaker_submit_directory, NULL when none */
     const char *module_dir;  /* submit_uri or the code directory */

@@ -197,6 +197,23 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
     return find_command(job, program, plan, reterr);
 }
 
+/* The same; the name's origin is told where another name gives way to it. */
+static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status = find_named(job, pending, program, plan, reterr);
+
+    if (job->unheard == NULL) {
+        return status;
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect", job->unheard);
+        return status;
+    }
+    return pl_words_printf(&plan->warnings, reterr,
+                           "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter sagemaker_program, '%.200s', has no effect",
+                           job->program, job->unheard);
+}
+
 static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -267,7 +284,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
         program->kind = PL_PROGRAM_GIVEN;
         PL_TRY(pl_words_add(&program->words, job->command.items[0], reterr));
     } else if (job->program != NULL) {
-        PL_TRY(find_named(job, pending, program, plan, reterr));
+        PL_TRY(find_heard(job, pending, program, plan, reterr));
     } else if (!has_code && job->submit_uri == NULL) {
         PL_TRY(find_bundled(job, program, reterr));
     } else {
