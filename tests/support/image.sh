@@ -17,6 +17,7 @@ if [ ${#debs[@]} -gt 0 ]; then
 fi
 for tree in ./*.tar.gz; do tar -xzf "$tree" -C /; done
 # sshd's own host keys are not wanted: a job uses the pair below, on its own port, for its own time.
+apt-get clean # not every base does so by itself
 rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
 # One key pair for this image's hosts to reach each other. Who has the image has the key: README.md says what follows.
 mkdir -p -m 0700 /etc/paceline/ssh
