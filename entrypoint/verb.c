@@ -4,6 +4,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,7 +26,8 @@ enum pl_status pl_verb_find_companion(const char *self_path, const char *name, c
         pl_text_printf(&path, "/%s%s", places[i], name);
         PL_TRY(pl_text_check(&path, reterr));
         if (access(pl_text_string(&path), R_OK) == 0) {
-            return pl_text_take(&path, ret_path, reterr);
+            *ret_path = realpath(pl_text_string(&path), NULL); /* users read it */
+            return *ret_path != NULL ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
         }
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs beside %s or into ../libexec/paceline, and is in neither", name, self_path);
