@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/http_head.h"
 
-#include <stdio.h>
+#include <openssl/evp.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -92,17 +92,17 @@ bool pl_http_iso_time(const char *text, int64_t *ret_s)
 
 bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t count = (8 * bytes + 5) / 6, unused_bits = 6 * count - 8 * bytes; /* of the last digit */
+    size_t length = strlen(text), digits = (8 * bytes + 5) / 6;
+    unsigned char decoded[9];
     uint64_t number = 0;
 
-    if (strlen(text) != (bytes + 2) / 3 * 4 || strspn(text, digits) != count || strspn(text + count, "=") != strlen(text + count)) {
+    /* libcrypto takes blanks at the ends and padding anywhere. */
+    if (length != (bytes + 2) / 3 * 4 || strcspn(text, "=") != digits || strspn(text + digits, "=") != length - digits ||
+        EVP_DecodeBlock(decoded, (const unsigned char *)text, (int)length) != (int)(length / 4 * 3)) {
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
-        uint64_t digit = (uint64_t)(strchr(digits, text[i]) - digits);
-
-        number = i + 1 < count ? number << 6 | digit : number << (6 - unused_bits) | digit >> unused_bits;
+    for (size_t i = 0; i < bytes; i++) {
+        number = number << 8 | decoded[i];
     }
     *ret_number = number;
     return true;
@@ -110,14 +110,9 @@ bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
 
 void pl_http_word_base64(uint32_t word, char text[static 9])
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    uint64_t bits = (uint64_t)word << 4;
+    const unsigned char bytes[4] = {(unsigned char)(word >> 24), (unsigned char)(word >> 16), (unsigned char)(word >> 8), (unsigned char)word};
 
-    for (int i = 5; i >= 0; i--) {
-        text[i] = digits[bits & 63];
-        bits >>= 6;
-    }
-    memcpy(text + 6, "==", 3);
+    (void)EVP_EncodeBlock((unsigned char *)text, bytes, sizeof(bytes));
 }
 
 static bool copy_value(const char *at, const char *end, char *text, size_t text_bytes)
