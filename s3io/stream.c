@@ -182,8 +182,8 @@ static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns,
     return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
 }
 
-enum pl_status pl_stream_next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
-                                 struct pl_error *reterr)
+/* The next of the records i with mine[i mod deal.size]; not with `share`. */
+static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
 {
     uint32_t size = stream->options.deal.size;
     bool by_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS;
@@ -219,8 +219,8 @@ enum pl_status pl_stream_next_of(struct pl_stream *stream, const bool *mine, int
 
 enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
 {
-    enum pl_status status = stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr)
-                                          : pl_stream_next_of(stream, stream->own, deadline_ns, ret_record, reterr);
+    enum pl_status status =
+        stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr) : next_of(stream, stream->own, deadline_ns, ret_record, reterr);
 
     if (stream->share && status == PL_OK) {
         stream->counts.records++;
@@ -342,7 +342,7 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
 
 static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
 {
-    return pl_stream_next_of(context, mine, deadline_ns, ret_record, reterr);
+    return next_of(context, mine, deadline_ns, ret_record, reterr);
 }
 
 static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,

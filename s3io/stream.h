@@ -55,10 +55,6 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
  */
 enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_stream_next() for the records i with mine[i mod deal.size]. Not with `share`. */
-enum pl_status pl_stream_next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
-
 /** Of this epoch, over all objects so far; with `share` only records and record_bytes. */
 struct pl_record_counts pl_stream_counts(const struct pl_stream *stream);
 
