@@ -13,10 +13,11 @@ enum { MAX_MANIFEST_BYTES = 1 << 30 };
 struct augmented_source {
     struct pl_source head;
     const struct pl_augmented *augmented;
-    struct pl_augmented_options options;
     struct pl_s3_object *objects; /* of the references, in the order of the records */
     struct pl_s3_stream *stream;  /* NULL when there are no references */
-    size_t position, lines;       /* of the rank's lines */
+    struct pl_sampler sampler;    /* of the rank's lines behind `line` */
+    bool over;                    /* there is no `line` any more */
+    uint64_t line;                /* whose attribute comes next */
     size_t attribute;
     /* The record being handed out: its frame, a value or pieces of an object, its padding. */
     unsigned char frame[PL_RECORDIO_HEAD_BYTES];
@@ -27,24 +28,9 @@ struct augmented_source {
     bool object_open; /* more chunks of the object follow */
 };
 
-size_t pl_augmented_share(const struct pl_augmented *augmented, const struct pl_augmented_options *options)
+static const struct pl_manifest_value *value_at(const struct pl_augmented *augmented, uint64_t line, size_t attribute)
 {
-    size_t whole = augmented->lines / options->deal.size, rest = augmented->lines % options->deal.size;
-
-    return whole + (options->deal.rank < rest ? 1 : 0);
-}
-
-size_t pl_augmented_line(const struct pl_augmented *augmented, const struct pl_augmented_options *options, size_t position)
-{
-    uint64_t index = (uint64_t)position * options->deal.size + options->deal.rank;
-
-    return (size_t)(options->shuffle ? pl_sampler_order(index, augmented->lines, options->seed, options->epoch) : index);
-}
-
-static const struct pl_manifest_value *value_at(const struct pl_augmented *augmented, const struct pl_augmented_options *options, size_t position,
-                                                size_t attribute)
-{
-    return &augmented->values[pl_augmented_line(augmented, options, position) * augmented->attributes + attribute];
+    return &augmented->values[line * augmented->attributes + attribute];
 }
 
 static enum pl_status frame_record(struct augmented_source *source, uint64_t bytes, struct pl_error *reterr)
@@ -83,11 +69,11 @@ static enum pl_status next_record(struct augmented_source *source, int64_t deadl
 {
     const struct pl_manifest_value *value;
 
-    *ret_end = source->position == source->lines;
+    *ret_end = source->over;
     if (*ret_end) {
         return PL_OK;
     }
-    value = value_at(source->augmented, &source->options, source->position, source->attribute);
+    value = value_at(source->augmented, source->line, source->attribute);
     if (value->bucket) {
         PL_TRY(take_chunk(source, true, deadline_ns, reterr));
     } else {
@@ -97,7 +83,7 @@ static enum pl_status next_record(struct augmented_source *source, int64_t deadl
     }
     if (++source->attribute == source->augmented->attributes) {
         source->attribute = 0;
-        source->position++;
+        source->over = !pl_sampler_next(&source->sampler, &source->line);
     }
     return PL_OK;
 }
@@ -163,25 +149,27 @@ static void augmented_close(struct pl_source *head)
 }
 
 /* Every reference of the rank's lines, in the order of the records. */
-static enum pl_status open_objects(struct augmented_source *source, struct pl_s3_client *client, struct pl_error *reterr)
+static enum pl_status open_objects(struct augmented_source *source, struct pl_s3_client *client, const struct pl_s3_stream_options *options,
+                                   struct pl_error *reterr)
 {
     const struct pl_augmented *augmented = source->augmented;
+    struct pl_sampler sampler = source->sampler;
     size_t count = 0;
 
-    source->objects = pl_memory_new(source->lines * augmented->attributes, sizeof(*source->objects), reterr);
+    source->objects = pl_memory_new(pl_sampler_length(&sampler) * augmented->attributes, sizeof(*source->objects), reterr);
     if (!source->objects) {
         return PL_MEMORY;
     }
-    for (size_t position = 0; position < source->lines; position++) {
+    for (uint64_t line; pl_sampler_next(&sampler, &line);) {
         for (size_t attribute = 0; attribute < augmented->attributes; attribute++) {
-            const struct pl_manifest_value *value = value_at(augmented, &source->options, position, attribute);
+            const struct pl_manifest_value *value = value_at(augmented, line, attribute);
 
             if (value->bucket) {
                 source->objects[count++] = (struct pl_s3_object){.bucket = value->bucket, .key = value->text};
             }
         }
     }
-    return count ? pl_s3_stream_open(client, source->objects, count, &source->options.stream, &source->stream, reterr) : PL_OK;
+    return count ? pl_s3_stream_open(client, source->objects, count, options, &source->stream, reterr) : PL_OK;
 }
 
 enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented, const struct pl_augmented_options *options,
@@ -189,27 +177,27 @@ enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struc
 {
     static const struct pl_source_ops ops = {.read = augmented_read, .cancel = augmented_cancel, .close = augmented_close};
     struct augmented_source *source;
+    struct pl_sampler sampler;
     enum pl_status status;
 
-    if (options->deal.rank >= options->deal.size) {
-        return pl_error_set(reterr, PL_INVALID, "rank %u of %u", options->deal.rank, options->deal.size);
-    }
+    PL_TRY(pl_sampler_init(&sampler, augmented->lines, options->seed, options->shuffle, PL_SAMPLER_JOIN, options->deal, reterr));
+    pl_sampler_start(&sampler, options->epoch);
     source = pl_memory_new(1, sizeof(*source), reterr);
     if (!source) {
         return PL_MEMORY;
     }
     source->augmented = augmented;
-    source->options = *options;
-    source->lines = pl_augmented_share(augmented, options);
+    source->sampler = sampler;
     status = pl_source_init(&source->head, &ops, "augmented manifest", reterr);
     if (status == PL_OK) {
-        status = open_objects(source, client, reterr);
+        status = open_objects(source, client, &options->stream, reterr);
     }
     if (status != PL_OK) {
         free(source->head.name);
         augmented_close(&source->head);
         return status;
     }
+    source->over = !pl_sampler_next(&source->sampler, &source->line);
     *ret_source = &source->head;
     return PL_OK;
 }

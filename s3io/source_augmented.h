@@ -3,7 +3,7 @@
  * An augmented manifest as the stream that Pipe Mode makes of it: for every line, for every attribute, one RecordIO record: the
  * object that a "-ref" attribute refers to, or the attribute's value. Objects of coming lines are fetched ahead in parallel.
  *
- * Test  tests/unit/s3io/test_manifest.c (order and shares), tests/integration/s3_server.py
+ * Test  tests/unit/s3io/test_sampler.c (order and shares), tests/integration/s3_server.py
  */
 #ifndef PL_S3IO_SOURCE_AUGMENTED_H
 #define PL_S3IO_SOURCE_AUGMENTED_H
@@ -20,12 +20,6 @@ struct pl_augmented_options {
     uint64_t epoch;
     struct pl_s3_stream_options stream;
 };
-
-/** How many lines are this rank's. */
-size_t pl_augmented_share(const struct pl_augmented *augmented, const struct pl_augmented_options *options);
-
-/** Which line comes as the rank's `position`th. */
-size_t pl_augmented_line(const struct pl_augmented *augmented, const struct pl_augmented_options *options, size_t position);
 
 /**
  * This rank's records of one epoch. `augmented` and `client` must outlive the source.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/manifest.h"
-#include "s3io/source_augmented.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
@@ -100,62 +99,5 @@ START_TEST(no_lines_are_no_manifest)
 }
 END_TEST
 
-enum { MAX_LINES = 60 };
-
-/* How often each line comes when all ranks read theirs. */
-static void count_lines(size_t lines, uint32_t size, bool shuffle, uint64_t epoch, unsigned *counts)
-{
-    const struct pl_augmented augmented = {.lines = lines, .attributes = 1};
-
-    for (uint32_t rank = 0; rank < size; rank++) {
-        const struct pl_augmented_options options = {.deal = {rank, size}, .shuffle = shuffle, .seed = 7, .epoch = epoch};
-
-        for (size_t position = 0; position < pl_augmented_share(&augmented, &options); position++) {
-            size_t line = pl_augmented_line(&augmented, &options, position);
-
-            ck_assert_uint_lt(line, lines);
-            counts[line]++;
-        }
-    }
-}
-
-START_TEST(every_line_comes_once_an_epoch_for_any_number_of_ranks)
-{
-    for (size_t lines = 0; lines < MAX_LINES; lines++) {
-        for (uint32_t size = 1; size < 12; size++) {
-            for (uint64_t epoch = 0; epoch < 3; epoch++) {
-                unsigned counts[MAX_LINES] = {0};
-
-                count_lines(lines, size, epoch > 0, epoch, counts);
-                for (size_t line = 0; line < lines; line++) {
-                    ck_assert_uint_eq(counts[line], 1);
-                }
-            }
-        }
-    }
-}
-END_TEST
-
-START_TEST(epochs_are_shuffled_differently_and_repeatably)
-{
-    const struct pl_augmented augmented = {.lines = 50, .attributes = 1};
-    struct pl_augmented_options options = {.deal = {0, 1}, .shuffle = true, .seed = 1};
-    size_t same = 0;
-
-    for (size_t position = 0; position < 50; position++) {
-        size_t first, second;
-
-        options.epoch = 0;
-        first = pl_augmented_line(&augmented, &options, position);
-        ck_assert_uint_eq(first, pl_augmented_line(&augmented, &options, position));
-        options.epoch = 1;
-        second = pl_augmented_line(&augmented, &options, position);
-        same += first == second;
-    }
-    ck_assert_uint_lt(same, 10);
-}
-END_TEST
-
 UNIT_MAIN("s3io/manifest", a_manifest_is_read_in_order, broken_manifests_are_refused_with_a_place,
-          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number, no_lines_are_no_manifest,
-          every_line_comes_once_an_epoch_for_any_number_of_ranks, epochs_are_shuffled_differently_and_repeatably)
+          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number, no_lines_are_no_manifest)
