@@ -74,4 +74,8 @@ enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char 
                                         const struct pl_s3_stream_options *options, struct pl_source **ret_source,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The whole object at `uri`, at most `max_bytes`, NUL-terminated; the caller frees it. */
+enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns, char **ret_text,
+                                size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
+
 #endif

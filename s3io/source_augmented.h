@@ -33,8 +33,4 @@ enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struc
 enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names, size_t name_count, int64_t deadline_ns,
                                   struct pl_augmented *ret_augmented, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The whole object at `uri`, at most `max_bytes`, NUL-terminated; the caller frees it. */
-enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns, char **ret_text,
-                                size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
-
 #endif

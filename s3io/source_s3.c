@@ -2,6 +2,7 @@
 #include "s3io/s3_get.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,4 +103,32 @@ enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri, c
     object.bucket = bucket;
     object.key = key;
     return pl_source_open_s3_object(client, uri, &object, options, ret_source, reterr);
+}
+
+enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns, char **ret_text,
+                                size_t *ret_bytes, struct pl_error *reterr)
+{
+    const struct pl_s3_stream_options options = {.budget_bytes = 4 << 20, .part_bytes = 1 << 20};
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *piece = pl_memory_new(1, 1 << 16, reterr);
+
+    if (!piece) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_source_open_s3(client, uri, &options, &source, reterr));
+    for (;;) {
+        size_t got;
+
+        PL_TRY(pl_source_read(source, piece, 1 << 16, deadline_ns, &got, reterr));
+        if (got == 0) {
+            break;
+        }
+        if (text.length + got > max_bytes) {
+            return pl_error_set(reterr, PL_LIMIT, "'%s' is longer than %zu bytes", uri, max_bytes);
+        }
+        pl_text_append_n(&text, piece, got);
+    }
+    *ret_bytes = text.length;
+    return pl_text_take(&text, ret_text, reterr);
 }

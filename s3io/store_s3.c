@@ -6,7 +6,6 @@
 #include "s3io/manifest.h"
 #include "s3io/s3_get.h"
 #include "s3io/s3_list.h"
-#include "s3io/source_augmented.h"
 
 #include <stdlib.h>
 #include <string.h>
