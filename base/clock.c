@@ -49,6 +49,22 @@ int pl_deadline_poll_ms(int64_t deadline_ns)
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / PL_NS_PER_S), .tv_nsec = (long)(ns % PL_NS_PER_S)};
+}
+
+void pl_deadline_wait(int64_t deadline_ns, pthread_cond_t *cond, pthread_mutex_t *lock)
+{
+    const struct timespec until = timespec_of(deadline_ns);
+
+    if (deadline_ns == PL_DEADLINE_NEVER) {
+        (void)pthread_cond_wait(cond, lock);
+    } else {
+        (void)pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+    }
+}
+
 void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
 {
     struct timespec nap;
@@ -60,7 +76,6 @@ void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
     if (nap_ns <= 0) {
         return;
     }
-    nap.tv_sec = (time_t)(nap_ns / PL_NS_PER_S);
-    nap.tv_nsec = (long)(nap_ns % PL_NS_PER_S);
+    nap = timespec_of(nap_ns);
     (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller look again */
 }

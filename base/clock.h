@@ -3,6 +3,7 @@
 #ifndef PL_BASE_CLOCK_H
 #define PL_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ bool pl_deadline_passed(int64_t deadline_ns);
 
 /** The time left as poll(2) wants it: milliseconds rounded up, 0 when passed, -1 for never. */
 int pl_deadline_poll_ms(int64_t deadline_ns);
+
+/** Wait for `cond`, under `lock`, until `deadline_ns` at most; early returns happen, as with pthread_cond_wait(3). */
+void pl_deadline_wait(int64_t deadline_ns, pthread_cond_t *cond, pthread_mutex_t *lock);
 
 /** Sleep until `deadline_ns` or for `nap_ns`, whichever comes first; for polling what sends no event. */
 void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns);

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,20 +330,13 @@ enum pl_status pl_loader_start(struct pl_loader *loader, uint64_t epoch, struct 
 
 static enum pl_status wait_for_batch(struct pl_loader *loader, int64_t deadline_ns, struct pl_error *reterr)
 {
-    enum pl_status status = PL_OK;
-
-    while (loader->synced.filled == loader->synced.freed && !loader->synced.done && status == PL_OK) {
-        if (deadline_ns == PL_DEADLINE_NEVER) {
-            pthread_cond_wait(&loader->changed, &loader->mutex);
-        } else {
-            struct timespec until = {.tv_sec = (time_t)(deadline_ns / PL_NS_PER_S), .tv_nsec = (long)(deadline_ns % PL_NS_PER_S)};
-
-            if (pthread_cond_clockwait(&loader->changed, &loader->mutex, CLOCK_MONOTONIC, &until) == ETIMEDOUT) {
-                status = pl_error_set(reterr, PL_TIMEOUT, "no batch was ready before the deadline");
-            }
+    while (loader->synced.filled == loader->synced.freed && !loader->synced.done) {
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "no batch was ready before the deadline");
         }
+        pl_deadline_wait(deadline_ns, &loader->changed, &loader->mutex);
     }
-    return loader->synced.filled != loader->synced.freed ? PL_OK : status;
+    return PL_OK;
 }
 
 enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch, struct pl_error *reterr)

@@ -4,8 +4,6 @@
 
 #include "base/clock.h"
 
-#include <time.h>
-
 #define ASK_NS (100 * PL_NS_PER_MS) /* how often a thread that waits is asked whether it still wants to */
 
 struct call {
@@ -64,14 +62,8 @@ void pl_s3_operation_give_up(struct pl_s3_operation *operation)
 
 void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock)
 {
-    if (patience && patience->go_on) {
-        int64_t until_ns = pl_deadline_after_ns(ASK_NS);
-        const struct timespec until = {.tv_sec = (time_t)(until_ns / PL_NS_PER_S), .tv_nsec = (long)(until_ns % PL_NS_PER_S)};
-
-        (void)pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
-    } else {
-        (void)pthread_cond_wait(cond, lock); /* the engine ends every operation at its deadline */
-    }
+    /* Never: the engine ends every operation at its deadline. */
+    pl_deadline_wait(patience && patience->go_on ? pl_deadline_after_ns(ASK_NS) : PL_DEADLINE_NEVER, cond, lock);
 }
 
 enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, const struct pl_s3_patience *patience,

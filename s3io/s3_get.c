@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum {
     PAGE = 4096,
@@ -522,14 +521,10 @@ static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part
 
 static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
 {
-    int64_t until_ns = pl_clock_now_ns() + SLICE_MS * PL_NS_PER_MS;
-    struct timespec until;
+    int64_t until_ns = pl_deadline_after_ns(SLICE_MS * PL_NS_PER_MS);
 
-    until_ns = until_ns < deadline_ns ? until_ns : deadline_ns;
-    until.tv_sec = (time_t)(until_ns / PL_NS_PER_S);
-    until.tv_nsec = (long)(until_ns % PL_NS_PER_S);
     stream->synced.waiting = true;
-    (void)pthread_cond_clockwait(&stream->changed_cond, &stream->lock, CLOCK_MONOTONIC, &until);
+    pl_deadline_wait(until_ns < deadline_ns ? until_ns : deadline_ns, &stream->changed_cond, &stream->lock);
     stream->synced.waiting = false;
 }
 
