@@ -608,11 +608,11 @@ START_TEST(clipping_and_skipping_are_decided_on_the_device)
     check_step(device, &step, PL_FLOAT32, 0, 0.25F);
     step.clip_norm = 0.0;
     check_step(device, &step, PL_FLOAT32, 0, 0.25F);
-    squares = INFINITY;
+    squares = HUGE_VAL;
     memcpy(pinned, &squares, 8);
     step.skip_not_finite = true;
     check_step(device, &step, PL_FLOAT32, 0, NAN);
-    squares = NAN;
+    squares = (double)NAN;
     memcpy(pinned, &squares, 8);
     check_step(device, &step, PL_BFLOAT16, 0, NAN);
     pl_device_release_pinned(device, pinned);

@@ -309,8 +309,8 @@ static void local_body(struct rank *self)
     for (int i = 0; i < 8; i++) { /* what would otherwise end the engine when all ranks have agreed on it */
         bad = sum_of("bad", data, 3);
         bad.scaled = i < 3;
-        bad.prescale = i == 0 ? NAN : 1;
-        bad.postscale = i == 1 ? INFINITY : 1;
+        bad.prescale = i == 0 ? (double)NAN : 1;
+        bad.postscale = i == 1 ? HUGE_VAL : 1;
         bad.dtype = i == 2 ? PL_BOOL : PL_FLOAT32;
         bad.flags = i == 3 ? PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 : i == 4 ? 1U << 15 : 0;
         bad.send = i == 5 ? data + 1 : data;

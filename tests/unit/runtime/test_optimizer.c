@@ -178,12 +178,12 @@ static void refused(struct pl_world *world, void *context)
         struct pl_optimizer_options options;
     } cases[] = {
         {"3 is no kind", {.kind = (enum pl_optimizer_kind)3}},
-        {"momentum", {.momentum = NAN}},
+        {"momentum", {.momentum = (double)NAN}},
         {"weight_decay", {.weight_decay = -0.1}},
         {"beta1", {.kind = PL_ADAM, .beta1 = 1.0}},
         {"beta2", {.kind = PL_ADAM, .beta2 = 1.0 - 1e-12}}, /* 1 in float */
         {"epsilon", {.kind = PL_ADAM, .epsilon = HUGE_VAL}},
-        {"clip_norm", {.clip_norm = NAN}},
+        {"clip_norm", {.clip_norm = (double)NAN}},
         {"loss_scale", {.loss_scale = -1.0}},
     };
     struct pl_plan *plan = make_plan(world);
