@@ -78,7 +78,8 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
 /**
  * The FIFO at `path`, which need not be there yet: the first pl_source_read() waits for the path and then for a writer
  * (PL_TIMEOUT says which of them did not come). An empty read is taken for the end only after a writer was there, and
- * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID.
+ * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID, and
+ * so is a FIFO that another source has open, in this process or another of the host: each would get pieces that the other lacks (s3io/share.h).
  *
  * Source  AWS's developer guide on Pipe Mode; fifo(7), poll(2).
  */

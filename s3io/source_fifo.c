@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -71,6 +72,19 @@ static void drain(int fd)
     }
 }
 
+/*
+ * Of two readers each would get pieces that the other lacks, and where those are whole records nothing else would tell. A file system without locks
+ * lets both read.
+ */
+static enum pl_status check_alone(int fd, const char *path, struct pl_error *reterr)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "FIFO '%s' has another reader: ranks of one host share a channel in Pipe Mode by a stream's option share", path);
+    }
+    return PL_OK;
+}
+
 /* Open the path, waiting until it exists. The open itself never blocks, whether a writer is there or not. */
 static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -91,6 +105,7 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
             if (!S_ISFIFO(info.st_mode)) {
                 return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
             }
+            PL_TRY(check_alone(fd, path, reterr));
             /* Refused when the user's pipe memory is spent; the stream is then slower, not wrong. */
             (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
             fifo->fd = fd;

@@ -91,6 +91,33 @@ START_TEST(something_else_than_a_fifo_is_refused)
 }
 END_TEST
 
+/* Ranks that forget to share a FIFO would each train on what the other left. */
+START_TEST(second_reader_of_a_fifo_is_refused_while_the_first_is_open)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_source *first, *second;
+    char path[PATH_MAX], byte;
+    size_t got;
+    int fd;
+
+    ck_assert_int_eq(mkfifo(scratch_path(&scratch, "training_0", path), 0600), 0);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    ck_assert_int_eq(write(fd, "ab", 2), 2);
+    ck_assert_ok(pl_source_open_fifo(path, &first, &error), &error);
+    ck_assert_ok(pl_source_read(first, &byte, 1, in_ms(1000), &got, &error), &error);
+    ck_assert_ok(pl_source_open_fifo(path, &second, &error), &error);
+    ck_assert_int_eq(pl_source_read(second, &byte, 1, in_ms(1000), &got, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "training_0' has another reader"));
+    pl_source_close(first);
+    ck_assert_ok(pl_source_read(second, &byte, 1, in_ms(1000), &got, &error), &error);
+    ck_assert_int_eq(byte, 'b');
+    pl_source_close(second);
+    close(fd);
+    scratch_done(&scratch);
+}
+END_TEST
+
 struct writer {
     char path[PATH_MAX];
     int64_t make_after_ns;  /* create the FIFO late; 0: it is there */
@@ -293,6 +320,7 @@ END_TEST
 
 UNIT_MAIN("s3io/source", memory_and_file_give_all_bytes_then_the_end_for_ever, missing_file_and_directory_are_named_errors,
           fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which, something_else_than_a_fifo_is_refused,
-          late_path_late_writer_and_late_data_are_waited_for, writer_that_brings_nothing_is_an_empty_epoch,
-          fifo_in_a_directory_that_appears_later_is_found, cancel_wakes_a_reader_that_waits_for_the_path_or_for_data,
-          a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon, pipe_is_raised_to_one_mebibyte)
+          second_reader_of_a_fifo_is_refused_while_the_first_is_open, late_path_late_writer_and_late_data_are_waited_for,
+          writer_that_brings_nothing_is_an_empty_epoch, fifo_in_a_directory_that_appears_later_is_found,
+          cancel_wakes_a_reader_that_waits_for_the_path_or_for_data, a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon,
+          pipe_is_raised_to_one_mebibyte)
