@@ -36,8 +36,8 @@ struct pl_loader {
     struct shuffle shuffle;
     pthread_t thread;
     bool thread_started;
-    bool holding; /* the consumer has a batch */
-    int64_t start_ns;
+    bool holding;     /* the consumer has a batch */
+    int64_t start_ns; /* 0: no epoch has begun */
     struct pl_loader_progress progress;
     bool over; /* the consumer was told the end of the epoch */
 
@@ -346,7 +346,7 @@ enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, str
     const struct slot *slot;
 
     if (loader->over) {
-        return PL_END;
+        return loader->start_ns ? PL_END : pl_error_set(reterr, PL_INVALID, "pl_loader_start() comes first: no epoch has begun");
     }
     pthread_mutex_lock(&loader->mutex);
     if (loader->holding) {

@@ -68,10 +68,11 @@ enum pl_status pl_loader_new(const struct pl_loader_options *options, const stru
 enum pl_status pl_loader_start(struct pl_loader *loader, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The next batch, or PL_END behind the last of the epoch. It stays valid until the next call of pl_loader_next(),
- * pl_loader_start() or pl_loader_free().
+ * The next batch, or PL_END behind the last of the epoch. Ranks that read a stream may differ by a batch, also with drop_last: before a step they
+ * agree whether each has one, say by a PL_MIN over 1 and 0. It stays valid until the next call of pl_loader_next(), pl_loader_start() or
+ * pl_loader_free().
  *
- * Errors  what the input returned, PL_TIMEOUT when no batch was ready at the deadline (call again).
+ * Errors  what the input returned, PL_TIMEOUT when no batch was ready at the deadline (call again), PL_INVALID before the first pl_loader_start().
  */
 enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch, struct pl_error *reterr) PL_MUST_CHECK;
 

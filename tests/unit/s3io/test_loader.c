@@ -98,6 +98,22 @@ START_TEST(batches_hold_every_sample_once_in_the_samplers_order)
 }
 END_TEST
 
+/* A program that forgets the start would otherwise train on nothing and end well. */
+START_TEST(batch_before_the_first_start_is_refused_and_not_the_end)
+{
+    struct fixture f;
+    struct pl_batch batch;
+    unsigned char order[COUNT];
+
+    set_up(&f);
+    start(&f);
+    ck_assert_int_eq(pl_loader_next(f.loader, PL_DEADLINE_NEVER, &batch, &f.error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(f.error.cause, "pl_loader_start() comes first"));
+    ck_assert_uint_eq(run_epoch(&f, 0, order), COUNT);
+    pl_loader_free(f.loader);
+}
+END_TEST
+
 START_TEST(short_last_batch_can_be_left_out)
 {
     struct fixture fixture;
@@ -293,6 +309,6 @@ START_TEST(batches_lie_in_the_callers_memory)
 }
 END_TEST
 
-UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order, short_last_batch_can_be_left_out,
-          shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch, error_comes_behind_the_whole_batches_before_it,
-          input_that_hangs_is_a_timeout_and_can_be_left, batches_lie_in_the_callers_memory)
+UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order, batch_before_the_first_start_is_refused_and_not_the_end,
+          short_last_batch_can_be_left_out, shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch,
+          error_comes_behind_the_whole_batches_before_it, input_that_hangs_is_a_timeout_and_can_be_left, batches_lie_in_the_callers_memory)
