@@ -2,6 +2,7 @@
 #include "runtime/checkpoint.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/checkpoint_format.h"
@@ -424,22 +425,19 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
     memset(&reading, 0, sizeof(reading));
     reading.reading = true;
     if (pl_safetensors_count(file) != c->entry_count) {
-        return pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu", path, pl_safetensors_count(file), c->entry_count);
+        return pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu, its optimizer's among them", path,
+                            pl_safetensors_count(file), c->entry_count);
     }
     for (size_t i = 0; i < c->entry_count; i++) {
-        const struct pl_tensor *stored = pl_safetensors_tensor(file, i);
         const struct entry *entry = &c->entries[i];
-        float *to = c->copy + entry->array * pl_plan_elems(c->plan) + entry->tensor->offset_elems;
+        float *array = c->copy + entry->array * pl_plan_elems(c->plan), *to = array + entry->tensor->offset_elems;
+        struct pl_tensor wanted = pl_plan_file_tensor(entry->tensor, entry->name, array);
 
-        if (strcmp(stored->name, entry->name) != 0 || stored->dtype != PL_FLOAT32 || stored->dims != entry->tensor->dims ||
-            memcmp(stored->shape, entry->tensor->shape, sizeof(stored->shape)) != 0) {
-            return pl_error_set(reterr, PL_MISMATCH, "'%s' holds another model: tensor '%s' in place of '%s', or of another shape", path,
-                                stored->name, entry->name);
-        }
+        PL_TRY(pl_plan_file_compare(path, pl_safetensors_tensor(file, i), &wanted, reterr));
         /* Before each one, so that the others' deadline is that of one tensor, however large the whole is. */
         PL_TRY(give_answer(c, &reading, reterr));
         PL_TRY(pl_safetensors_read(file, i, to, reterr));
-        crc = pl_checksum_crc32c(crc, to, stored->bytes);
+        crc = pl_checksum_crc32c(crc, to, wanted.bytes);
     }
     return crc == crc_wanted ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
 }
@@ -473,14 +471,16 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     va_list args;
 
-    if (!c->options.note) {
-        return;
-    }
     va_start(args, format);
     pl_text_vprintf(&text, format, args);
     va_end(args);
-    if (pl_text_check(&text, NULL) == PL_OK) {
+    if (pl_text_check(&text, NULL) != PL_OK) {
+        return;
+    }
+    if (c->options.note) {
         c->options.note(c->options.context, pl_text_string(&text));
+    } else {
+        pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
     }
 }
 

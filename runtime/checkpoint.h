@@ -32,9 +32,9 @@ struct pl_checkpoint_state {
 
 /** Zero-initialise, then set what differs. */
 struct pl_checkpoints_options {
-    const char *directory; /* NULL: PL_CHECKPOINT_DIRECTORY */
+    const char *directory; /* NULL: PL_CHECKPOINT_DIRECTORY, that very path also where SAGEMAKER_BASE_DIR names another tree */
     unsigned keep;         /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
-    /* Told, on rank 0, about every checkpoint that was passed over, and why. May be NULL. */
+    /* Told, on rank 0, about every checkpoint that was passed over, and why. NULL: a warning tells. */
     void (*note)(void *context, const char *text);
     void *context;
 };

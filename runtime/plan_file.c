@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "runtime/plan_private.h"
 
 #include <string.h>
@@ -15,6 +16,30 @@ struct pl_tensor pl_plan_file_tensor(const struct pl_plan_tensor *tensor, const 
     memcpy(described.shape, tensor->shape, sizeof(described.shape));
     described.bytes = tensor->count_elems * sizeof(float);
     return described;
+}
+
+static void print_tensor(struct pl_text *text, const struct pl_tensor *tensor)
+{
+    pl_text_printf(text, "'%s', %s [", tensor->name, pl_dtype_text(tensor->dtype));
+    for (unsigned d = 0; d < tensor->dims; d++) {
+        pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)tensor->shape[d]);
+    }
+    pl_text_append(text, "]");
+}
+
+enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *stored, const struct pl_tensor *wanted, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (strcmp(stored->name, wanted->name) == 0 && stored->dtype == wanted->dtype && stored->dims == wanted->dims &&
+        memcmp(stored->shape, wanted->shape, sizeof(stored->shape)) == 0) {
+        return PL_OK;
+    }
+    print_tensor(&text, stored);
+    pl_text_append(&text, ", and the program wants ");
+    print_tensor(&text, wanted);
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_error_set(reterr, PL_MISMATCH, "'%s' is of another model: it has %s", path, pl_text_string(&text));
 }
 
 enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata, size_t metadata_count,

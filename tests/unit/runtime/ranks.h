@@ -6,6 +6,9 @@
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 typedef void ranks_body(struct pl_world *world, void *context);
 
 struct ranks_call {
@@ -35,6 +38,20 @@ static inline void ranks_run(int size, ranks_body *body, void *context)
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
     ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, body, context);
+}
+
+/** ranks_run() whose stderr goes to `text`. */
+static inline void ranks_run_logged(int size, ranks_body *body, void *context, char *text, size_t text_bytes)
+{
+    FILE *log = tmpfile();
+    int before = dup(STDERR_FILENO);
+
+    ck_assert(log != NULL && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    ranks_run(size, body, context);
+    ck_assert(dup2(before, STDERR_FILENO) >= 0 && close(before) == 0);
+    rewind(log);
+    text[fread(text, 1, text_bytes - 1, log)] = '\0';
+    (void)fclose(log);
 }
 
 #endif

@@ -520,16 +520,45 @@ static void other_model(struct pl_world *world, void *context)
     job = job_start(world, f, 501);
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(!found);
-    ck_assert_ptr_nonnull(strstr(f->notes, "another model: tensor 'a'"));
+    ck_assert_ptr_nonnull(strstr(f->notes, "is of another model: it has 'a', float32 [500], and the program wants 'a', float32 [501]"));
     job_end(&job);
     job = job_start(world, f, 500);
     pl_checkpoints_close(job.checkpoints);
     ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(!found);
-    ck_assert_ptr_nonnull(strstr(f->notes, "holds 6 tensors, the program has 2"));
+    ck_assert_ptr_nonnull(strstr(f->notes, "holds 6 tensors, the program has 2, its optimizer's among them"));
     job_end(&job);
 }
+
+static void without_a_note(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_checkpoints_options options = {.directory = f->scratch.path};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_checkpoint_state state;
+    bool found = true;
+    struct job job = job_start(world, f, 500);
+
+    save(&job, 1);
+    pl_checkpoints_close(job.checkpoints);
+    ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
+    job_end(&job);
+}
+
+/* A run that begins anew beside a checkpoint does not do so in silence. */
+START_TEST(one_passed_over_without_a_note_is_warned_of)
+{
+    struct fixture f = {.scratch = scratch_new()};
+    char text[1024];
+
+    ranks_run_logged(1, without_a_note, &f, text, sizeof(text));
+    ck_assert_msg(strstr(text, "warning: the checkpoint of step 1 is passed over") != NULL, "%s", text);
+    scratch_done(&f.scratch);
+}
+END_TEST
 
 START_TEST(a_checkpoint_of_another_model_is_passed_over)
 {
@@ -593,5 +622,5 @@ UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, ranks_tha
           the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found,
           a_cut_or_changed_one_is_passed_over_with_a_note, one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           short_of_memory_no_older_one_is_taken, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
-          a_checkpoint_of_another_model_is_passed_over, a_failed_write_is_said_at_the_next_save,
+          a_checkpoint_of_another_model_is_passed_over, one_passed_over_without_a_note_is_warned_of, a_failed_write_is_said_at_the_next_save,
           a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)

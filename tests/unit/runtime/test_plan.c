@@ -565,20 +565,11 @@ static void two_steps(struct pl_world *world, void *context)
 START_TEST(a_first_step_without_any_gradient_is_warned_of_once)
 {
     for (size_t ready = 0; ready < 2; ready++) {
-        FILE *log = tmpfile();
-        int before = dup(STDERR_FILENO);
         char text[1024];
-        size_t length;
 
-        ck_assert(log != NULL && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
-        ranks_run(1, two_steps, &ready);
-        ck_assert(dup2(before, STDERR_FILENO) >= 0 && close(before) == 0);
-        rewind(log);
-        length = fread(text, 1, sizeof(text) - 1, log);
-        text[length] = '\0';
-        (void)fclose(log);
+        ranks_run_logged(1, two_steps, &ready, text, sizeof(text));
         ck_assert_msg((strstr(text, "pl_plan_ready()") != NULL) == (ready == 0), "%s", text);
-        ck_assert(ready > 0 || strchr(text, '\n') == text + length - 1); /* one line */
+        ck_assert(ready > 0 || strchr(text, '\n') == text + strlen(text) - 1); /* one line */
     }
 }
 END_TEST
