@@ -33,11 +33,13 @@ static uint64_t hash_line(const char *line)
 /* Bring `mine` together, unless some rank has failed: then all hear of that. */
 static enum pl_status meet(struct pl_world *world, const char *what, const struct pl_error *own, struct summary *mine, struct pl_error *reterr)
 {
+    struct pl_collective greatest = {
+        .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_MAX, .count = sizeof(*mine) / sizeof(int64_t), .send = mine, .recv = mine, .name = what};
     struct words words;
     int failed_rank;
 
     mine->failed = own->status == PL_OK ? 0 : pl_world_size(world) - pl_world_rank(world);
-    PL_TRY(pl_allreduce(world, mine, mine, sizeof(*mine) / sizeof(int64_t), PL_INT64, PL_MAX, reterr));
+    PL_TRY(pl_collective_run(world, &greatest, reterr));
     if (mine->failed == 0) {
         return PL_OK;
     }

@@ -412,7 +412,9 @@ struct answer {
 
 static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer *answer, struct pl_error *reterr)
 {
-    return pl_broadcast(pl_plan_world(c->plan), answer, sizeof(*answer), PL_UINT8, 0, reterr);
+    struct pl_collective from_rank_0 = {.kind = PL_BROADCAST, .dtype = PL_UINT8, .count = sizeof(*answer), .recv = answer, .name = "checkpoints"};
+
+    return pl_collective_run(pl_plan_world(c->plan), &from_rank_0, reterr);
 }
 
 /* The tensors of `file`, to the copy, which has the layout of the arrays: gaps in it stay zero. */

@@ -324,9 +324,14 @@ static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_request *request = named->round.request;
+    enum pl_status status;
 
     named->round.request = NULL;
-    PL_TRY(pl_request_wait(request, reterr));
+    status = pl_request_wait(request, reterr);
+    if (status != PL_OK) { /* whose allgather it is, which the program never called and which has no name, since that would cost in each round */
+        pl_error_context(reterr, "agreeing on named tensors");
+        return status;
+    }
     return named->round.in_payload ? take_round(named, reterr) : take_heads(named, reterr);
 }
 

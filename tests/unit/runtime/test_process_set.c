@@ -361,6 +361,29 @@ START_TEST(a_rank_without_memory_adds_no_set_on_any_rank)
 }
 END_TEST
 
+/* What the program did not call by that kind and type is told by the part of the library that did. */
+static void members_only_body(struct rank *self)
+{
+    struct pl_named_op op = {.name = "step", .kind = PL_BARRIER};
+    struct pl_named *named = NULL;
+    int set = -1;
+    enum pl_status status;
+
+    SETS();
+    expect_ok(pl_process_set_named(sets, 0, &named, &error));
+    status = self->rank == 0 ? pl_process_sets_add(sets, (int[]){0}, 1, &set, &error) : pl_named_run(named, &op, NULL, &error);
+    expect(status == PL_MISMATCH && strstr(error.cause, "rank 0 calls allreduce 'process sets'") &&
+               (self->rank == 0 || strstr(error.context, "agreeing on named tensors")),
+           "%s (%s)", error.cause, error.context);
+    pl_process_sets_free(sets);
+}
+
+START_TEST(a_set_that_its_members_alone_add_meets_what_the_others_do)
+{
+    ck_assert_bodies(2, members_only_body, NULL);
+}
+END_TEST
+
 UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed, every_kind_works_inside_a_set,
           a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set,
-          a_rank_without_memory_adds_no_set_on_any_rank)
+          a_rank_without_memory_adds_no_set_on_any_rank, a_set_that_its_members_alone_add_meets_what_the_others_do)
