@@ -19,7 +19,8 @@ enum pl_optimizer_kind {
     PL_ADAMW, /* weight decay shrinks the weights directly */
 };
 
-/** Zero-initialise; zero means what is said. */
+/** Zero-initialise; zero means what is said. The same on all ranks, as each step's rate: nobody compares them, and the
+ * weights would drift apart. */
 struct pl_optimizer_options {
     enum pl_optimizer_kind kind;
     double momentum; /* SGD; 0: none */

@@ -25,7 +25,7 @@ struct pl_schedule {
     double base_rate;      /* what one rank would use */
     double scale;          /* the full rate is base_rate * scale; usually the number of ranks; 0: 1 */
     uint64_t warmup_steps; /* from base_rate to the full rate on a straight line */
-    uint64_t total_steps;
+    uint64_t total_steps;  /* COSINE and POLYNOMIAL need it: without it they are at end_rate as soon as the warm-up is over */
     uint64_t every_steps;
     double gamma;
     double power; /* 0: 1 */
