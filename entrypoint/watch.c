@@ -393,6 +393,9 @@ enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signa
         return status;
     }
     if (pid == 0) {
+        if (!watch->setup.foreground) {
+            setpgid(0, 0); /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill its ranks */
+        }
         keep_only(pair[1], signals->fd);
         if (pl_link_open(&link, pair[1], NULL) != PL_OK) {
             _exit(126);

@@ -280,6 +280,23 @@ def an_mpirun_that_runs_no_rank():
         refused(tree, 'mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options')
 
 
+def a_signal_to_the_whole_group():
+    """A shell's or timeout's reaches more than the first process: mpirun, which would kill its ranks, hears nothing of it."""
+    if shutil.which('mpirun') is None:
+        skipped.append('a_signal_to_the_whole_group: no mpirun')
+        return
+    script = "trap 'sleep 1; echo saved; exit 0' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    with Tree({'sagemaker_program': 'train.sh', 'sagemaker_mpi_enabled': 'true'}, {'train.sh': script}) as tree:
+        with subprocess.Popen([PACELINE, 'train'], env=tree.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              start_new_session=True) as train:
+            lines = []
+            for line in train.stdout:
+                lines.append(line)
+                if 'ready' in line:
+                    os.killpg(train.pid, signal.SIGTERM)
+        expect(train.returncode == 0 and 'saved' in ''.join(lines), (train.returncode, lines))
+
+
 def ranks_that_leave_without_a_word():
     """Status 0 without MPI_Finalize is a failure to mpirun, which says so at greater length than a failure file holds."""
     probe = BUILD / 'tests/integration/lifecycle_probe'
@@ -575,7 +592,7 @@ def intermediate_output_to_s3():
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
-         ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
+         a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
