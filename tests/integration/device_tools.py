@@ -57,7 +57,7 @@ def bench():
 def report(work, step_rows):
     """What tests/gpu.sh prints and keeps while a step has been stopped in the middle of a figure."""
     kernels = [{"case": "device", "peak_gb_s": 4300.2}, {"case": "pack, 16 tensors, 4 MiB", "of_peak": 0.89, "of_copy": 0.97},
-               {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.95}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
+               {"case": "scale float32, 4 MiB", "of_peak": 0.93, "of_copy": 0.85}, {"case": "AdamW, float32 gradients, 4 MiB", "of_peak": 0.91, "of_copy": 0.92}]
     (work / "bench_device.json").write_text("".join(json.dumps(row) + "\n" for row in kernels) + '{"case": "pack, 16 tens')
     (work / "examples.json").write_text('{"model": "mnist", "ranks": 1, "accuracy": 0.5, "cpu": 0.9}\n{"model": "mnist", "ranks": 2, "accuracy": 0.9, "cpu": 0.91}\n')
     (work / "kernels.end").write_text("the last words\n")
@@ -67,7 +67,8 @@ def report(work, step_rows):
     assert done.returncode == 1, done.returncode
     host, overhead = step_rows[0]["host_us"], step_rows[2]["overhead"]
     says(done.stdout, "A card, ", "kernels      FAILED      90 s  stopped after 90 s", "left out     torch: none", "| the ceiling | 4300 GB/s |  |",
-         "| at least 89%, 97% of a copy of as many bytes (pack, 16 tensors, 4 MiB) | NO |", "91%, 92% of a copy of as many bytes (AdamW, float32 gradients, 4 MiB) |  |", "| 2: 0.900, CPU 0.910 |  |",
+         "| at least 85% (scale float32, 4 MiB), 89% of the ceiling (pack, 16 tensors, 4 MiB) | NO |",
+         "| at least 92% (AdamW, float32 gradients, 4 MiB), 91% of the ceiling (AdamW, float32 gradients, 4 MiB) |  |", "| 2: 0.900, CPU 0.910 |  |",
          f"| 20 us | {host:.1f} us | {'yes' if host < 20 else 'NO'} |", f"| 1 % | {overhead:+.2%} | {'yes' if overhead < 0.01 else 'NO'} |", "| not measured |  |")
     kept = json.loads((work / "results.json").read_text())
     assert [step["name"] for step in kept["steps"]] == ["build", "kernels"] and kept["figures"]["bench_device"] == kernels, kept
