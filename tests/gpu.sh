@@ -274,7 +274,7 @@ if step build compile; then
   ! wanted step || step step bench_step
   ! wanted sharing || step sharing bench_sharing
   ! wanted examples || step examples "$root/tests/integration/gpu_examples.py" --json "$work/examples.json"
-  ! wanted torch || step torch "$root/tests/bench/torch_peer.py" --build "$build" --json "$work/torch.json"
+  ! wanted torch || step torch "$root/tests/bench/torch_peer.py" --build "$build" --rounds 2 --json "$work/torch.json"
   ! wanted conformance || step conformance conformance
   ! wanted sanitizer || step sanitizer sanitize
 fi
