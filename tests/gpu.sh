@@ -88,6 +88,7 @@ PATH=$PATH:$cuda/bin:$cuda/compute-sanitizer
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_SOURCE=$root PACELINE_BUILD=$build
 export OMPI_MCA_plm_rsh_agent= PRTE_MCA_plm_ssh_agent= # one machine needs no ssh, without which mpirun (of Open MPI 4, of 5) may not start there
 left_out=()
+loads=${LD_LIBRARY_PATH:-} # the machine's own; PyTorch brings its libraries along, and a cuDNN of two versions' parts works for nobody
 
 # use DIR...: headers, libraries and pkg-config files below DIR are found by the compiler, the linker and the loader.
 use() {
@@ -274,7 +275,7 @@ if step build compile; then
   ! wanted step || step step bench_step
   ! wanted sharing || step sharing bench_sharing
   ! wanted examples || step examples "$root/tests/integration/gpu_examples.py" --json "$work/examples.json"
-  ! wanted torch || step torch "$root/tests/bench/torch_peer.py" --build "$build" --rounds 2 --json "$work/torch.json"
+  ! wanted torch || step torch env "LD_LIBRARY_PATH=$loads" "$root/tests/bench/torch_peer.py" --build "$build" --libraries "${LD_LIBRARY_PATH:-}" --rounds 2 --json "$work/torch.json"
   ! wanted conformance || step conformance conformance
   ! wanted sanitizer || step sanitizer sanitize
 fi

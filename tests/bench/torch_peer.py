@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images a second of the examples' networks on one GPU: ours beside PyTorch's, same layers, batch, optimizer and card.
 
-    torch_peer.py [--build build] [--batch 64,1024] [--steps 300] [--rounds 3] [--precision float32,bf16] [--json FILE]
+    torch_peer.py [--build build] [--batch 64,1024] [--steps 300] [--rounds 3] [--precision float32,bf16] [--libraries PATHS] [--json FILE]
 
-Run by a Python that has torch with CUDA; without one it says so and exits 77. Both sides take samples from the host's memory in every step, as
-training does: ours as its program does, PyTorch's from tensors that are made beforehand and pinned, so that no reader of its is in the way. The
-two take turns; a line has the median of the rounds. cifar10 reads its pictures from TFRecord shards, PyTorch's side has them decoded already.
+PATHS is our programs' LD_LIBRARY_PATH. Run by a Python that has torch with CUDA; without one it says so and exits 77. Both sides take samples
+from the host's memory in every step, as training does: ours as its program does, PyTorch's from tensors that are made beforehand and pinned, so
+that no reader of its is in the way. The two take turns; a line has the median of the rounds. cifar10 reads its pictures from TFRecord shards,
+PyTorch's side has them decoded already.
 One JSON object a line: {"model", "batch", "precision", "ours", "torch", "ratio"}.
 """
 import argparse
@@ -21,6 +22,7 @@ import tempfile
 import time
 
 RATE = re.compile(r"images_per_second=([0-9.]+)")
+ENVIRONMENT = dict(os.environ)  # of our programs
 
 
 def network(name, nn):
@@ -64,7 +66,8 @@ def our_rate(build, name, data, batch, steps, precision):
     """The second of two epochs, so that neither start nor choice of algorithms counts."""
     command = [build / "examples" / name / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
                "--device", "cuda", "--precision", precision]
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
+                          timeout=60)
     rates = RATE.findall(done.stdout)
     if not rates:
         raise RuntimeError(f"no rate in what {name} printed")
@@ -74,7 +77,7 @@ def our_rate(build, name, data, batch, steps, precision):
 def make_data(build, name, folder, count):
     """About `count` samples; they need not be different, since nothing is learnt here."""
     if name == "mnist":
-        subprocess.run([build / "examples/mnist/make_digits", folder, str(count), "100", "1"], check=True)
+        subprocess.run([build / "examples/mnist/make_digits", folder, str(count), "100", "1"], env=ENVIRONMENT, check=True)
         return
     os.environ.setdefault("PACELINE_BUILD", str(build))
     os.environ.setdefault("PACELINE_SOURCE", str(pathlib.Path(__file__).resolve().parents[2]))
@@ -103,9 +106,12 @@ def main():
     parser.add_argument("--precision", default="float32,bf16")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--libraries")
     parser.add_argument("--json", type=argparse.FileType("w"))
     words = parser.parse_args()
     words.build = words.build.resolve()
+    if words.libraries is not None:
+        ENVIRONMENT["LD_LIBRARY_PATH"] = words.libraries
     try:
         import torch
     except ImportError:

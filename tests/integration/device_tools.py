@@ -123,6 +123,11 @@ def script():
             assert (work / "kept.log").read_text().count("here") >= least  # all that the steps printed
             ranks.write_text("#!/bin/sh\necho ERROR: no luck\nfor i in 1 2 3 4 5 6 7 8 9 10; do echo here; done\nexit 3\n")
         assert steps[1]["detail"] == "ERROR: no luck" and "here" in steps[1]["log"], steps
+        (work / "torch.py").write_text("import os\n__version__ = 'none'\nprint('loads', os.environ['LD_LIBRARY_PATH'], flush=True)\n"
+                                       "class cuda:\n  is_available = staticmethod(lambda: False)\n")
+        command[command.index("conformance")] = "torch"
+        subprocess.run(command, env=dict(os.environ, PATH=f"{work}/bin", PYTHONPATH=folder, LD_LIBRARY_PATH="/its/own"), check=True, stdin=subprocess.DEVNULL)
+        assert "loads /its/own\n" in (work / "kept.log").read_text(), "PyTorch loads what our programs do"
 
 
 info()
