@@ -2,6 +2,7 @@
 #include "entrypoint/process.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <dirent.h>
@@ -175,12 +176,11 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
     return PL_OK;
 }
 
-enum pl_status pl_process_adopt_orphans(struct pl_error *reterr)
+void pl_process_adopt_orphans(void)
 {
     if (getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL) != 0) {
-        return pl_error_errno(reterr, "become the parent of orphaned processes");
+        pl_log(PL_LOG_WARNING, "processes that leave the job may outlive it: the system refuses PR_SET_CHILD_SUBREAPER (%s)", strerror(errno));
     }
-    return PL_OK;
 }
 
 static bool is_kept(pid_t pid, const pid_t *keep, size_t keep_count)

@@ -32,9 +32,10 @@ struct pl_process_setup {
 enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Become the process that orphaned descendants fall to, when not process 1 already, so that none escapes.
+ * Become the process that orphaned descendants fall to, when not process 1 already, so that none escapes. Where the
+ * system refuses (emulators and some sandboxes do), a warning: those that leave their group may then be left running.
  */
-enum pl_status pl_process_adopt_orphans(struct pl_error *reterr) PL_MUST_CHECK;
+void pl_process_adopt_orphans(void);
 
 /** Send `signal` to every direct child but the `keep_count` in `keep`; returns how many there were. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);

@@ -333,7 +333,8 @@ void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals
     snprintf(ending->host, sizeof(ending->host), "%s", watch->host);
     describe_program(watch->setup.argv, watch->program_words, ending->program, sizeof(ending->program));
     say_hello(watch, link);
-    if (pl_process_adopt_orphans(&error) == PL_OK && start(&watcher, &error) == PL_OK) {
+    pl_process_adopt_orphans();
+    if (start(&watcher, &error) == PL_OK) {
         say_begun(&watcher);
         watch_to_end(&watcher);
         ending->code = pl_process_status_code(watcher.wait_status, &ending->signalled);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "tests/support/refuse_call.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -206,6 +207,16 @@ START_TEST(the_program_dies_with_its_supervisor)
 }
 END_TEST
 
+START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
+{
+    const uint32_t adopt = PR_SET_CHILD_SUBREAPER;
+
+    refuse_call(SYS_prctl, &adopt);
+    start_watch("exit 3");
+    ck_assert_int_eq(await_ending().code, 3);
+}
+END_TEST
+
 START_TEST(a_missing_program_says_so)
 {
     const char *const argv[] = {"/nonexistent/program", NULL};
@@ -309,5 +320,6 @@ END_TEST
 UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
           the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
-          the_program_dies_with_its_supervisor, a_missing_program_says_so, an_interpreters_fault_is_told_from_the_programs,
-          a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer, few_descriptors_are_enough_or_the_ending_says_so)
+          the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
+          an_interpreters_fault_is_told_from_the_programs, a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
+          few_descriptors_are_enough_or_the_ending_says_so)

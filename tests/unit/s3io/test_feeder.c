@@ -2,22 +2,18 @@
 #include "base/clock.h"
 #include "s3io/feeder.h"
 #include "s3io/stream.h"
+#include "tests/support/refuse_call.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 enum { OBJECTS = 7 };
 
@@ -67,20 +63,6 @@ struct run {
     pthread_t thread;
 };
 
-static void forbid_vmsplice(void)
-{
-    struct sock_filter words[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_vmsplice, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof(words) / sizeof(words[0]), .filter = words};
-
-    ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
 static void *run_feeder(void *argument)
 {
     struct run *run = argument;
@@ -88,7 +70,7 @@ static void *run_feeder(void *argument)
     struct pl_store *store;
 
     if (run->contained) {
-        forbid_vmsplice();
+        refuse_call(SYS_vmsplice, NULL);
     }
     ck_assert_ok(pl_store_open_directory(run->objects->path, false, &store, &run->error), &run->error);
     ck_assert_ok(pl_feeder_open(store, run->path, &run->options, PL_DEADLINE_NEVER, &feeder, &run->error), &run->error);
