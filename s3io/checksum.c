@@ -2,10 +2,14 @@
 #include "s3io/checksum.h"
 
 #include <isa-l/crc.h>
+#include <stdbool.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#include <sys/auxv.h>
 #endif
 
 /*
@@ -77,55 +81,103 @@ static uint64_t crc64_by_table(uint64_t crc, const unsigned char *data, size_t b
     return crc;
 }
 
-#if defined(__x86_64__)
 /*
  * Folding: 128 bits move on by D bits when their halves are multiplied by x^(D+63) and x^(D-1) modulo the polynomial (one less than
  * by the book, as a carry-less product of reflected factors is shifted by one). What is left of the data after folding has the
  * same remainder as the data. Source: Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009.
  */
-__attribute__((target("pclmul,sse4.1"))) static inline __m128i fold(__m128i from, __m128i by, __m128i to)
+#if defined(__x86_64__)
+#define FOLDS __attribute__((target("pclmul,sse4.1")))
+typedef __m128i lane;
+
+static bool can_fold(void)
 {
-    return _mm_xor_si128(to, _mm_xor_si128(_mm_clmulepi64_si128(from, by, 0x00), _mm_clmulepi64_si128(from, by, 0x11)));
+    return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
 }
 
-static inline __m128i load(const unsigned char *data)
+static inline lane lane_of(uint64_t low, uint64_t high)
 {
-    return _mm_loadu_si128((const __m128i *)(const void *)data);
+    return _mm_set_epi64x((int64_t)high, (int64_t)low);
+}
+
+static inline lane add(lane a, lane b)
+{
+    return _mm_xor_si128(a, b);
+}
+
+FOLDS static inline lane multiply(lane a, lane b)
+{
+    return add(_mm_clmulepi64_si128(a, b, 0x00), _mm_clmulepi64_si128(a, b, 0x11));
+}
+#elif defined(__aarch64__)
+#define FOLDS __attribute__((target("+crypto")))
+typedef uint64x2_t lane;
+
+static bool can_fold(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0;
+}
+
+static inline lane lane_of(uint64_t low, uint64_t high)
+{
+    return vcombine_u64(vcreate_u64(low), vcreate_u64(high));
+}
+
+static inline lane add(lane a, lane b)
+{
+    return veorq_u64(a, b);
+}
+
+FOLDS static inline lane multiply(lane a, lane b)
+{
+    poly64x2_t x = vreinterpretq_p64_u64(a), y = vreinterpretq_p64_u64(b);
+
+    return add(vreinterpretq_u64_p128(vmull_p64(vgetq_lane_p64(x, 0), vgetq_lane_p64(y, 0))), vreinterpretq_u64_p128(vmull_high_p64(x, y)));
+}
+#endif
+
+#ifdef FOLDS
+static inline lane load(const unsigned char *data)
+{
+    lane loaded;
+
+    memcpy(&loaded, data, sizeof(loaded));
+    return loaded;
 }
 
 /* At least 64 bytes. */
-__attribute__((target("pclmul,sse4.1"))) static uint64_t crc64_by_folding(uint64_t crc, const unsigned char *data, size_t bytes)
+FOLDS static uint64_t crc64_by_folding(uint64_t crc, const unsigned char *data, size_t bytes)
 {
-    const __m128i by_512 = _mm_set_epi64x(0x62242240ace5045a, 0x0c32cdb31e18a84a);
-    const __m128i by_128 = _mm_set_epi64x(0x21e9761e252621ac, (int64_t)0xeadc41fd2ba3d420);
-    __m128i lanes[4];
+    const lane by_512 = lane_of(0x0c32cdb31e18a84a, 0x62242240ace5045a);
+    const lane by_128 = lane_of(0xeadc41fd2ba3d420, 0x21e9761e252621ac);
+    lane lanes[4];
     unsigned char rest[16];
 
     for (size_t i = 0; i < 4; i++) {
         lanes[i] = load(data + 16 * i);
     }
-    lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi64_si128((int64_t)crc));
+    lanes[0] = add(lanes[0], lane_of(crc, 0));
     data += 64;
     bytes -= 64;
     while (bytes >= 64) {
         for (size_t i = 0; i < 4; i++) {
-            lanes[i] = fold(lanes[i], by_512, load(data + 16 * i));
+            lanes[i] = add(multiply(lanes[i], by_512), load(data + 16 * i));
         }
         data += 64;
         bytes -= 64;
     }
     for (size_t i = 1; i < 4; i++) {
-        lanes[0] = fold(lanes[0], by_128, lanes[i]);
+        lanes[0] = add(multiply(lanes[0], by_128), lanes[i]);
     }
-    _mm_storeu_si128((__m128i *)(void *)rest, lanes[0]);
+    memcpy(rest, &lanes[0], sizeof(rest));
     return crc64_by_table(crc64_by_table(0, rest, sizeof(rest)), data, bytes);
 }
 #endif
 
 uint64_t pl_checksum_crc64nvme(uint64_t before, const void *data, size_t bytes)
 {
-#if defined(__x86_64__)
-    if (bytes >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
+#ifdef FOLDS
+    if (bytes >= 64 && can_fold()) {
         return ~crc64_by_folding(~before, data, bytes);
     }
 #endif
