@@ -26,7 +26,6 @@
 #endif
 
 enum {
-    PAGE_BYTES = 4096,
     HUGE_BYTES = 2 << 20,
     NONCE_BYTES = 16,
     REPORT_TEXT_BYTES = 240,
@@ -40,6 +39,17 @@ struct offer {
     enum pl_status status;
     char text[REPORT_TEXT_BYTES];
 };
+
+/* 4 KiB on x86-64; 4, 16 or 64 KiB on 64-bit ARM, as the kernel was built. */
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t alignment_of(size_t bytes)
+{
+    return bytes >= HUGE_BYTES ? HUGE_BYTES : page_bytes();
+}
 
 static void describe_failure(struct offer *offer, enum pl_status status, const struct pl_error *error)
 {
@@ -171,7 +181,7 @@ static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES
 /* Address space aligned for huge pages: reserve more, then map into the aligned part. */
 static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error *reterr)
 {
-    size_t align = region->bytes >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES;
+    size_t align = alignment_of(region->bytes);
     char *reserved = mmap(NULL, region->bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     char *aligned;
 
@@ -218,7 +228,7 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
 /* Behind the pieces lies a page for this. */
 static _Atomic int *users_of(const struct pl_shm_region *region)
 {
-    return (_Atomic int *)(void *)(region->base + region->bytes - PAGE_BYTES);
+    return (_Atomic int *)(void *)(region->base + region->bytes - page_bytes());
 }
 
 static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region, int *ret_fd, int *ret_listen_fd,
@@ -292,7 +302,7 @@ static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, c
 enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_process, size_t piece_bytes, int64_t deadline_ns,
                                  struct pl_shm_region *ret_region, struct pl_error *reterr)
 {
-    size_t align = piece_bytes >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES;
+    size_t align = alignment_of(piece_bytes);
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
     PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; that of another one is opened before rank 0 waits for it */
@@ -307,7 +317,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
         return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (region.piece_bytes < piece_bytes || __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
-        __builtin_add_overflow(region.bytes, (size_t)PAGE_BYTES, &region.bytes)) {
+        __builtin_add_overflow(region.bytes, page_bytes(), &region.bytes)) {
         return pl_error_set(reterr, PL_MEMORY, "%zu bytes for each of %d ranks exceed the address space", piece_bytes, bootstrap->size);
     }
     if (bootstrap->rank == 0) {
