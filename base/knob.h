@@ -45,7 +45,7 @@ enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_K
     X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL, "time of an empty message between hosts, for the cost model; 0: measure")           \
     X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
     X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
-    X(KERNEL, "kernel", TEXT, "", "auto", NULL, "code of reductions: auto, avx512, avx2 or plain; same bits from all")                               \
+    X(KERNEL, "kernel", TEXT, "", "auto", NULL, "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")                         \
     X(SHM_STORE, "shm_store", TEXT, "", "", NULL, "how results reach other ranks' memory: cached, migrate or stream; empty: measured")
 
 enum pl_knob {

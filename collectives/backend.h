@@ -116,6 +116,8 @@ static inline void pl_pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* "yield" ends at once on most of these processors, so that a wait would only fill their buses */
 #endif
 }
 

@@ -42,6 +42,9 @@ static const struct pl_kernel *const all[] = {
     &pl_kernel_avx512,
     &pl_kernel_avx2,
 #endif
+#ifdef PL_KERNEL_NEON
+    &pl_kernel_neon, /* every 64-bit ARM processor has it */
+#endif
     &pl_kernel_plain,
 };
 

@@ -54,7 +54,7 @@ struct pl_kernel {
 /** The fastest table that this CPU can run. */
 const struct pl_kernel *pl_kernel_best(void);
 
-/** "plain", "avx2", "avx512", or "auto" for the best; NULL when unknown, not compiled in, or this CPU cannot run it. */
+/** "plain", "avx2", "avx512", "neon", or "auto" for the best; NULL when unknown, not compiled in, or this CPU cannot run it. */
 const struct pl_kernel *pl_kernel_named(const char *name);
 
 /**

@@ -20,6 +20,11 @@ static inline void half_stream(char *at, const void *vector)
     _mm_stream_si128((void *)at, _mm_loadu_si128(vector));
 }
 
+static inline void stream_fence(void)
+{
+    _mm_sfence();
+}
+
 static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
 {
     memset(padded, 0, VECTOR_BYTES);

@@ -10,6 +10,9 @@
 #define PL_KERNEL_X86 1
 extern const struct pl_kernel pl_kernel_avx2;
 extern const struct pl_kernel pl_kernel_avx512;
+#elif defined(__aarch64__)
+#define PL_KERNEL_NEON 1
+extern const struct pl_kernel pl_kernel_neon;
 #endif
 extern const struct pl_kernel pl_kernel_plain;
 

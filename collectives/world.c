@@ -173,7 +173,7 @@ static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error 
         {PL_KNOB_ALGORITHM, " ring halving doubling tree direct "},
         {PL_KNOB_WIRE_TYPE, " float16 bfloat16 "},
         {PL_KNOB_PROGRESS, " auto on off "},
-        {PL_KNOB_KERNEL, " auto avx512 avx2 plain "},
+        {PL_KNOB_KERNEL, " auto avx512 avx2 neon plain "},
         {PL_KNOB_SHM_STORE, " cached migrate stream "},
     };
 

@@ -74,9 +74,14 @@ static bool is_nan(enum pl_dtype dtype, const unsigned char *at)
     }
 }
 
-static const struct pl_kernel *fast_kernel(int which)
+enum { PLAIN, AVX2, AVX512, NEON, TABLES };
+
+/* NULL when this processor has no such instructions. */
+static const struct pl_kernel *table(int which)
 {
-    return pl_kernel_named(which == 0 ? "avx2" : "avx512");
+    static const char *const names[] = {[PLAIN] = "plain", [AVX2] = "avx2", [AVX512] = "avx512", [NEON] = "neon"};
+
+    return pl_kernel_named(names[which]);
 }
 
 static unsigned char sources[MAX_SOURCES][ROOM_BYTES];
@@ -145,8 +150,8 @@ static void compare_once(const struct pl_kernel *kernel)
 
 START_TEST(vector_kernels_give_the_bits_of_the_plain_one)
 {
-    for (int which = 0; which < 2; which++) {
-        const struct pl_kernel *kernel = fast_kernel(which);
+    for (int which = AVX2; which < TABLES; which++) {
+        const struct pl_kernel *kernel = table(which);
 
         for (int i = 0; kernel != NULL && i < 8000; i++) {
             compare_once(kernel);
@@ -165,8 +170,8 @@ START_TEST(casts_agree_on_all_16_bit_values_and_random_floats)
     for (uint32_t i = 0; i < 65536; i++) {
         halves[i] = (uint16_t)i;
     }
-    for (int which = 0; which < 4; which++) {
-        const struct pl_kernel *kernel = fast_kernel(which / 2);
+    for (int which = 2 * AVX2; which < 2 * TABLES; which++) {
+        const struct pl_kernel *kernel = table(which / 2);
         enum pl_dtype dtype = types[which % 2];
 
         if (kernel == NULL) {
@@ -199,10 +204,8 @@ END_TEST
 
 START_TEST(copies_move_every_byte_and_no_other)
 {
-    static const char *const names[] = {"plain", "avx2", "avx512"};
-
-    for (int i = 0; i < 3000; i++) {
-        const struct pl_kernel *kernel = pl_kernel_named(names[i % 3]);
+    for (int i = 0; i < 1000 * TABLES; i++) {
+        const struct pl_kernel *kernel = table(i % TABLES);
         size_t from = random_below(64);
         size_t to = random_below(64);
         size_t bytes = random_below(4000);
@@ -220,13 +223,6 @@ START_TEST(copies_move_every_byte_and_no_other)
 }
 END_TEST
 
-static const struct pl_kernel *table(int i)
-{
-    static const char *const names[] = {"plain", "avx2", "avx512"};
-
-    return pl_kernel_named(names[i]);
-}
-
 #define REDUCE(kernel, type, dtype_, op_, divisor_, ret, ...)                                                                                        \
     do {                                                                                                                                             \
         const type values[] = {__VA_ARGS__};                                                                                                         \
@@ -242,7 +238,7 @@ static const struct pl_kernel *table(int i)
 
 START_TEST(known_answers_hold_on_every_table)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = PLAIN; i < TABLES; i++) {
         const struct pl_kernel *kernel = table(i);
         float single;
         uint16_t half;
@@ -300,7 +296,7 @@ END_TEST
 
 START_TEST(scaled_integers_truncate_and_saturate)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = PLAIN; i < TABLES; i++) {
         const struct pl_kernel *kernel = table(i);
         int32_t values[2] = {-7, 2000000000};
         const void *first = &values[0];
@@ -324,7 +320,10 @@ END_TEST
 
 START_TEST(names_choose_tables)
 {
-    ck_assert_ptr_nonnull(pl_kernel_named("plain"));
+    ck_assert_ptr_nonnull(table(PLAIN));
+#ifdef __aarch64__
+    ck_assert_ptr_nonnull(table(NEON)); /* part of the architecture */
+#endif
     ck_assert_ptr_eq(pl_kernel_named("auto"), pl_kernel_best());
     ck_assert_ptr_null(pl_kernel_named("mmx"));
 }

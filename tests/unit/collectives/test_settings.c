@@ -24,7 +24,7 @@ START_TEST(a_setting_is_one_of_its_words)
         {PL_KNOB_ALGORITHM, "rings", "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct ("},
         {PL_KNOB_ALGORITHM, "ring halving", "PACELINE_ALGORITHM is 'ring halving': expected one of "},
         {PL_KNOB_WIRE_TYPE, "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16 ("},
-        {PL_KNOB_KERNEL, "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 plain ("},
+        {PL_KNOB_KERNEL, "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 neon plain ("},
         {PL_KNOB_SHM_STORE, "streams", "PACELINE_SHM_STORE is 'streams': expected one of cached migrate stream ("},
     };
 
