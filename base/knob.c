@@ -13,10 +13,12 @@
 #include <strings.h>
 
 static const struct pl_knob_info infos[PL_KNOB_COUNT] = {
+#define IS_WORD(type) (PL_KNOB_TYPE_##type == PL_KNOB_TYPE_WORD)
 #define PL_KNOB_INFO(id, name, type, unit, fallback, horovod, help)                                                                                  \
-    [PL_KNOB_##id] = {name, "PACELINE_" #id, PL_KNOB_TYPE_##type, unit, fallback, horovod, help},
+    [PL_KNOB_##id] = {name, "PACELINE_" #id, PL_KNOB_TYPE_##type, IS_WORD(type) ? "" : (unit), IS_WORD(type) ? (unit) : "", fallback, horovod, help},
     PL_KNOB_LIST(PL_KNOB_INFO)
 #undef PL_KNOB_INFO
+#undef IS_WORD
 };
 
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob)
@@ -73,6 +75,24 @@ static bool parse_real(const char *text, double *ret_value)
     return (isdigit((unsigned char)text[0]) || text[0] == '.') && pl_text_number(text, ret_value) && isfinite(*ret_value);
 }
 
+/* One of `words`, between which stand blanks; an N at the end of a word is a number of one or two digits. */
+static bool is_word(const char *text, const char *words)
+{
+    for (const char *word = words; *word; word += strspn(word, " ")) {
+        size_t length = strcspn(word, " "), stem = word[length - 1] == 'N' ? length - 1 : length;
+
+        if (strncmp(text, word, stem) == 0) {
+            size_t digits = strspn(text + stem, "0123456789");
+
+            if (text[stem + digits] == '\0' && (stem < length ? digits == 1 || digits == 2 : digits == 0)) {
+                return true;
+            }
+        }
+        word += length;
+    }
+    return false;
+}
+
 static const char *expected(enum pl_knob_type type)
 {
     switch (type) {
@@ -86,13 +106,15 @@ static const char *expected(enum pl_knob_type type)
         return "a number, at least 0";
     case PL_KNOB_TYPE_TEXT:
         return "at most 127 bytes";
+    case PL_KNOB_TYPE_WORD:
+        return "one of ";
     }
     return "";
 }
 
-static bool parse(enum pl_knob_type type, const char *text, struct pl_knob_value *value)
+static bool parse(const struct pl_knob_info *info, const char *text, struct pl_knob_value *value)
 {
-    switch (type) {
+    switch (info->type) {
     case PL_KNOB_TYPE_BOOL:
         return parse_bool(text, &value->whole);
     case PL_KNOB_TYPE_INT:
@@ -103,13 +125,15 @@ static bool parse(enum pl_knob_type type, const char *text, struct pl_knob_value
         return parse_real(text, &value->real);
     case PL_KNOB_TYPE_TEXT:
         return strlen(text) < PL_KNOB_TEXT_BYTES;
+    case PL_KNOB_TYPE_WORD:
+        return !*text || is_word(text, info->words);
     }
     return false;
 }
 
-static enum pl_status refuse(enum pl_knob_type type, const char *text, const char *what, struct pl_error *reterr)
+static enum pl_status refuse(enum pl_knob_type type, const char *words, const char *text, const char *what, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected %s", what, text, expected(type));
+    return pl_error_set(reterr, PL_INVALID, "%s is '%.200s': expected %s%s", what, text, expected(type), words);
 }
 
 enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value, struct pl_error *reterr)
@@ -117,7 +141,7 @@ enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_v
     int64_t value;
 
     if (!parse_bool(text, &value)) {
-        return refuse(PL_KNOB_TYPE_BOOL, text, what, reterr);
+        return refuse(PL_KNOB_TYPE_BOOL, "", text, what, reterr);
     }
     *ret_value = value != 0;
     return PL_OK;
@@ -128,8 +152,8 @@ enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char
     struct pl_knob_value value = {.source = knobs->values[knob].source};
     size_t length = strlen(text);
 
-    if (!parse(infos[knob].type, text, &value)) {
-        return refuse(infos[knob].type, text, what, reterr);
+    if (!parse(&infos[knob], text, &value)) {
+        return refuse(infos[knob].type, infos[knob].words, text, what, reterr);
     }
     if (infos[knob].type != PL_KNOB_TYPE_REAL) {
         value.real = (double)value.whole;

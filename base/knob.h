@@ -18,35 +18,40 @@
 
 struct pl_text;
 
-/** INT and SIZE are whole numbers (SIZE also takes KiB, MiB, GiB behind), REAL is a finite number, all three at least 0; TEXT is at most 127 bytes.
+/** INT and SIZE are whole numbers (SIZE also takes KiB, MiB, GiB behind), REAL is a finite number, all three at least 0; TEXT is at most 127 bytes;
+ * WORD is one of the knob's words, of which N stands for a number of one or two digits, or empty.
  */
-enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_KNOB_TYPE_REAL, PL_KNOB_TYPE_TEXT };
+enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_KNOB_TYPE_REAL, PL_KNOB_TYPE_TEXT, PL_KNOB_TYPE_WORD };
 
-/* NAME, name, type, unit, default, Horovod's variable or NULL, help. From BACKEND on what measurements and tests need, and a job leaves alone. */
+/* NAME, name, type, unit (of WORD: the words), default, Horovod's variable or NULL, help. From BACKEND on what measurements and tests need, and a job
+ * leaves alone. */
 #define PL_KNOB_LIST(X)                                                                                                                              \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                                               \
       "longest wait for other ranks in one collective operation; 0: no limit")                                                                       \
     X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS", "warn when a wait for other ranks lasts so long; 0: never")           \
-    X(DEVICE, "device", TEXT, "", "auto", NULL,                                                                                                      \
+    X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                                                    \
       "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its number N")                            \
     X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL, "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")           \
     X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL, "same bits whatever the number of hosts, ranks a host and algorithm")                       \
-    X(WIRE_TYPE, "wire_type", TEXT, "", "", NULL,                                                                                                    \
+    X(WIRE_TYPE, "wire_type", WORD, "float16 bfloat16", "", NULL,                                                                                    \
       "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")                                            \
-    X(PROGRESS, "progress", TEXT, "", "auto", NULL,                                                                                                  \
+    X(PROGRESS, "progress", WORD, "auto on off", "auto", NULL,                                                                                       \
       "a thread that advances collectives while the program computes: auto (between hosts), on or off")                                              \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")                                           \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE", "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")            \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL, "how many records of 64 bytes a rank's trace keeps")                            \
-    X(BACKEND, "backend", TEXT, "", "", NULL,                                                                                                        \
+    X(BACKEND, "backend", WORD, "shm hierarchy exchange nccl device", "", NULL,                                                                      \
       "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that runs")                             \
-    X(ALGORITHM, "algorithm", TEXT, "", "", NULL, "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")      \
+    X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                                                   \
+      "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                                                  \
     X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL, "piece of a large message that is sent and reduced as one; 0: by the cost model")         \
     X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL, "time of an empty message between hosts, for the cost model; 0: measure")           \
     X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
     X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
-    X(KERNEL, "kernel", TEXT, "", "auto", NULL, "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")                         \
-    X(SHM_STORE, "shm_store", TEXT, "", "", NULL, "how results reach other ranks' memory: cached, migrate or stream; empty: measured")
+    X(KERNEL, "kernel", WORD, "auto avx512 avx2 neon plain", "auto", NULL,                                                                           \
+      "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")                                                                   \
+    X(SHM_STORE, "shm_store", WORD, "cached migrate stream", "", NULL,                                                                               \
+      "how results reach other ranks' memory: cached, migrate or stream; empty: measured")
 
 enum pl_knob {
 #define PL_KNOB_ENUM(id, name, type, unit, fallback, horovod, help) PL_KNOB_##id,
@@ -76,6 +81,7 @@ struct pl_knob_info {
     const char *variable; /* PACELINE_NAME */
     enum pl_knob_type type;
     const char *unit;
+    const char *words; /* of WORD, a blank between two; else empty */
     const char *fallback;
     const char *horovod; /* NULL: no such setting there */
     const char *help;

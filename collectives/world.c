@@ -162,34 +162,6 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
     return pl_knobs_resolve(environment, ret_knobs, reterr);
 }
 
-/* Settings that are one of a few words, checked on all ranks alike since they are rank 0's. */
-static enum pl_status check_words(const struct pl_knobs *knobs, struct pl_error *reterr)
-{
-    static const struct {
-        enum pl_knob knob;
-        const char *words; /* blanks on both sides of each */
-    } lists[] = {
-        {PL_KNOB_BACKEND, " shm hierarchy exchange nccl device "},
-        {PL_KNOB_ALGORITHM, " ring halving doubling tree direct "},
-        {PL_KNOB_WIRE_TYPE, " float16 bfloat16 "},
-        {PL_KNOB_PROGRESS, " auto on off "},
-        {PL_KNOB_KERNEL, " auto avx512 avx2 neon plain "},
-        {PL_KNOB_SHM_STORE, " cached migrate stream "},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(lists); i++) {
-        const char *word = pl_knob_text(knobs, lists[i].knob);
-        char padded[PL_KNOB_TEXT_BYTES + 2];
-
-        snprintf(padded, sizeof(padded), " %s ", word);
-        if (word[0] && (strchr(word, ' ') || !strstr(lists[i].words, padded))) {
-            return pl_error_set(reterr, PL_INVALID, "%s is '%s': expected one of%.*s", pl_knob_info(lists[i].knob)->variable, word,
-                                (int)strlen(lists[i].words) - 1, lists[i].words);
-        }
-    }
-    return PL_OK;
-}
-
 /* Not every rank's CPU need be able to run the kernel that rank 0's settings name: then all hear whose is not. */
 static enum pl_status check_kernel(const struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -229,7 +201,6 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
         set_timeout(world);
     }
     world->spin_ns = pl_knob_ns(&world->knobs, PL_KNOB_SPIN_US, PL_NS_PER_US);
-    PL_TRY(check_words(&world->knobs, reterr));
     if (!parent) {
         PL_TRY(check_kernel(world, deadline_ns, reterr));
     }

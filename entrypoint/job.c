@@ -361,7 +361,8 @@ static enum pl_status fill(struct pl_job *job, const struct pl_words *command, s
     if (command != NULL) {
         PL_TRY(pl_words_add_all(&job->command, command, reterr));
     }
-    return derive(job, reterr);
+    PL_TRY(derive(job, reterr));
+    return pl_settings_check_values(job, reterr);
 }
 
 enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command, struct pl_job **ret_job,
@@ -431,7 +432,7 @@ const char *pl_job_option(const struct pl_job *job, const char *name, const char
 
     PL_BUG_IF(!pl_settings_have(name));
     for (size_t i = 0; value == NULL && i < job->knobs.count; i++) {
-        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=') {
+        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=' && job->knobs.items[i][length + 1] != '\0') {
             value = job->knobs.items[i] + length + 1;
         }
     }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -62,6 +63,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
     const char *name = pl_environment_get_or(job->process, "TRAINING_JOB_NAME", "");
     PL_AUTO_FREE char *companion = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char seconds[32];
 
     if (uri == NULL || strncmp(uri, "s3://", 5) != 0) {
         return PL_OK;
@@ -81,10 +83,9 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
     }
     pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name, *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_words_add_list(&plan->sync,
-                             (const char *const[]){companion, "--finish", pl_job_option(job, PL_PLAN_SYNC_OPTION, PL_PLAN_SYNC_SECONDS),
-                                                   job->paths.output_intermediate, pl_text_string(&text), NULL},
-                             reterr);
+    snprintf(seconds, sizeof(seconds), "%.10g", pl_settings_number(job, "PACELINE_INTERMEDIATE_S"));
+    return pl_words_add_list(
+        &plan->sync, (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate, pl_text_string(&text), NULL}, reterr);
 }
 
 /* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and well. */

@@ -41,10 +41,6 @@ struct pl_plan_side {
     struct pl_environment *environment; /* whole */
 };
 
-/* How long the last uploads of intermediate output may take, once the job is over. */
-#define PL_PLAN_SYNC_OPTION "PACELINE_INTERMEDIATE_S"
-#define PL_PLAN_SYNC_SECONDS "60"
-
 struct pl_plan {
     enum pl_plan_role role;
     const char *launcher;

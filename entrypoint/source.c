@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "entrypoint/plan.h"
 #include "entrypoint/program.h"
+#include "entrypoint/settings.h"
 #include "entrypoint/steps.h"
 #include "entrypoint/verb.h"
 
@@ -22,8 +23,8 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
     if (fetched) {
         PL_TRY(pl_words_add(argv, "--fetched", reterr));
     }
-    PL_TRY(
-        pl_words_add_list(argv, (const char *const[]){"--max-bytes", pl_job_option(job, "PACELINE_SOURCE_MAX_BYTES", "17179869184"), NULL}, reterr));
+    PL_TRY(pl_words_add(argv, "--max-bytes", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "%.0f", pl_settings_number(job, "PACELINE_SOURCE_MAX_BYTES")));
     return pl_words_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
 

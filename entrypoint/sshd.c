@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/process.h"
+#include "entrypoint/settings.h"
 #include "entrypoint/verb.h"
 
 #include <errno.h>
@@ -78,16 +79,10 @@ enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, cons
 {
     const bool derived = pl_job_option(job, "PACELINE_SSH_SECRET", "")[0] != '\0';
     const char *directory = derived ? rundir->path : pl_job_option(job, "PACELINE_SSH_DIR", PL_SSHD_DEFAULT_DIR);
-    const char *port = pl_job_option(job, "PACELINE_SSH_PORT", "22");
     const struct passwd *user = getpwuid(geteuid());
-    char *end = NULL;
-    long number = strtol(port, &end, 10);
 
-    if (end == port || *end != '\0' || number < 1 || number > 65535) {
-        return pl_error_set(reterr, PL_INVALID, "PACELINE_SSH_PORT: expected a port from 1 to 65535, found '%.40s'", port);
-    }
     PL_TRY(check_user(user, reterr));
-    sshd->port = (int)number;
+    sshd->port = (int)pl_settings_number(job, "PACELINE_SSH_PORT");
     sshd->user_name = pl_memory_string(user->pw_name, reterr);
     if (sshd->user_name == NULL) {
         return PL_MEMORY;

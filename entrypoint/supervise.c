@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/process.h"
+#include "entrypoint/settings.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -37,29 +38,19 @@ enum {
  */
 #define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
-static enum pl_status seconds_option(const struct pl_job *job, const char *name, const char *fallback, int64_t low, int64_t high, int64_t *ret_ns,
-                                     struct pl_error *reterr)
+static int64_t setting_ns(const struct pl_job *job, const char *name)
 {
-    const char *text = pl_job_option(job, name, fallback);
-    double seconds;
-
-    if (!pl_text_number(text, &seconds) || !(seconds >= (double)low && seconds <= (double)high)) {
-        return pl_error_set(reterr, PL_INVALID, "%s: expected seconds from %lld to %lld, found '%.60s'", name, (long long)low, (long long)high, text);
-    }
-    *ret_ns = (int64_t)(seconds * (double)PL_NS_PER_S);
-    return PL_OK;
+    return (int64_t)(pl_settings_number(job, name) * (double)PL_NS_PER_S);
 }
 
-enum pl_status pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
-                                 struct pl_error *reterr)
+void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
     *supervisor = (struct pl_supervisor){.job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .ending = PL_ENDING_NONE};
-    PL_TRY(seconds_option(job, "PACELINE_SILENCE_S", "30", 1, 3600, &supervisor->silence_ns, reterr));
-    PL_TRY(seconds_option(job, "PACELINE_PEER_WAIT_S", "900", 1, 86400, &supervisor->peer_wait_ns, reterr));
-    PL_TRY(seconds_option(job, PL_PLAN_SYNC_OPTION, PL_PLAN_SYNC_SECONDS, 1, 3600, &supervisor->sync_budget_ns, reterr));
-    PL_TRY(seconds_option(job, "PACELINE_STOP_S", "110", 3, 86400, &supervisor->stop_budget_ns, reterr));
+    supervisor->silence_ns = setting_ns(job, "PACELINE_SILENCE_S");
+    supervisor->peer_wait_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
+    supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
+    supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
     pl_process_adopt_orphans();
-    return PL_OK;
 }
 
 static void free_party(struct pl_party *party)

@@ -90,8 +90,7 @@ struct pl_supervisor {
 #define PL_SUPERVISE_SYNC_GRACE_NS (15 * PL_NS_PER_S)
 
 /** Read the options, become the parent of orphans. `failure` and `signals` stay the caller's. */
-enum pl_status pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /** Take the plan: its environment, and the run directory when ranks or other hosts will report. */

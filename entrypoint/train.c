@@ -94,11 +94,10 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     struct pl_supervisor supervisor;
     struct pl_error error = PL_ERROR_NONE;
     int exit_code = 1;
-    enum pl_status status = pl_supervise_open(&supervisor, job, signals, failure, &error);
+    enum pl_status status;
 
-    if (status == PL_OK) {
-        status = carry_out(&supervisor, job, &plan, &exit_code, &error);
-    }
+    pl_supervise_open(&supervisor, job, signals, failure);
+    status = carry_out(&supervisor, job, &plan, &exit_code, &error);
     if (status != PL_OK) {
         pl_supervise_fail_status(&supervisor, status, &error);
         exit_code = pl_supervise_conclude(&supervisor);

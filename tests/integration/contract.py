@@ -164,6 +164,17 @@ def zero_processes():
         refused(tree, 'sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1')
 
 
+def settings_that_cannot_be():
+    """They are refused before the program starts; `plan` refuses them too."""
+    for hps, env, told in (({'paceline_stop_s': 'x'}, {}, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400"),
+                           ({}, {'PACELINE_ALGORITHM': 'foo'}, "PACELINE_ALGORITHM is 'foo': expected one of ring halving doubling tree direct"),
+                           ({}, {'HOROVOD_STALL_CHECK_TIME_SECONDS': '1m'}, "HOROVOD_STALL_CHECK_TIME_SECONDS is '1m': expected a number, at least 0")):
+        with Tree({'sagemaker_program': 'run.sh', **hps}, {'run.sh': SHOW}, env=env) as tree:
+            refused(tree, told)
+            expect(tree.read('output/data/args') is None, 'the program was started')
+            expect(tree.train('plan') == 1 and told in tree.done.stderr.decode(), tree.done.stderr)
+
+
 def unknown_host():
     with Tree({'sagemaker_program': '/bin/true'}, resource={'current_host': 'algo-7', 'hosts': ['algo-1', 'algo-2']}) as tree:
         refused(tree, 'resourceconfig.json:1:18', 'current_host', '"algo-7"')
@@ -590,7 +601,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/knob.h"
+#include "base/memory.h"
 
 #include "tests/support/unit.h"
 
@@ -135,6 +136,37 @@ START_TEST(horovods_variable_counts_where_ours_is_not_set)
 }
 END_TEST
 
-UNIT_MAIN("base/knob", defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
-          a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected,
-          horovods_variable_counts_where_ours_is_not_set)
+START_TEST(a_word_is_one_of_the_knobs_words)
+{
+    static const struct {
+        const char *variable, *value, *told; /* told NULL: it is one */
+    } cases[] = {
+        {"PACELINE_ALGORITHM", "rings", "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct"},
+        {"PACELINE_ALGORITHM", "rin", "PACELINE_ALGORITHM is 'rin': expected one of ring halving doubling tree direct"},
+        {"PACELINE_ALGORITHM", "ring halving", "PACELINE_ALGORITHM is 'ring halving': expected one of ring halving doubling tree direct"},
+        {"PACELINE_WIRE_TYPE", "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16"},
+        {"PACELINE_KERNEL", "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 neon plain"},
+        {"PACELINE_SHM_STORE", "streams", "PACELINE_SHM_STORE is 'streams': expected one of cached migrate stream"},
+        {"PACELINE_DEVICE", "1", "PACELINE_DEVICE is '1': expected one of auto on off cuda:N"},
+        {"PACELINE_DEVICE", "cuda:", "PACELINE_DEVICE is 'cuda:': expected one of auto on off cuda:N"},
+        {"PACELINE_DEVICE", "cuda:N", "PACELINE_DEVICE is 'cuda:N': expected one of auto on off cuda:N"},
+        {"PACELINE_DEVICE", "cuda:123", "PACELINE_DEVICE is 'cuda:123': expected one of auto on off cuda:N"},
+        {"PACELINE_DEVICE", "cuda:12", NULL},
+        {"PACELINE_ALGORITHM", "direct", NULL},
+        {"PACELINE_WIRE_TYPE", "float16", NULL},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of(cases[i].variable, cases[i].value);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_knobs knobs;
+
+        ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, &error), cases[i].told ? PL_INVALID : PL_OK);
+        ck_assert_str_eq(error.cause, cases[i].told ? cases[i].told : "");
+    }
+}
+END_TEST
+
+UNIT_MAIN("base/knob", a_word_is_one_of_the_knobs_words, defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help,
+          sizes_take_units, a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood,
+          a_bad_value_is_refused_with_its_name_and_what_was_expected, horovods_variable_counts_where_ours_is_not_set)

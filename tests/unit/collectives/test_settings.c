@@ -15,31 +15,6 @@ static void be_there(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_OK(pl_barrier(world, &error));
 }
 
-START_TEST(a_setting_is_one_of_its_words)
-{
-    static const struct {
-        enum pl_knob knob;
-        const char *value, *told;
-    } cases[] = {
-        {PL_KNOB_ALGORITHM, "rings", "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct ("},
-        {PL_KNOB_ALGORITHM, "ring halving", "PACELINE_ALGORITHM is 'ring halving': expected one of "},
-        {PL_KNOB_WIRE_TYPE, "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16 ("},
-        {PL_KNOB_KERNEL, "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 neon plain ("},
-        {PL_KNOB_SHM_STORE, "streams", "PACELINE_SHM_STORE is 'streams': expected one of cached migrate stream ("},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        char failure[RANKS_TEXT_BYTES];
-        struct pl_knobs knobs;
-
-        pl_knobs_default(&knobs);
-        ck_assert_int_eq(pl_knob_set(&knobs, cases[i].knob, cases[i].value, "test", NULL), PL_OK);
-        ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), be_there, NULL, failure);
-        ck_assert_msg(strstr(failure, cases[i].told), "%s", failure);
-    }
-}
-END_TEST
-
 /* With __real_ and __wrap_ the linker puts itself between the library and its own function. */
 const struct pl_kernel *__real_pl_kernel_named(const char *name);
 const struct pl_kernel *__wrap_pl_kernel_named(const char *name);
@@ -82,5 +57,4 @@ START_TEST(where_the_only_backend_cannot_run_each_says_why)
 }
 END_TEST
 
-UNIT_MAIN("collectives/settings", a_setting_is_one_of_its_words, a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
-          where_the_only_backend_cannot_run_each_says_why)
+UNIT_MAIN("collectives/settings", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all, where_the_only_backend_cannot_run_each_says_why)

@@ -33,7 +33,7 @@ static void rig_setup(struct rig *rig, const char *hosts)
     ck_assert_ok(tree_job(&rig->tree), &rig->tree.error);
     ck_assert_ok(pl_signals_open(&rig->signals, &rig->tree.error), &rig->tree.error);
     ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error), &rig->tree.error);
-    ck_assert_ok(pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure, &rig->tree.error), &rig->tree.error);
+    pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
     rig->plan = (struct pl_plan){.role = PL_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
 }
 

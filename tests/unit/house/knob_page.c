@@ -21,6 +21,7 @@ static const char *type_text(enum pl_knob_type type)
     case PL_KNOB_TYPE_REAL:
         return "number";
     case PL_KNOB_TYPE_TEXT:
+    case PL_KNOB_TYPE_WORD:
         return "text";
     }
     return "";
