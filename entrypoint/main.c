@@ -120,14 +120,20 @@ static const char *choose_verb(const struct pl_call *call, const char *word)
     return word;
 }
 
-/* What is asked for is the help that is in here. `train --help` asks for nothing: a job may give its container whatever words it likes. */
-static bool asks_for_help(int argc, char **argv)
+/*
+ * What is asked for is the help that is in here. `train --help` asks for nothing where there is a job, which may give its container whatever words it
+ * likes.
+ */
+static bool asks_for_help(int argc, char **argv, const struct pl_environment *environment)
 {
     const char *last = argv[argc - 1];
     bool help = strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0;
 
     if (argc == 3 && strcmp(argv[1], "help") == 0) {
         return strcmp(last, "train") == 0 || strcmp(last, "plan") == 0 || strcmp(last, "env") == 0;
+    }
+    if (argc == 3 && help && strcmp(argv[1], "train") == 0) {
+        return !has_config(environment);
     }
     return (argc == 2 && (help || strcmp(last, "help") == 0)) || (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
 }
@@ -164,7 +170,11 @@ int main(int argc, char **argv)
     const char *word, *verb;
 
     fill_standard_fds();
-    if (asks_for_help(argc, argv)) {
+    if (pl_environment_new(&environment, &error) != PL_OK) {
+        pl_log_error(&error, "starting");
+        return EXIT_FAILURE;
+    }
+    if (asks_for_help(argc, argv, environment)) {
         (void)fputs(usage, stdout);
         return EXIT_SUCCESS;
     }
@@ -177,7 +187,7 @@ int main(int argc, char **argv)
         argv[2] = help;
     }
     word = argc > 1 ? argv[1] : NULL;
-    if (pl_environment_new(&environment, &error) != PL_OK || (argc > 2 && take_words(argc - 2, argv + 2, &words, &error) != PL_OK)) {
+    if (argc > 2 && take_words(argc - 2, argv + 2, &words, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }

@@ -152,6 +152,11 @@ def main():
             done = run(*words)
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
+    for verb in ("train", "plan", "env"):
+        for words in ((verb, "--help"), ("help", verb)):
+            done = run(*words, keys={"SAGEMAKER_BASE_DIR": "/nonexistent"})
+            if done.returncode != 0 or f"  paceline {verb}" not in done.stdout or done.stderr:
+                found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     for words in (("s3",), ("feed",), ("sync",), ("bench",), ("trace",), ("trace", "--")):
         done = run(*words)
         if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {words[0]}") or done.stdout:
