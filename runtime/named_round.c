@@ -320,6 +320,29 @@ static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
 }
 
+/*
+ * The round failed: say whose allgather it is, which the program never called and which has no name, since that would cost in each round, and one
+ * tensor that this rank waits for, with those who lack it as far as earlier rounds told.
+ */
+static void tell_awaited(const struct pl_named *named, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const struct named_entry *entry = named->table.first_pending;
+    const char *name = named_under_way(named);
+
+    while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
+        entry = entry->next_pending;
+    }
+    pl_text_append(&text, "agreeing on named tensors");
+    if (entry) {
+        pl_text_append(&text, ": ");
+        named_entry_waiting_text(&named->table, entry, &text);
+    } else if (name) {
+        pl_text_printf(&text, ": '%s' is submitted here", name);
+    }
+    pl_error_context(reterr, "%s", pl_text_string(&text));
+}
+
 /* The round's request has ended: release it and go on with what it brought. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
@@ -328,8 +351,8 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
 
     named->round.request = NULL;
     status = pl_request_wait(request, reterr);
-    if (status != PL_OK) { /* whose allgather it is, which the program never called and which has no name, since that would cost in each round */
-        pl_error_context(reterr, "agreeing on named tensors");
+    if (status != PL_OK) {
+        tell_awaited(named, reterr);
         return status;
     }
     return named->round.in_payload ? take_round(named, reterr) : take_heads(named, reterr);

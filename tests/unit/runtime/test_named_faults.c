@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
+#include "base/clock.h"
 #include "runtime/named_engine.h"
 #include "tests/support/refuse_growth.h"
 #include "tests/unit/runtime/engine.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,6 +220,76 @@ START_TEST(what_never_comes_is_waited_for_until_the_deadline)
     options.knobs = &knobs;
     ranks_run_on(2, 0, &options, polled, NULL, failure);
     ck_assert_msg(!failure[0] || strstr(failure, "did not answer before the deadline"), "%s", failure);
+}
+END_TEST
+
+/* The last rank comes to no round, so that the others' deadline is the world's; it stays until they have failed. */
+static void awaited(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), absent = pl_world_size(world) - 1;
+    struct pl_error waited = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of("lost", &value, 1);
+    atomic_int *failed = argument;
+
+    RANKS_OK(pl_named_new(world, NULL, &named, &error));
+    if (rank == absent) {
+        while (atomic_load(failed) < absent) {
+            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        }
+    } else {
+        enum pl_status status = pl_named_run(named, &op, NULL, &waited);
+
+        atomic_fetch_add(failed, 1);
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "agreeing on named tensors: 'lost' is submitted here"), "%s (%s)", waited.cause,
+                   waited.context);
+    }
+    pl_named_free(named);
+}
+
+/* As above, but one round has told who submitted "lost"; the last rank submits something else in it. */
+static void awaited_since(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), absent = pl_world_size(world) - 1;
+    struct pl_error waited = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    float value = 1, other = 1;
+    struct pl_named_op op = sum_of("lost", &value, 1), found = sum_of("found", &other, 1);
+    pl_named_handle lost = 0;
+    atomic_int *failed = argument;
+
+    RANKS_OK(pl_named_new(world, NULL, &named, &error));
+    if (rank != absent) {
+        RANKS_OK(pl_named_submit(named, &op, &lost, &error));
+    }
+    RANKS_OK(pl_named_run(named, &found, NULL, &error));
+    if (rank == absent) {
+        while (atomic_load(failed) < absent) {
+            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        }
+    } else {
+        enum pl_status status = pl_named_wait(named, lost, NULL, &waited);
+
+        atomic_fetch_add(failed, 1);
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "'lost': submitted by ranks 0-1 of 3, not by 2"), "%s (%s)", waited.cause,
+                   waited.context);
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_deadline_names_a_tensor_and_who_lacks_it)
+{
+    struct pl_world_options options = {0};
+    struct pl_knobs knobs;
+    atomic_int failed = 0;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "2", "the test", NULL), PL_OK);
+    options.knobs = &knobs;
+    ck_assert_ranks(3, &options, awaited, &failed);
+    atomic_store(&failed, 0);
+    ck_assert_ranks(3, &options, awaited_since, &failed);
 }
 END_TEST
 
@@ -613,7 +685,7 @@ START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 END_TEST
 
 UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
-          what_never_comes_is_waited_for_until_the_deadline, a_group_fails_as_a_whole, a_name_under_way_is_refused_for_every_kind,
-          what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
+          what_never_comes_is_waited_for_until_the_deadline, a_deadline_names_a_tensor_and_who_lacks_it, a_group_fails_as_a_whole,
+          a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
           what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined,
           an_engine_that_is_freed_with_work_under_way_gives_its_world_up, an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
