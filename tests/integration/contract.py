@@ -268,6 +268,23 @@ def what_the_user_exports_reaches_ranks():
         expect(env['LD_PRELOAD'].endswith('libpaceline-hostname.so:'), env['LD_PRELOAD'])
 
 
+def a_ranks_threads():
+    """A rank's share of the CPUs, unless the job names a number; a program without MPI gets none."""
+    if shutil.which('mpirun') is None:
+        skipped.append('a_ranks_threads: no mpirun')
+        return
+    hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_num_of_processes_per_host': '2',
+           'sagemaker_mpi_custom_mpi_options': '--oversubscribe'}
+    tell = '#!/bin/sh\necho "$OMP_NUM_THREADS $OPENBLAS_NUM_THREADS" > "$SM_OUTPUT_DATA_DIR/rank${OMPI_COMM_WORLD_RANK:-}"\n'
+    share = max(len(os.sched_getaffinity(0)) // 2, 1)
+    for env, wanted in (({}, f'{share} {share}\n'), ({'OPENBLAS_NUM_THREADS': '7'}, f'{share} 7\n')):
+        with Tree(hps, {'run.sh': tell}, env=env) as tree:
+            expect(tree.train() == 0, tree.done.stderr)
+            expect([tree.read('output/data/rank0'), tree.read('output/data/rank1')] == [wanted, wanted], tree.read('output/data/rank1'))
+    with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': tell}) as tree:
+        expect(tree.train() == 0 and tree.read('output/data/rank') == ' \n', tree.read('output/data/rank'))
+
+
 def every_argument_reaches_a_rank():
     """mpirun takes a word that is a colon for the border between two programs."""
     if shutil.which('mpirun') is None:
@@ -602,7 +619,7 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
