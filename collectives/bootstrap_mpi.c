@@ -180,7 +180,10 @@ static void seat_free(struct pl_bootstrap *bootstrap)
     MPI_Finalized(&finalized);
     /* MPI's end waits for all ranks for ever: only where they are known to be here. */
     if (!finalized && !seat->broken && (!seat->owns_mpi || bootstrap->together)) {
-        MPI_Comm_free(&seat->comm);
+        /* Where notices were told it stays, on purpose: Open MPI gives its number again, and a late notice would be heard by whoever has that. */
+        if (!seat->transport.told) {
+            MPI_Comm_free(&seat->comm);
+        }
         if (seat->owns_mpi) {
             MPI_Finalize();
         }

@@ -40,6 +40,7 @@ void pl_notice_tell(struct pl_world *world)
     if (!world->has_notices || transport->stranded) {
         return; /* MPI may still read there what an earlier world has told */
     }
+    transport->told = true;
     message = (void *)transport->notice_out;
     message->world = transport->worlds;
     write_notice(world, &message->notice);

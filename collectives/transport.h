@@ -33,6 +33,7 @@ struct pl_transport {
     bool stranded;                                         /* a cancel() has failed, here or in a part of the world */
     _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];   /* for what a rank that has no memory says to the others, and for what it hears */
     uint32_t worlds;                                       /* made over it so far */
+    bool told;                                             /* a world over it has failed and said so: messages may still come long after its end */
     _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see notice.h */
     _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,

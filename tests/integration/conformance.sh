@@ -27,6 +27,8 @@ done
 for n in 2 3 4; do
     echo "== $n processes, one of which cancels"
     PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" cancels
+    echo "== $n processes, worlds after worlds that have failed"
+    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" fails
 done
 for n in 1 5; do
     echo "== $n processes, halves of a program's own MPI"

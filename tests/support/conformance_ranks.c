@@ -4,11 +4,12 @@
  * memory: conformance_ranks devices N, where local rank r has device r mod N. Random mixtures on `worlds` worlds of processes that draw their
  * settings and hosts: conformance_ranks mixed SEED WORLDS. Random training programs likewise: conformance_ranks training SEED WORLDS.
  * Worlds of a program that starts and ends MPI itself: conformance_ranks halves. A rank that cancels what all others wait for: conformance_ranks
- * cancels.
+ * cancels. Worlds after worlds that have failed: conformance_ranks fails.
  */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap.h"
+#include "collectives/world_private.h"
 #include "tests/support/conformance.h"
 #include "tests/support/mixed.h"
 #include "tests/support/ranks.h"
@@ -102,8 +103,38 @@ static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
     }
 }
 
-/* Processes: their world, and a device of `devices` where that is not 0; or the worlds of `cancels`. */
-static int run_processes(int devices, bool cancels, char failure[RANKS_TEXT_BYTES])
+/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the next, where they wait. */
+static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
+{
+    int size = pl_world_size(world);
+    int rank = pl_world_rank(world);
+    int ranks[RANKS_MOST];
+    struct pl_error why = PL_ERROR_NONE;
+
+    (void)pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
+    for (int r = 0; r < size; r++) {
+        ranks[r] = r;
+    }
+    for (int i = 0; i < 6 && !failure[0]; i++) {
+        struct pl_world *part = NULL;
+
+        RANKS_OK(pl_world_new_sub(world, ranks, size, &part, &error));
+        if (i % 2 == 0) {
+            PL_AUTO_HOLD(part);
+
+            pl_clock_nap(rank * 20 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
+            pl_world_give_up(part, &why);
+        }
+        for (int late = 0; late < size && i % 2 == 1; late++) {
+            pl_clock_nap(late == rank ? 20 * PL_NS_PER_MS : 0, PL_DEADLINE_NEVER);
+            RANKS_OK(pl_barrier(part, &error));
+        }
+        pl_world_free(part);
+    }
+}
+
+/* Processes: their world, and a device of `devices` where that is not 0; or the worlds of `special`. */
+static int run_processes(int devices, void (*special)(struct pl_world *world, char *failure), char failure[RANKS_TEXT_BYTES])
 {
     struct pl_world_options options = {.knobs = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -118,8 +149,8 @@ static int run_processes(int devices, bool cancels, char failure[RANKS_TEXT_BYTE
     }
     if (devices) {
         run_on_device(world, failure);
-    } else if (cancels) {
-        run_cancels(world, failure);
+    } else if (special) {
+        special(world, failure);
     } else {
         run(world, NULL, failure);
     }
@@ -203,6 +234,10 @@ int main(int argc, char **argv)
 {
     char failure[RANKS_TEXT_BYTES] = "";
     int devices = argc == 3 && strcmp(argv[1], "devices") == 0 ? atoi(argv[2]) : 0;
+    void (*special)(struct pl_world * world, char *text) = argc != 2                         ? NULL
+                                                           : strcmp(argv[1], "cancels") == 0 ? run_cancels
+                                                           : strcmp(argv[1], "fails") == 0   ? run_fails
+                                                                                             : NULL;
 
     if (argc == 4 && strcmp(argv[1], "mixed") == 0) {
         return run_drawn(mixed_run, strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
@@ -214,7 +249,7 @@ int main(int argc, char **argv)
         run_halves(failure);
     } else if (argc >= 3 && !devices) {
         ranks_run_on(atoi(argv[2]), 0, &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
-    } else if (run_processes(devices, argc == 2 && strcmp(argv[1], "cancels") == 0, failure) != 0) {
+    } else if (run_processes(devices, special, failure) != 0) {
         return 1;
     }
     if (failure[0]) {
