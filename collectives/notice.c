@@ -10,12 +10,7 @@ enum { DISTANCES_MOST = 31 };
 /* Who waits, too, answers a first message within a nap and some round trips; who is dead, or computes, never does. */
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
-struct message {
-    uint32_t world; /* pl_transport.worlds of the sender's: those of an earlier world may still lie about */
-    struct pl_notice notice;
-};
-
-_Static_assert(sizeof(struct message) <= PL_TRANSPORT_NOTICE_BYTES, "a message fits");
+_Static_assert(sizeof(struct pl_notice) <= PL_TRANSPORT_NOTICE_BYTES, "a notice fits");
 
 /* What others report: they share the wait that has ended, or see the same disagreement; or they have lost this rank. */
 static void write_notice(const struct pl_world *world, struct pl_notice *notice)
@@ -35,17 +30,15 @@ void pl_notice_tell(struct pl_world *world)
     struct pl_transport *transport = world->bootstrap->transport;
     int64_t deadline_ns = pl_deadline_after_ns(LEAVE_NS);
     struct pl_transfer out[DISTANCES_MOST] = {{0}};
-    struct message *message;
+    struct pl_notice *notice = (void *)transport->notice_out;
 
-    if (!world->has_notices || transport->stranded) {
-        return; /* MPI may still read there what an earlier world has told */
+    if (!world->has_notices) {
+        return;
     }
     transport->told = true;
-    message = (void *)transport->notice_out;
-    message->world = transport->worlds;
-    write_notice(world, &message->notice);
+    write_notice(world, notice);
     for (int i = 0; 1 << i < world->size; i++) {
-        (void)!transport->send(transport->context, message, sizeof(*message), (world->rank + (1 << i)) % world->size, PL_TAG_NOTICE, &out[i], NULL);
+        (void)!transport->send(transport->context, notice, sizeof(*notice), (world->rank + (1 << i)) % world->size, PL_TAG_NOTICE, &out[i], NULL);
     }
     /* To whom nothing can be said notices by itself. */
     for (int i = 0; 1 << i < world->size; i++) {
@@ -63,20 +56,20 @@ static void take(struct pl_world *world)
 {
     struct pl_transport *transport = world->bootstrap->transport;
     struct pl_transfer *in = &world->notice_in;
-    const struct message *message = (void *)transport->notice_in;
+    const struct pl_notice *notice = (void *)transport->notice_in;
     bool done = true;
     size_t bytes;
     int from;
 
     while (done) {
         if (!in->active && (!transport->probe(transport->context, PL_TAG_NOTICE, &from) ||
-                            transport->recv(transport->context, transport->notice_in, sizeof(*message), from, PL_TAG_NOTICE, in, NULL) != PL_OK)) {
+                            transport->recv(transport->context, transport->notice_in, sizeof(*notice), from, PL_TAG_NOTICE, in, NULL) != PL_OK)) {
             return;
         }
         done = false;
-        if (transport->test(transport->context, in, &done, &bytes, NULL) == PL_OK && done && bytes == sizeof(*message) &&
-            message->world == transport->worlds && (!world->notice.sequence || message->notice.sequence < world->notice.sequence)) {
-            world->notice = message->notice;
+        if (transport->test(transport->context, in, &done, &bytes, NULL) == PL_OK && done && bytes == sizeof(*notice) &&
+            (!world->notice.sequence || notice->sequence < world->notice.sequence)) {
+            world->notice = *notice;
         }
     }
 }

@@ -32,7 +32,6 @@ struct pl_transport {
     const int *labels;                                     /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
     bool stranded;                                         /* a cancel() has failed, here or in a part of the world */
     _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];   /* for what a rank that has no memory says to the others, and for what it hears */
-    uint32_t worlds;                                       /* made over it so far */
     bool told;                                             /* a world over it has failed and said so: messages may still come long after its end */
     _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see notice.h */
     _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];

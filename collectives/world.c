@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank without memory for a world waits for the others, whose settings it does not have, to tell them. */
+/* How long a rank that makes no world waits for the others, whose settings it does not have, to tell them. */
 #define REFUSAL_NS (60 * PL_NS_PER_S)
 
 /* In order of preference: the first that runs and takes a collective gets it. */
@@ -229,9 +229,6 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status;
 
-    if (bootstrap->transport) {
-        bootstrap->transport->worlds++;
-    }
     if (!world) {
         (void)pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, parent ? pl_world_deadline_ns(parent) : pl_deadline_after_ns(REFUSAL_NS));
         if (parent) {
@@ -261,6 +258,11 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 {
     static const struct pl_world_options none;
 
+    if (bootstrap->transport && bootstrap->transport->told) {
+        (void)pl_error_set(reterr, PL_INVALID,
+                           "a world over this bootstrap has failed, and its messages may still come: another world needs a bootstrap of its own");
+        return pl_bootstrap_refuse(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(REFUSAL_NS));
+    }
     return new_world(bootstrap, options ? options : &none, NULL, NULL, false, ret_world, reterr);
 }
 

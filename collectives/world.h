@@ -113,8 +113,8 @@ struct pl_world_options {
  * and does not own it. `options` may be NULL.
  *
  * Collective  yes, over the ranks of `bootstrap`.
- * Errors      PL_INVALID (options), PL_TIMEOUT (a rank did not come within the knob timeout_s), PL_MEMORY, PL_SYSTEM,
- *             PL_LIBRARY. A backend that cannot run is no error: pl_world_describe() tells why it is off.
+ * Errors      PL_INVALID (options, or a world over `bootstrap` has failed before), PL_TIMEOUT (a rank did not come within the knob timeout_s),
+ *             PL_MEMORY, PL_SYSTEM, PL_LIBRARY. A backend that cannot run is no error: pl_world_describe() tells why it is off.
  */
 enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, struct pl_world **ret_world,
                             struct pl_error *reterr) PL_MUST_CHECK;
@@ -122,7 +122,8 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 /**
  * A world of the `count` ranks of `parent` listed, ascending or not; rank i of the new world is ranks[i]. Only those
  * ranks call. The two worlds are independent of each other, need not be freed in any order, and may be used by
- * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE).
+ * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE). Under MPI a rank whose sub-world fails after others have freed
+ * theirs may be heard in a sub-world that these make without it: let all ranks end what runs there before any frees it.
  *
  * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new().
  */
