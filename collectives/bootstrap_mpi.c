@@ -27,6 +27,7 @@ static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *wha
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     int class = MPI_ERR_OTHER;
+    int own = seat ? pl_transport_label(&seat->transport, seat->rank) : -1;
 
     MPI_Error_string(code, text, &length);
     MPI_Error_class(code, &class);
@@ -37,7 +38,7 @@ static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *wha
         peer = pl_transport_label(&seat->transport, peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
-        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than expected: %s", peer, text);
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than rank %d expected", peer, own);
     }
     if (peer >= 0) {
         return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, rank %d: %s", what, peer, text);

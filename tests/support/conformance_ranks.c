@@ -103,7 +103,31 @@ static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
     }
 }
 
-/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the next, where they wait. */
+/* Of what each pair of ranks compares for itself, rank 0 sends more than rank 1 expects. */
+static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
+{
+    const char *words = "rank 0 sent more than rank 1 expected";
+    int rank = pl_world_rank(world);
+    int32_t send[RANKS_MOST + 1] = {0};
+    int32_t recv[RANKS_MOST];
+    uint64_t send_counts[RANKS_MOST];
+    uint64_t recv_counts[RANKS_MOST];
+    struct pl_collective all = {
+        .kind = PL_ALLTOALL, .dtype = PL_INT32, .send = send, .recv = recv, .counts = send_counts, .recv_counts = recv_counts};
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    for (int r = 0; r < pl_world_size(world); r++) {
+        send_counts[r] = rank == 0 && r == 1 ? 2 : 1;
+        recv_counts[r] = 1;
+    }
+    status = pl_collective_run(world, &all, &told);
+    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strcmp(told.cause, words) == 0), "rank 1: %s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(status == PL_OK || strstr(told.cause, words), "rank %d: %s: %s", rank, pl_status_name(status), told.cause);
+}
+
+/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the next, where they wait. The last
+ * one fails of itself. */
 static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     int size = pl_world_size(world);
@@ -128,6 +152,9 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
         for (int late = 0; late < size && i % 2 == 1; late++) {
             pl_clock_nap(late == rank ? 20 * PL_NS_PER_MS : 0, PL_DEADLINE_NEVER);
             RANKS_OK(pl_barrier(part, &error));
+        }
+        if (i == 5) {
+            send_too_much(part, failure);
         }
         pl_world_free(part);
     }
