@@ -115,7 +115,13 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
     struct pl_request *request;
 
     if (world->failure.status == PL_OK) {
+        int peer = pl_world_waits_for(world);
+
         world->failure = *error;
+        if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
+            /* Who is waited for may itself wait: only all of them together tell who is at the end of it. */
+            pl_error_context(&world->failure, "rank %d was waiting for rank %d", pl_world_label(world, world->rank), pl_world_label(world, peer));
+        }
         if (on_device) {
             const struct pl_place *place = &world->topology.places[world->rank];
 

@@ -94,10 +94,10 @@ fault() { # KIND SIGNAL VICTIM
       LIBRARY) [[ $words =~ ^MPI_[A-Za-z]*,\ rank\ $victim: ]] || fail "rank $rank says $status" ;; # MPI knew first, and says so
       *) fail "rank $rank says $status" ;;
     esac
-    # Who has only heard of it has the very words of the first.
+    # Who has only heard of it has the very words of the first, and may say for whom it was waiting itself.
     if [[ $words =~ ^rank\ ([0-3])\ has\ given\ up:\  && -e $cluster/faults/noticed-${BASH_REMATCH[1]} ]]; then
       read -r _ _ first <"$cluster/faults/noticed-${BASH_REMATCH[1]}"
-      [ "$words" = "${BASH_REMATCH[0]}$first" ] || fail "rank $rank reports another message than rank ${BASH_REMATCH[1]}'s"
+      [[ $words = "${BASH_REMATCH[0]}$first"* ]] || fail "rank $rank reports another message than rank ${BASH_REMATCH[1]}'s"
     fi
     [[ $words =~ waiting\ for\ rank\ [0-3] || $words =~ rank\ $victim ]] || fail "rank $rank names nobody"
     [[ ! $words =~ for\ rank\ $victim && ! $words =~ rank\ $victim\'s\ process ]] || named=$rank

@@ -167,6 +167,36 @@ START_TEST(who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who
 }
 END_TEST
 
+/* Rank 3 is not there. Between hosts rank 0, whose deadline is the first, waits for rank 2, and only that one for rank 3. */
+static void wait_in_a_row(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    int next = pl_world_cross_size(world) > 1 ? 2 : 3;
+    struct pl_error told = PL_ERROR_NONE;
+    char words[2][60];
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank < 3) {
+        (void)!add_up(world, 5, rank == 0 ? 200 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
+    }
+    pthread_barrier_wait(argument);
+    snprintf(words[0], sizeof(words[0]), "still waiting for rank %d", next);
+    snprintf(words[1], sizeof(words[1]), "rank %d was waiting for rank 3", rank);
+    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, words[rank != 0]) == 0 && (rank == 0 || strstr(told.cause, words[0]))),
+               "rank %d, %s: %s (%s)", rank, pl_status_name(told.status), told.cause, told.context);
+}
+
+START_TEST(who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself)
+{
+    pthread_barrier_t all_heard;
+
+    pthread_barrier_init(&all_heard, NULL, 4);
+    ck_assert_ranks(4, NULL, wait_in_a_row, &all_heard);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_in_a_row, &all_heard);
+    pthread_barrier_destroy(&all_heard);
+}
+END_TEST
+
 /* Rank 1 cancels what rank 0 waits for and rank 2 comes to afterwards: before all are there it cannot have done its part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -339,6 +369,6 @@ END_TEST
 
 UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up, words_too_long_are_cut_where_they_end,
           what_is_passed_on_stays_what_the_first_has_said, who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late,
-          who_waits_for_a_rank_that_cancels_hears_so, who_has_given_up_need_not_take_a_message_for_others_to_hear_it,
-          who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both, what_a_rank_has_taken_part_in_ends_well,
-          who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)
+          who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself, who_waits_for_a_rank_that_cancels_hears_so,
+          who_has_given_up_need_not_take_a_message_for_others_to_hear_it, who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both,
+          what_a_rank_has_taken_part_in_ends_well, who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)
