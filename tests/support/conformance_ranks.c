@@ -85,10 +85,11 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
                pl_world_rank(world), (unsigned long long)count, pl_status_name(status), told.cause);
 }
 
-/* In worlds of all ranks, one after the other: small, more than MPI sends without being asked for it, and large. */
+/* In worlds of all ranks, one after the other: small; more than MPI sends without being asked for it; and more than all lanes of the exchange hold at
+ * once, since of as much as that a rank may have sent all that the others need when it cancels. */
 static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
-    static const uint64_t sizes[] = {5, 3500, 300007};
+    static const uint64_t sizes[] = {5, 3500, 10000007};
     int ranks[RANKS_MOST];
 
     for (int r = 0; r < pl_world_size(world); r++) {
