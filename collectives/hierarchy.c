@@ -58,13 +58,6 @@ static void cancel(void *state, struct pl_request *request)
     }
 }
 
-static void farewell(void *state, const struct pl_error *why)
-{
-    struct pl_hierarchy *h = state;
-
-    pl_world_give_up(h->inside, why);
-}
-
 /* Whom the head of a part's queue waits for, as a rank of the whole; -1 when unknown. */
 static int part_waits_for(const struct pl_world *part, const int *ranks)
 {
@@ -269,7 +262,6 @@ const struct pl_backend pl_backend_hierarchy = {.name = "hierarchy",
                                                 .post = post,
                                                 .progress = progress,
                                                 .cancel = cancel,
-                                                .farewell = farewell,
                                                 .waits_for = waits_for,
                                                 .describe = describe,
                                                 .arena_alloc = arena_alloc,
