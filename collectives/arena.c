@@ -126,12 +126,6 @@ static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_
     return status;
 }
 
-/* Ranks have not met: what is left of this exchange would be met by the next one. */
-static bool is_out_of_step(const struct pl_error *error)
-{
-    return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
-}
-
 /* Host memory, pinned where that is asked for, on every rank or on none. */
 static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_span *ret_span,
                                  struct pl_error *reterr)
@@ -141,7 +135,7 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
     struct pl_news news = {.status = take_host(world, bytes, memory, &span, &own)};
     enum pl_status status;
 
-    if (is_out_of_step(&own)) {
+    if (pl_bootstrap_is_out_of_step(&own)) {
         *reterr = own;
         return own.status;
     }
@@ -180,7 +174,7 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
         return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
     }
     status = alloc(world, bytes, memory, ret_span, &error);
-    if (is_out_of_step(&error)) {
+    if (pl_bootstrap_is_out_of_step(&error)) {
         PL_AUTO_HOLD(world);
         pl_world_give_up(world, &error);
     }

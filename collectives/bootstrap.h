@@ -7,7 +7,7 @@
 #include "collectives/world.h"
 
 /* Tags below PL_TAG_EXCHANGE belong to setting up. */
-enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_EXCHANGE = 256 };
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_MEETING = 4 /* and 5 */, PL_TAG_EXCHANGE = 256 };
 
 /** Wait for one transfer. `what` and `peer` go into the message. */
 enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns, const char *what, int peer,
@@ -29,6 +29,12 @@ enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl
  */
 enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Ranks have not met: what is left of this exchange would be met by the next one. */
+static inline bool pl_bootstrap_is_out_of_step(const struct pl_error *error)
+{
+    return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
+}
 
 /** pl_world_is_stranded(), for who holds the world's lock. */
 static inline bool pl_bootstrap_is_stranded(const struct pl_bootstrap *bootstrap)

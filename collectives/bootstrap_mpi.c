@@ -233,8 +233,8 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
     return PL_OK;
 }
 
-/* The members meet under the deadline first, so that MPI's own call, which has none, finds them all. */
-static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, int64_t deadline_ns, struct pl_error *reterr)
+/* Return when all members have called, for the first time or for the second. */
+static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, uint32_t tag, int64_t deadline_ns, struct pl_error *reterr)
 {
     int place = 0;
 
@@ -247,8 +247,8 @@ static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, i
         struct pl_transfer out = {0};
         struct pl_transfer in = {0};
 
-        PL_TRY(recv_bytes(seat, NULL, 0, from, PL_TAG_BOOTSTRAP, &in, reterr));
-        PL_TRY(send_bytes(seat, NULL, 0, to, PL_TAG_BOOTSTRAP, &out, reterr));
+        PL_TRY(recv_bytes(seat, NULL, 0, from, tag, &in, reterr));
+        PL_TRY(send_bytes(seat, NULL, 0, to, tag, &out, reterr));
         PL_TRY(pl_transfer_wait(&seat->transport, &in, deadline_ns, "making a sub-world", from, reterr));
         PL_TRY(pl_transfer_wait(&seat->transport, &out, deadline_ns, "making a sub-world", to, reterr));
     }
@@ -265,7 +265,11 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     MPI_Comm comm;
     int code;
 
-    status = meet(seat, ranks, count, deadline_ns, reterr);
+    /* So that MPI's own call, which has no deadline, finds all: who came too late meets, the first time, words of ranks that have given up by now. */
+    status = meet(seat, ranks, count, PL_TAG_MEETING, deadline_ns, reterr);
+    if (status == PL_OK) {
+        status = meet(seat, ranks, count, PL_TAG_MEETING + 1, deadline_ns, reterr);
+    }
     if (status != PL_OK) {
         seat->broken = true;
         return status;

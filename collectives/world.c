@@ -293,15 +293,29 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
 static enum pl_status new_part(struct pl_world *parent, bool inner, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
 {
     const struct pl_world_options options = {.device = inner ? NULL : parent->device};
+    struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap;
+    enum pl_status status;
 
     PL_TRY(check_list(parent, ranks, count, reterr));
-    PL_TRY(parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent), &bootstrap, reterr));
+    status = parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent), &bootstrap, &error);
+    if (status != PL_OK) {
+        if (!inner && pl_bootstrap_is_out_of_step(&error)) {
+            PL_AUTO_HOLD(parent);
+
+            pl_world_give_up(parent, &error);
+        }
+        if (reterr) {
+            *reterr = error;
+        }
+        return status;
+    }
     return new_world(bootstrap, &options, parent, ranks, inner, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
 {
+    PL_TRY(pl_world_failure(parent, reterr));
     return new_part(parent, false, ranks, count, ret_world, reterr);
 }
 

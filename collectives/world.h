@@ -125,7 +125,8 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
  * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE). Under MPI a rank whose sub-world fails after others have freed
  * theirs may be heard in a sub-world that these make without it: let all ranks end what runs there before any frees it.
  *
- * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new().
+ * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new(). Where a rank has not come, under
+ *             MPI, `parent` has failed as well: its ranks are out of step.
  */
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                 struct pl_error *reterr) PL_MUST_CHECK;

@@ -127,8 +127,35 @@ static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
     RANKS_NEED(status == PL_OK || strstr(told.cause, words), "rank %d: %s: %s", rank, pl_status_name(status), told.cause);
 }
 
-/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the next, where they wait. The last
- * one fails of itself. */
+/* The last rank comes to a sub-world of `world` when all others have given it up: it gives up as well, and `world` has failed on all. */
+static void come_late(struct pl_world *world, struct pl_world *whole, char failure[RANKS_TEXT_BYTES])
+{
+    bool late = pl_world_rank(world) == pl_world_size(world) - 1;
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_world *part = NULL;
+    int ranks[RANKS_MOST];
+    enum pl_status status;
+
+    for (int r = 0; r < pl_world_size(world); r++) {
+        ranks[r] = r;
+    }
+    if (late) {
+        RANKS_OK(pl_barrier(whole, &error));
+    }
+    world->timeout_ns = 200 * PL_NS_PER_MS;
+    status = pl_world_new_sub(world, ranks, pl_world_size(world), &part, &told);
+    if (!late) {
+        RANKS_OK(pl_barrier(whole, &error));
+    }
+    RANKS_NEED(status == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "), "rank %d: %s: %s", pl_world_rank(world),
+               pl_status_name(status), told.cause);
+    RANKS_NEED(pl_world_failure(world, &told) == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "), "rank %d: %s: %s",
+               pl_world_rank(world), pl_status_name(told.status), told.cause);
+    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d makes another part of it", pl_world_rank(world));
+}
+
+/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the next, where they wait. Two of
+ * those fail in their own ways. */
 static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     int size = pl_world_size(world);
@@ -154,7 +181,9 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
             pl_clock_nap(late == rank ? 20 * PL_NS_PER_MS : 0, PL_DEADLINE_NEVER);
             RANKS_OK(pl_barrier(part, &error));
         }
-        if (i == 5) {
+        if (i == 3) {
+            come_late(part, world, failure);
+        } else if (i == 5 && !failure[0]) {
             send_too_much(part, failure);
         }
         pl_world_free(part);
