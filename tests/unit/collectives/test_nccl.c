@@ -339,11 +339,18 @@ START_TEST(a_disagreement_is_told_to_all_ranks)
 }
 END_TEST
 
+static void suffer_on_hosts(int ranks, int ranks_per_host, const char *nccl, const struct device_fault *fault)
+{
+    const struct pl_world_options options = {.pretend_ranks_per_host = ranks_per_host};
+
+    ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", nccl, 1), 0);
+    ck_assert_ranks_on(ranks, ranks, &options, device_ranks_suffer, (void *)(uintptr_t)fault);
+    ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
+}
+
 static void suffer(int ranks, const char *nccl, const struct device_fault *fault)
 {
-    ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", nccl, 1), 0);
-    ck_assert_ranks_on(ranks, ranks, NULL, device_ranks_suffer, (void *)(uintptr_t)fault);
-    ck_assert_int_eq(unsetenv("FAKE_NCCL_FAULT"), 0);
+    suffer_on_hosts(ranks, 0, nccl, fault);
 }
 
 START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
@@ -371,6 +378,22 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
             suffer(ranks, "", &((struct device_fault){.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
             suffer(ranks, "",
                    &((struct device_fault){.order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+        }
+    }
+}
+END_TEST
+
+/* Also where the ranks have compared their calls before, and ask NCCL only. */
+START_TEST(the_ranks_of_other_hosts_hear_of_a_fault_at_once)
+{
+    const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
+
+    for (int per_host = 1; per_host <= 2; per_host++) {
+        for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
+            suffer_on_hosts(4, per_host, "hang:1:3",
+                            &((struct device_fault){.text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
+            suffer_on_hosts(4, per_host, "",
+                            &((struct device_fault){.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
         }
     }
 }
@@ -489,7 +512,7 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
           kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives, a_collective_waits_for_its_own_callers_work_only,
           groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
-          a_lost_device_ends_all_ranks_with_rank_host_and_device, the_progress_thread_asks_nccl_for_this_device,
-          ranks_that_cannot_join_leave_it_to_the_hosts, the_setting_backend_chooses_among_those_for_devices,
-          a_rank_without_memory_for_a_part_is_named_at_once,
+          a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_hear_of_a_fault_at_once,
+          the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
+          the_setting_backend_chooses_among_those_for_devices, a_rank_without_memory_for_a_part_is_named_at_once,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)
