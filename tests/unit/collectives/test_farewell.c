@@ -177,7 +177,7 @@ static void wait_in_a_row(struct pl_world *world, void *argument, char failure[R
 
     RANKS_OK(pl_barrier(world, &error));
     if (rank < 3) {
-        (void)!add_up(world, 5, rank == 0 ? 200 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
+        (void)!add_up(world, 5, rank == 0 ? PL_NS_PER_S : 60 * PL_NS_PER_S, &told);
     }
     pthread_barrier_wait(argument);
     snprintf(words[0], sizeof(words[0]), "still waiting for rank %d", next);
