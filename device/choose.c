@@ -130,7 +130,8 @@ static enum pl_status match_all(const struct pl_device_sight *sights, int ranks,
     } while (!place_all(&match)); /* ends: each rank sees a device, and `ranks` of them fit on one */
     if (match.capacity > 1 && !share) {
         return pl_error_set(reterr, PL_INVALID,
-                            "%d ranks of this host would share %d GPU%s: start %d of them, or let ranks share GPUs with PACELINE_SHARE_DEVICE=1",
+                            "%d ranks of this host would share %d GPU%s: start %d of them, let ranks share GPUs with PACELINE_SHARE_DEVICE=1, or "
+                            "train on the CPU with PACELINE_DEVICE=off",
                             ranks, match.devices, match.devices == 1 ? "" : "s", match.devices);
     }
     *ret_ordinal = taken[rank];

@@ -7,7 +7,8 @@
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-Arrays must be contiguous and in host memory. Operations are matched by name, in any order on any rank (runtime/named.h).
+Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations are matched by name, in any order on any rank
+(runtime/named.h).
 The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
 One thread uses this module. It stays one file, longer than others, because it is copied beside programs.
 """
@@ -27,6 +28,7 @@ Sum, Average, Min, Max, Product = "sum", "average", "min", "max", "product"
 
 _MAX_DIMS = 8
 _DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by all ranks, those that have joined too
+_ON_DEVICE = 2  # enum pl_memory
 _OPS = [Sum, Average, Min, Max, Product]  # enum pl_op
 _KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}
@@ -83,7 +85,9 @@ def _load():
                               "take paceline.py and libpaceline.so from the same build")
     library.pl_error_text.restype = ctypes.c_char_p
     library.pl_status_name.restype = ctypes.c_char_p
-    library.pl_runtime_world.restype = ctypes.c_void_p
+    for function in (library.pl_runtime_world, library.pl_runtime_device):
+        function.restype = ctypes.c_void_p
+    library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
     return library
 
 
@@ -91,6 +95,7 @@ _library = None
 _runtime = ctypes.c_void_p()
 _world = ctypes.c_void_p()
 _sets = ctypes.c_void_p()
+_gpu = None  # the number that CUDA gives this rank's GPU
 
 
 def _call(function, *arguments):
@@ -145,8 +150,11 @@ _open_sets = []
 
 
 def init(comm=None, process_sets=None):
-    """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself."""
-    global _library
+    """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself.
+
+    Each rank gets a GPU where PACELINE_DEVICE has it so; without that variable, where torch was imported before and finds one.
+    """
+    global _library, _gpu
     if _sets:
         return
     if comm:
@@ -155,8 +163,12 @@ def init(comm=None, process_sets=None):
     atexit.register(_leave, os.getpid())
     sys.exit = _exit
     _library = _library or _load()
-    _call(_library.pl_runtime_start, ctypes.byref(_runtime))
+    torch = sys.modules.get("torch")
+    setting = None if "PACELINE_DEVICE" in os.environ or torch and torch.cuda.is_available() else b"off"
+    _call(_library.pl_runtime_start_on_device, None, setting, ctypes.byref(_runtime))
     _world.value = _library.pl_runtime_world(_runtime)
+    device = ctypes.c_void_p(_library.pl_runtime_device(_runtime))
+    _gpu = _library.pl_device_info(device)[0] if device else None  # struct pl_device_info begins with the number
     _call(_library.pl_process_sets_new, _world, ctypes.byref(_Options(join_divisor=_DIVIDE_BY_SIZE)), ctypes.byref(_sets))
     global_process_set.ranks = list(range(size()))
     global_process_set._open(0)
@@ -239,7 +251,7 @@ rank, size = _asking("pl_world_rank"), _asking("pl_world_size")
 local_rank, local_size = _asking("pl_world_local_rank"), _asking("pl_world_local_size")  # among the ranks of a host
 cross_rank, cross_size = _asking("pl_world_cross_rank"), _asking("pl_world_cross_size")  # among the hosts
 
-# What Horovod was built with, for programs that ask. Arrays in host memory need nothing besides MPI.
+# What Horovod was built with, for programs that ask. What the library finds for a GPU it takes by itself.
 mpi_built = mpi_enabled = lambda: True
 nccl_built = gloo_built = gloo_enabled = cuda_built = rocm_built = ccl_built = ddl_built = lambda: 0
 
@@ -261,13 +273,29 @@ def _is_torch(array):
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def _gpu_of(array):
+    """The number of the GPU that has it, None in host memory."""
+    return array.device.index if _is_torch(array) and array.device.type == "cuda" else None
+
+
+def _follow_current_stream():
+    """The library works behind CUDA's default stream: let that wait for the one that makes this thread's tensors."""
+    cuda = sys.modules["torch"].cuda
+    if cuda.current_stream(_gpu) != cuda.default_stream(_gpu):
+        cuda.default_stream(_gpu).wait_stream(cuda.current_stream(_gpu))
+
+
 def _view(array, written=False):
-    """Address, shape and type name of a contiguous array in host memory."""
+    """Address, shape and type name of a contiguous array."""
     if _is_torch(array):
         if array.layout is not sys.modules["torch"].strided:
             raise ValueError("a sparse torch tensor: sparse_allreduce_async() takes it")
-        if array.device.type != "cpu" or not array.is_contiguous():
-            raise ValueError("a torch tensor must be contiguous and on the CPU: .cpu().contiguous()")
+        if array.device.type not in ("cpu", "cuda") or not array.is_contiguous():
+            raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
+        if _gpu_of(array) not in (None, _gpu):
+            raise ValueError(f"a tensor on GPU {_gpu_of(array)}: " + (
+                "no GPU was chosen for this rank; import torch before init(), or set PACELINE_DEVICE=on" if _gpu is None else
+                f"this rank's is {_gpu}; call torch.cuda.set_device({_gpu}) first"))
         return array.data_ptr(), tuple(array.shape), str(array.dtype).replace("torch.", "")
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"{type(array).__name__} is neither a numpy array nor a torch tensor")
@@ -315,6 +343,7 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
         if len(shape) > _MAX_DIMS:
             raise ValueError(f"{len(shape)} dimensions, at most {_MAX_DIMS} can be exchanged")
         request.send, request.dtype, request.dims = address, _DTYPES[dtype], len(shape)
+        request.memory = 0 if _gpu_of(send) is None else _ON_DEVICE
         request.shape[:len(shape)] = shape
     if recv is not None:
         request.recv = _view(recv, written=True)[0]
@@ -328,10 +357,15 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     """Start an operation, or with `grouped` as many as there are arrays; `combine` makes the handle's result of all that `finish` gives."""
     engine = process_set._engine()
     send = list(send)
-    recv = [None] * len(send) if recv is None else list(recv)
+    if recv is None:  # the result is new memory, which the library makes in the host's
+        given, recv = [array if _gpu_of(array) is None else array.cpu() for array in send], [None] * len(send)
+    else:
+        given, recv = send, list(recv)
     requests = (_Op * len(send))()
-    for request, *arrays in zip(requests, send, recv):
+    for request, *arrays in zip(requests, given, recv):
         _describe(request, kind, *arrays, **settings)
+    if any(request.memory for request in requests):
+        _follow_current_stream()
     name = name.encode() if name else None
     number = ctypes.c_uint64()
     if grouped:
@@ -339,7 +373,7 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     else:
         requests[0].name = name
         _call(_library.pl_named_submit, engine, requests, ctypes.byref(number))
-    process_set._under_way[number.value] = send, recv
+    process_set._under_way[number.value] = given, recv
     combine = combine or (list if grouped else next)
     return Handle(process_set, number, len(send), lambda results: combine(map(finish, send, recv, results)))
 
@@ -355,7 +389,7 @@ def _rows_like(array, _, result):
     if result.bytes:
         ctypes.memmove(_view(out)[0], result.data, result.bytes)
     _library.pl_named_result_done(ctypes.byref(result))
-    return out
+    return out if _gpu_of(array) is None else out.to(array.device)
 
 
 def _op(average, op):
@@ -563,7 +597,7 @@ def _alltoall_result(tensor, splits, rows, came):
     if not _is_torch(tensor):
         return rows, numpy.array(came, numpy.int32)
     torch = sys.modules["torch"]
-    return rows, torch.tensor(came, dtype=splits.dtype if _is_torch(splits) else torch.int32)
+    return rows, torch.tensor(came, **{"dtype": splits.dtype, "device": splits.device} if _is_torch(splits) else {"dtype": torch.int32})
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
@@ -651,7 +685,13 @@ def allgather_object(obj, name=None, process_set=global_process_set):
 
 def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
     """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options. `model` is Horovod's, without effect."""
-    state = broadcast_object(optimizer.state_dict(), root_rank, "optimizer state")
+    def on_host(value):  # unpickled, a tensor on a GPU would be on the root's
+        if isinstance(value, dict):
+            return {key: on_host(part) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(on_host, value))
+        return value if _gpu_of(value) is None else value.cpu()
+    state = broadcast_object(on_host(optimizer.state_dict()) if rank() == root_rank else None, root_rank, "optimizer state")
     if rank() != root_rank:
         optimizer.load_state_dict(state)
 
@@ -710,7 +750,7 @@ class _Distributed:
         if grad is not None and grad.is_sparse:
             self._sparse.add(name)
         if name in self._sparse and (grad is None or not grad._nnz()):  # of another form after zero_grad()
-            grad = torch.sparse_coo_tensor(torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
+            grad = torch.sparse_coo_tensor(torch.empty((1, 0), dtype=torch.int64, device=parameter.device), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
         elif grad is None:
             grad = parameter.grad = torch.zeros_like(parameter)
         if grad.is_sparse and not self._sparse_as_dense:

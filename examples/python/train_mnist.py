@@ -31,10 +31,10 @@ def read_idx(directory, kind, what):
     raise FileNotFoundError(f"{directory}: neither {kind}-{what}.gz nor {kind}-{what}")
 
 
-def load(directory, kind):
+def load(directory, kind, device):
     images = torch.from_numpy(read_idx(directory, kind, "images-idx3-ubyte").astype(numpy.float32) / 255).unsqueeze(1)
     labels = torch.from_numpy(read_idx(directory, kind, "labels-idx1-ubyte").astype(numpy.int64))
-    return images, labels
+    return images.to(device), labels.to(device)
 
 
 class Network(torch.nn.Module):
@@ -65,10 +65,11 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
     torch.manual_seed(options.seed + hvd.rank())  # different everywhere: the broadcast below makes them equal
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // hvd.local_size()))
-    images, labels = load(options.data, "train")
-    model = Network()
+    images, labels = load(options.data, "train", device)
+    model = Network().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate * hvd.size(), momentum=0.5)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, options.decay)
@@ -81,7 +82,7 @@ def main():
         mine = order[hvd.rank()::hvd.size()]
         total = 0.0
         for step in range(steps):
-            batch = torch.from_numpy(mine[step * options.batch_size:(step + 1) * options.batch_size])
+            batch = torch.from_numpy(mine[step * options.batch_size:(step + 1) * options.batch_size]).to(device)
             optimizer.zero_grad()
             loss = functional.cross_entropy(model(images[batch]), labels[batch])
             loss.backward()
@@ -92,7 +93,7 @@ def main():
         if hvd.rank() == 0:
             print(f"epoch={epoch} step={steps * epoch} train_loss={mean:.4f}", flush=True)
 
-    test_images, test_labels = load(options.test or options.data, "t10k")
+    test_images, test_labels = load(options.test or options.data, "t10k", device)
     part = slice(hvd.rank(), None, hvd.size())
     with torch.no_grad():
         right = (model(test_images[part]).argmax(1) == test_labels[part]).sum().item()

@@ -91,9 +91,11 @@ START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
 
     (void)choose(two, 4, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_INVALID);
-    ck_assert_str_eq(error.cause, "4 ranks of this host would share 2 GPUs: start 2 of them, or let ranks share GPUs with PACELINE_SHARE_DEVICE=1");
+    ck_assert_str_eq(error.cause, "4 ranks of this host would share 2 GPUs: start 2 of them, let ranks share GPUs with PACELINE_SHARE_DEVICE=1, or "
+                                  "train on the CPU with PACELINE_DEVICE=off");
     (void)choose(one, 4, PL_DEVICE_ON, false, &status, &error);
-    ck_assert_str_eq(error.cause, "4 ranks of this host would share 1 GPU: start 1 of them, or let ranks share GPUs with PACELINE_SHARE_DEVICE=1");
+    ck_assert_str_eq(error.cause, "4 ranks of this host would share 1 GPU: start 1 of them, let ranks share GPUs with PACELINE_SHARE_DEVICE=1, or "
+                                  "train on the CPU with PACELINE_DEVICE=off");
     check(two, 4, true, "AABB");
     check(one, 4, true, "AAAA");
     check(five, 5, true, "AAABB");
