@@ -1,12 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paceline from Python: one file over ctypes, nothing to build. Names and parameters are those of horovod.torch.
 
-    import paceline as hvd
-    hvd.init()
-    mean = hvd.allreduce(array, name="loss")               # numpy array or torch tensor
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-
 Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations are matched by name, in any order on any rank
 (runtime/named.h).
 The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
@@ -52,24 +46,17 @@ class InvalidError(PacelineError, ValueError):
 HorovodInternalError = PacelineError
 
 
-class _Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("domain", ctypes.c_int), ("code", ctypes.c_int64), ("retryable", ctypes.c_bool),
-                ("cause", ctypes.c_char * 600), ("context", ctypes.c_char * 400)]
+def _struct(name, /, **fields):
+    return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-class _Op(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("kind", ctypes.c_int), ("dtype", ctypes.c_int), ("op", ctypes.c_int), ("flags", ctypes.c_uint),
-                ("scaled", ctypes.c_bool), ("prescale", ctypes.c_double), ("postscale", ctypes.c_double), ("root", ctypes.c_int),
-                ("dims", ctypes.c_uint), ("shape", ctypes.c_uint64 * _MAX_DIMS), ("memory", ctypes.c_int), ("splits", ctypes.POINTER(ctypes.c_uint64)),
-                ("send", ctypes.c_void_p), ("recv", ctypes.c_void_p)]
-
-
-class _Result(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("rows", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("rows_of_rank", ctypes.POINTER(ctypes.c_uint64))]
-
-
-class _Options(ctypes.Structure):
-    _fields_ = [("start_bytes", ctypes.c_uint64), ("join_divisor", ctypes.c_int), ("stream", ctypes.c_void_p)]
+_Error = _struct("_Error", status=ctypes.c_int, domain=ctypes.c_int, code=ctypes.c_int64, retryable=ctypes.c_bool, cause=ctypes.c_char * 600,
+                 context=ctypes.c_char * 400)
+_Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int, op=ctypes.c_int, flags=ctypes.c_uint, scaled=ctypes.c_bool,
+              prescale=ctypes.c_double, postscale=ctypes.c_double, root=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
+              memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p)
+_Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
+_Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p)
 
 
 def _load():
@@ -83,18 +70,14 @@ def _load():
         if bytes_there != ctypes.sizeof(struct):
             raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this file expects {ctypes.sizeof(struct)}: "
                               "take paceline.py and libpaceline.so from the same build")
-    library.pl_error_text.restype = ctypes.c_char_p
-    library.pl_status_name.restype = ctypes.c_char_p
-    for function in (library.pl_runtime_world, library.pl_runtime_device):
-        function.restype = ctypes.c_void_p
+    library.pl_error_text.restype = library.pl_status_name.restype = ctypes.c_char_p
+    library.pl_runtime_world.restype = library.pl_runtime_device.restype = ctypes.c_void_p
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
     return library
 
 
 _library = None
-_runtime = ctypes.c_void_p()
-_world = ctypes.c_void_p()
-_sets = ctypes.c_void_p()
+_runtime, _world, _sets = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
 _gpu = None  # the number that CUDA gives this rank's GPU
 
 
@@ -152,8 +135,7 @@ _open_sets = []
 def init(comm=None, process_sets=None):
     """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself.
 
-    Each rank gets a GPU where PACELINE_DEVICE has it so; without that variable, where torch was imported before and finds one.
-    """
+    Each rank gets a GPU where PACELINE_DEVICE has it so; without that variable, where torch was imported before and finds one."""
     global _library, _gpu
     if _sets:
         return
@@ -278,13 +260,6 @@ def _gpu_of(array):
     return array.device.index if _is_torch(array) and array.device.type == "cuda" else None
 
 
-def _follow_current_stream():
-    """The library works behind CUDA's default stream: let that wait for the one that makes this thread's tensors."""
-    cuda = sys.modules["torch"].cuda
-    if cuda.current_stream(_gpu) != cuda.default_stream(_gpu):
-        cuda.default_stream(_gpu).wait_stream(cuda.current_stream(_gpu))
-
-
 def _view(array, written=False):
     """Address, shape and type name of a contiguous array."""
     if _is_torch(array):
@@ -293,9 +268,8 @@ def _view(array, written=False):
         if array.device.type not in ("cpu", "cuda") or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
         if _gpu_of(array) not in (None, _gpu):
-            raise ValueError(f"a tensor on GPU {_gpu_of(array)}: " + (
-                "no GPU was chosen for this rank; import torch before init(), or set PACELINE_DEVICE=on" if _gpu is None else
-                f"this rank's is {_gpu}; call torch.cuda.set_device({_gpu}) first"))
+            raise ValueError(f"a tensor on GPU {_gpu_of(array)}; " + (f"this rank's is {_gpu}: torch.cuda.set_device({_gpu}) makes it the one of new tensors"
+                             if _gpu is not None else "this rank took none: import torch before init(), or see what `paceline info` says of GPUs"))
         return array.data_ptr(), tuple(array.shape), str(array.dtype).replace("torch.", "")
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"{type(array).__name__} is neither a numpy array nor a torch tensor")
@@ -364,8 +338,10 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     requests = (_Op * len(send))()
     for request, *arrays in zip(requests, given, recv):
         _describe(request, kind, *arrays, **settings)
-    if any(request.memory for request in requests):
-        _follow_current_stream()
+    if any(request.memory for request in requests):  # which are taken up behind the default stream's work
+        cuda = sys.modules["torch"].cuda
+        if cuda.current_stream(_gpu) != cuda.default_stream(_gpu):
+            cuda.default_stream(_gpu).wait_stream(cuda.current_stream(_gpu))
     name = name.encode() if name else None
     number = ctypes.c_uint64()
     if grouped:
@@ -408,13 +384,8 @@ def _differentiable(forward, backward, *tensors):
         return list(forward(*tensors))
 
     class Operation(torch.autograd.Function):
-        @staticmethod
-        def forward(_, *tensors):
-            return tuple(forward(*tensors))
-
-        @staticmethod
-        def backward(_, *gradients):
-            return tuple(backward(*(gradient.contiguous() for gradient in gradients)))
+        forward = staticmethod(lambda _, *given: tuple(forward(*given)))
+        backward = staticmethod(lambda _, *gradients: tuple(backward(*(gradient.contiguous() for gradient in gradients))))
     return list(Operation.apply(*tensors))
 
 
@@ -422,13 +393,7 @@ class Compression:
     """What is exchanged in the place of an array; a program's own class with these two methods does as well."""
 
     class none:
-        @staticmethod
-        def compress(tensor):
-            return tensor, None
-
-        @staticmethod
-        def decompress(tensor, context):
-            return tensor
+        compress, decompress = staticmethod(lambda tensor: (tensor, None)), staticmethod(lambda tensor, context: tensor)
 
     class fp16:
         @staticmethod
@@ -437,9 +402,7 @@ class Compression:
                 return tensor.half() if tensor.dtype.is_floating_point else tensor, tensor.dtype
             return tensor.astype(numpy.float16) if tensor.dtype.kind == "f" else tensor, tensor.dtype
 
-        @staticmethod
-        def decompress(tensor, dtype):
-            return tensor.to(dtype) if _is_torch(tensor) else tensor.astype(dtype)
+        decompress = staticmethod(lambda tensor, dtype: tensor.to(dtype) if _is_torch(tensor) else tensor.astype(dtype))
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
@@ -653,10 +616,8 @@ def broadcast_parameters(params, root_rank=0):
         item if isinstance(item, tuple) else (i, item) for i, item in enumerate(params)]
     broadcasts = []
     for name, value in pairs:
-        here = value
-        if _is_torch(value):
-            value = value.data
-            here = value.contiguous()  # itself, but for layouts such as channels_last
+        value = value.data if _is_torch(value) else value
+        here = value.contiguous() if _is_torch(value) else value  # itself, but for layouts such as channels_last
         broadcasts.append((value, here, broadcast_async_(here, root_rank, f"parameter.{name}")))
     for value, here, handle in broadcasts:
         handle.wait()
