@@ -268,8 +268,8 @@ def _view(array, written=False):
         if array.device.type not in ("cpu", "cuda") or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
         if _gpu_of(array) not in (None, _gpu):
-            raise ValueError(f"a tensor on GPU {_gpu_of(array)}; " + (f"this rank's is {_gpu}: torch.cuda.set_device({_gpu}) makes it the one of new tensors"
-                             if _gpu is not None else "this rank took none: import torch before init(), or see what `paceline info` says of GPUs"))
+            advice = f"{_gpu}: torch.cuda.set_device({_gpu})" if _gpu is not None else "none: import torch before init(), and see `paceline info`"
+            raise ValueError(f"a tensor on GPU {_gpu_of(array)}, and this rank's is {advice}")
         return array.data_ptr(), tuple(array.shape), str(array.dtype).replace("torch.", "")
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"{type(array).__name__} is neither a numpy array nor a torch tensor")
@@ -711,7 +711,7 @@ class _Distributed:
         if grad is not None and grad.is_sparse:
             self._sparse.add(name)
         if name in self._sparse and (grad is None or not grad._nnz()):  # of another form after zero_grad()
-            grad = torch.sparse_coo_tensor(torch.empty((1, 0), dtype=torch.int64, device=parameter.device), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
+            grad = torch.sparse_coo_tensor(parameter.new_empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
         elif grad is None:
             grad = parameter.grad = torch.zeros_like(parameter)
         if grad.is_sparse and not self._sparse_as_dense:

@@ -513,7 +513,7 @@ try:
     hvd.allreduce(torch.ones(1))
     raise AssertionError("a tensor on another GPU was taken")
 except ValueError as error:
-    assert f"on GPU 7; this rank's is {r}: torch.cuda.set_device({r})" in str(error), error
+    assert f"on GPU 7, and this rank's is {r}: torch.cuda.set_device({r})" in str(error), error
 hvd._gpu = None
 try:
     hvd.allreduce(torch.ones(1))
