@@ -20,6 +20,7 @@
 #   sharing      allreduces of ranks that share the card, and how much of them a backward pass hides
 #   examples     mnist and cifar10 on the GPU against the CPU; two and four processes on one GPU
 #   torch        images a second beside PyTorch
+#   python       examples/python/paceline.py with PyTorch's tensors on the GPU, one rank and two that share it
 #   conformance  the collectives' conformance matrix between processes, in the card's memory
 #   sanitizer    compute-sanitizer's memcheck and racecheck over the kernels
 #
@@ -27,8 +28,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-steps=(unit kernels step sharing examples torch conformance sanitizer)
-declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [conformance]=60 [sanitizer]=180) # seconds
+steps=(unit kernels step sharing examples torch python conformance sanitizer)
+declare -A most=([build]=420 [unit]=120 [kernels]=90 [step]=60 [sharing]=120 [examples]=180 [torch]=240 [python]=60 [conformance]=60 [sanitizer]=180) # seconds
 build=$root/build-gpu packages= json= limit=0 only=()
 
 # What apt would install on a machine that has nothing, without what every machine with a compiler has.
@@ -111,6 +112,7 @@ if [ -n "$packages" ]; then
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
   export PKG_CONFIG_SYSROOT_DIR=$packages
 fi
+brought=${LD_LIBRARY_PATH:-} # and what was brought along
 use "$cuda"
 
 # from_python NAME HEADER [FOLDER]: Python's packages carry these libraries without the names that a linker looks for.
@@ -241,6 +243,15 @@ conformance() {
   done
   return $code
 }
+python_binding() {
+  local code=0
+  export LD_LIBRARY_PATH=$brought PACELINE_LIBRARY=$build/runtime/libpaceline.so
+  within 28 "$root/tests/integration/python_gpu.py" || code=$?
+  if [ $code = 0 ] && [ $mpi = enabled ]; then
+    within 28 env PACELINE_SHARE_DEVICE=1 mpirun --oversubscribe --bind-to none -n 2 python3 "$root/tests/integration/python_gpu.py" || code=$?
+  fi
+  return $code
+}
 gradients=$root/examples/synthetic/resnet50.json
 bench_step() { "$build/tests/bench/step_device" --gradients "$gradients" --json "$work/step_device.json"; }
 bench_kernels() { "$build/tests/bench/bench_device" --gradients "$gradients" --json "$work/bench_device.json"; }
@@ -276,6 +287,7 @@ if step build compile; then
   ! wanted sharing || step sharing bench_sharing
   ! wanted examples || step examples "$root/tests/integration/gpu_examples.py" --json "$work/examples.json"
   ! wanted torch || step torch env "LD_LIBRARY_PATH=$loads" "$root/tests/bench/torch_peer.py" --build "$build" --libraries "${LD_LIBRARY_PATH:-}" --rounds 2 --json "$work/torch.json"
+  ! wanted python || step python python_binding
   ! wanted conformance || step conformance conformance
   ! wanted sanitizer || step sanitizer sanitize
 fi

@@ -447,83 +447,6 @@ print("to the end")
 '''
 
 
-# torch without CUDA, and the tests' driver, whose kernels work on any memory: tensors count as this rank's GPU's.
-ON_GPU = r'''
-import ctypes
-import sys
-import torch
-import paceline as hvd
-torch.manual_seed(1)
-waited = []
-class Stream:
-    def __init__(self, name):
-        self.name = name
-    def wait_stream(self, other):
-        waited.append((self.name, other.name))
-streams = [Stream("default"), Stream("another")]
-torch.cuda.is_available = lambda: True
-torch.cuda.default_stream = lambda device: streams[0]
-torch.cuda.current_stream = lambda device: streams[-1]
-hvd.init()
-n, r = hvd.size(), hvd.rank()
-assert hvd._gpu == r, hvd._gpu
-hvd._gpu_of = lambda array: hvd._gpu if hvd._is_torch(array) and not hasattr(array, "is_copy") else None
-def copy_to_host(tensor):
-    copy = tensor.clone()
-    copy.is_copy = True
-    return copy
-torch.Tensor.cpu = copy_to_host
-calls = ctypes.CDLL("libcuda.so.1").fake_cuda_calls
-
-before = calls(None)
-assert torch.equal(hvd.allreduce(torch.arange(5.0) * (r + 1), op=hvd.Sum), torch.arange(5.0) * n * (n + 1) / 2)
-assert calls(None) > before and waited == [("default", "another")]
-streams.pop()
-for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8):
-    assert torch.equal(hvd.allreduce(torch.full((3,), r + 1).to(dtype), op=hvd.Max), torch.full((3,), n).to(dtype))
-assert (hvd.broadcast(torch.full((2, 2), float(r)), n - 1) == n - 1).all()
-assert torch.equal(hvd.allreduce(torch.tensor([2**53 + 1]), op=hvd.Average), torch.tensor([2**53 + 1]))
-many = hvd.grouped_allreduce([torch.full((i,), float(r)) for i in range(1, 9)] + [torch.tensor([r])], op=hvd.Sum)
-assert all((part == n * (n - 1) / 2).all() for part in many)
-assert torch.equal(hvd.allgather(torch.full((r + 1, 2), r)), torch.cat([torch.full((i + 1, 2), i) for i in range(n)]))
-assert torch.equal(hvd.alltoall(torch.full((n,), r)), torch.arange(n))
-assert (hvd.reducescatter(torch.ones(n), op=hvd.Sum) == n).all()
-assert hvd.allreduce(torch.ones(1), op=hvd.Sum, compression=hvd.Compression.fp16) == n and len(waited) == 1
-
-# Training gives what it gives with gradients in host memory.
-def train(gpu_of):
-    hvd._gpu_of, kept = gpu_of, hvd._gpu_of
-    torch.manual_seed(2)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    data = torch.randn(6, 5 * n, 4)
-    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.01), model.named_parameters())
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    for batch in data:
-        optimizer.zero_grad()
-        (model(batch[r::n]) ** 2).mean().backward()
-        optimizer.step()
-    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    hvd._gpu_of = kept
-    return model.state_dict()
-here, there = train(lambda array: None), train(hvd._gpu_of)
-assert all(torch.allclose(here[name], there[name], atol=1e-6) for name in here), (here, there)
-
-hvd._gpu_of = lambda array: 7
-try:
-    hvd.allreduce(torch.ones(1))
-    raise AssertionError("a tensor on another GPU was taken")
-except ValueError as error:
-    assert f"on GPU 7, and this rank's is {r}: torch.cuda.set_device({r})" in str(error), error
-hvd._gpu = None
-try:
-    hvd.allreduce(torch.ones(1))
-    raise AssertionError("a tensor on a GPU was taken, and there is none")
-except ValueError as error:
-    assert "import torch before init()" in str(error), error
-print(f"gradients on a GPU fine on rank {r}")
-'''
-
-
 def run(command, **keywords):
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, **keywords)
     if result.returncode != 0:
@@ -569,8 +492,9 @@ def main():
         for folders in (f"{support}/nccl:{support}", f"{support}/no_nccl:{support}"):
             for ranks in (1, 2):
                 fake = dict(environment, FAKE_CUDA="devices=2,delay_us=20", LD_LIBRARY_PATH=folders)
-                output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", ON_GPU], env=fake)
-                assert output.count("gradients on a GPU fine") == ranks, output
+                output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, f"{SOURCE}/tests/integration/python_gpu.py",
+                              "--pretend"], env=fake)
+                assert output.count("tensors on a GPU are fine") == ranks, output
         print("tensors on GPUs: sums, broadcasts and training on 1 and 2 ranks of the tests' driver, with NCCL and without")
     with tempfile.TemporaryDirectory() as base:
         data = os.path.join(base, "input", "data")
