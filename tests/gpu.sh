@@ -245,7 +245,7 @@ conformance() {
 }
 python_binding() {
   local code=0
-  export LD_LIBRARY_PATH=$brought PACELINE_LIBRARY=$build/runtime/libpaceline.so
+  export LD_LIBRARY_PATH=$brought
   within 28 "$root/tests/integration/python_gpu.py" || code=$?
   if [ $code = 0 ] && [ $mpi = enabled ]; then
     within 28 env PACELINE_SHARE_DEVICE=1 mpirun --oversubscribe --bind-to none -n 2 python3 "$root/tests/integration/python_gpu.py" || code=$?

@@ -6,9 +6,12 @@
     python_gpu.py --pretend   torch's tensors in host memory count as those of a GPU: for the tests' driver, whose kernels work on any memory
 """
 import ctypes
+import os
 import pathlib
 import sys
 
+if "PACELINE_BUILD" in os.environ:
+    os.environ.setdefault("PACELINE_LIBRARY", f"{os.environ['PACELINE_BUILD']}/runtime/libpaceline.so")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/python"))
 try:
     import torch
