@@ -153,6 +153,14 @@ static struct pl_plan *sealed_plan(struct pl_world *world)
     return plan;
 }
 
+/* Another rank may hear that rank 0 has given up before it begins. */
+static void check_begun(const struct pl_world *world, enum pl_status status, const struct pl_error *error)
+{
+    if (pl_world_rank(world) == 0 || status != PL_PEER) {
+        ck_assert_ok(status, error);
+    }
+}
+
 static void leaves_gradients(struct pl_world *world, void *context)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -162,7 +170,7 @@ static void leaves_gradients(struct pl_world *world, void *context)
     if (pl_world_rank(world) == 0) {
         hold(world, 1);
     }
-    ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+    check_begun(world, pl_plan_ready(plan, 0, &error), &error);
     while (!atomic_load(&held.any)) {
         (void)!pl_plan_progress(plan, NULL);
         sched_yield();
@@ -235,7 +243,7 @@ static void leave_gather(struct pl_world *world, size_t least_bytes)
         .name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {ELEMS}, .send = data[pl_world_rank(world)]};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_named *named = NULL;
-    pl_named_handle handle;
+    pl_named_handle handle = 0;
     bool done;
 
     ck_assert_ok(pl_named_new(world, NULL, &named, &error), &error);
@@ -243,7 +251,7 @@ static void leave_gather(struct pl_world *world, size_t least_bytes)
         held.kept[0] = named;
         hold(world, least_bytes);
     }
-    ck_assert_ok(pl_named_submit(named, &op, &handle, &error), &error);
+    check_begun(world, pl_named_submit(named, &op, &handle, &error), &error);
     while (!atomic_load(&held.any)) {
         (void)!pl_named_poll(named, handle, &done, NULL);
         sched_yield();
