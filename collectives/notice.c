@@ -30,12 +30,13 @@ void pl_notice_tell(struct pl_world *world)
     struct pl_transport *transport = world->bootstrap->transport;
     int64_t deadline_ns = pl_deadline_after_ns(LEAVE_NS);
     struct pl_transfer out[DISTANCES_MOST] = {{0}};
-    struct pl_notice *notice = (void *)transport->notice_out;
+    struct pl_notice *notice;
 
     if (!world->has_notices) {
         return;
     }
     transport->told = true;
+    notice = (void *)transport->notice_out;
     write_notice(world, notice);
     for (int i = 0; 1 << i < world->size; i++) {
         (void)!transport->send(transport->context, notice, sizeof(*notice), (world->rank + (1 << i)) % world->size, PL_TAG_NOTICE, &out[i], NULL);

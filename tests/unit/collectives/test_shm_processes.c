@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +78,7 @@ static void run_rank(struct seat *seat, rank_body *body)
     struct pl_world *world = NULL;
     struct pl_error error = PL_ERROR_NONE;
 
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive a test that fails */
     pl_knobs_default(&knobs);
     MUST(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", &error) == PL_OK, "%s", error.cause);
     MUST(pl_world_new(&bootstrap, &options, &world, &error) == PL_OK, "%s (%s)", error.cause, error.context);
