@@ -43,12 +43,12 @@ static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum 
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &own, all, sizeof(own), deadline_ns, reterr));
     for (int r = 1; r < world->size; r++) {
         if (all[r].memory != all[0].memory) {
-            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank 0 asks for %s memory, rank %d for %s",
-                                memory_text(all[0].memory), r, memory_text(all[r].memory));
+            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank %d asks for %s memory, rank %d for %s",
+                                pl_world_label(world, 0), memory_text(all[0].memory), pl_world_label(world, r), memory_text(all[r].memory));
         }
         if (all[r].bytes != all[0].bytes) {
-            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank 0 asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
-                                all[0].bytes, r, all[r].bytes);
+            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank %d asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
+                                pl_world_label(world, 0), all[0].bytes, pl_world_label(world, r), all[r].bytes);
         }
     }
     return PL_OK;

@@ -198,19 +198,13 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 /** Process id of `rank` as seen from here; 0 when it is on another host. Threads as ranks share one. */
 pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 
-/**
- * The number by which messages for people call `rank`: its own, but in a world that is part of another one's machinery the
- * number in that other world.
- */
-int pl_world_label(const struct pl_world *world, int rank);
-
 /** Where `rank` runs. */
 const struct pl_place *pl_world_place(const struct pl_world *world, int rank);
 
 /** The same ranks as a world without devices, for what the hosts have to tell each other; NULL unless there are several and each has a device. */
 struct pl_world *pl_world_host_part(const struct pl_world *world);
 
-/** A sub-world for a backend's own use, without devices: labels are the parent's. Only the ranks listed call. */
+/** A sub-world for a backend's own use, without devices. Only the ranks listed call. */
 enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -22,6 +22,7 @@
 
 struct pl_world;
 struct pl_request;
+struct pl_text;
 
 /* name, text for people */
 #define PL_KIND_LIST(X)                                                                                                                              \
@@ -56,6 +57,12 @@ enum {
      * hosts exchange nothing about this call. Elsewhere without effect. Ranks that then differ all the same wait for their deadlines.
      */
     PL_AGREED = 1 << 3,
+};
+
+/** Who knows what a wait is part of: appends that to `text`, for pl_event.about. All zero: nobody. */
+struct pl_about {
+    void (*append)(const void *subject, struct pl_text *text);
+    const void *subject;
 };
 
 /**
@@ -93,6 +100,7 @@ struct pl_collective {
     void *stream;          /* the CUDA stream that orders device buffers; NULL for host memory */
     const char *name;      /* for messages and for error feedback; part of the agreement between ranks. NULL: none */
     int64_t deadline_ns;   /* on CLOCK_MONOTONIC; 0: the world's timeout, from the first wait or test that does not find it ended */
+    struct pl_about about; /* for warnings; its subject must live until the request is done */
 };
 
 /**

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a rank waits for what it has posted: polling, then resting, until the request has ended or its deadline has passed. */
 #include "base/clock.h"
+#include "base/text.h"
 #include "collectives/world_private.h"
 
 #include <inttypes.h>
@@ -111,6 +112,36 @@ enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl
     return PL_OK;
 }
 
+static void tell_stalled(struct pl_world *world, struct pl_event *event, const struct pl_about *about)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (about->append) {
+        about->append(about->subject, &text);
+    }
+    event->about = pl_text_string(&text);
+    world->observer.stalled(world->observer.context, event);
+}
+
+void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about)
+{
+    PL_AUTO_HOLD(world);
+    char name[sizeof(world->first->signature.name) + 1] = "";
+    struct pl_event event = {.kind = PL_BARRIER, .name = name, .sequence = world->sequence, .waited_for = -1};
+
+    if (!world->observer.stalled || waited_ns < (*told_ns ? 2 * *told_ns : world->observer.stall_ns)) {
+        return;
+    }
+    *told_ns = waited_ns;
+    if (world->first) {
+        world->first->waited_for = pl_world_waits_for(world);
+        pl_request_describe(world->first, name, &event);
+        about = about ? about : &world->first->collective.about;
+    }
+    event.waited_ns = waited_ns;
+    tell_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
+}
+
 /* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so next. */
 static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
@@ -125,7 +156,7 @@ static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
     }
     world->first->waited_for = pl_world_waits_for(world);
     pl_request_describe(world->first, name, &event);
-    world->observer.stalled(world->observer.context, &event);
+    tell_stalled(world, &event, &world->first->collective.about);
     return 2 * stall_ns;
 }
 

@@ -231,8 +231,9 @@ static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op 
             uint64_t expected = pl_shm_alltoall_counts(pl_shm_head(shm, to, op->sequence))[shm->size + from];
 
             if (sent[to] != expected) {
-                return pl_error_set(reterr, PL_MISMATCH, "alltoall: rank %d sends %llu elements to rank %d, which expects %llu", from,
-                                    (unsigned long long)sent[to], to, (unsigned long long)expected);
+                return pl_error_set(reterr, PL_MISMATCH, "alltoall: rank %d sends %llu elements to rank %d, which expects %llu",
+                                    pl_world_label(shm->world, from), (unsigned long long)sent[to], pl_world_label(shm->world, to),
+                                    (unsigned long long)expected);
             }
         }
     }

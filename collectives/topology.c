@@ -243,7 +243,10 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     topology->labels = pl_memory_new(size, sizeof(int), reterr);
     topology->places = pl_memory_new(size, sizeof(*topology->places), reterr);
     for (int r = 0; topology->labels && r < bootstrap->size; r++) {
-        topology->labels[r] = r;
+        topology->labels[r] = parent ? parent->topology.labels[parent_ranks[r]] : r;
+    }
+    if (parent && bootstrap->transport) {
+        bootstrap->transport->labels = topology->labels;
     }
     if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels && topology->places) {
         status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
@@ -251,6 +254,9 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
         status = pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (status != PL_OK) {
+        if (parent && bootstrap->transport) {
+            bootstrap->transport->labels = NULL;
+        }
         pl_topology_done(topology);
     }
     return status;

@@ -182,9 +182,21 @@ static void set_timeout(struct pl_world *world)
     world->timeout_ns = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S) > 0 ? pl_knob_ns(&world->knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
 }
 
-/* What pl_world_new(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first, `inner` for the last. */
+/* See pl_world_host_part(). The ranks meet elsewhere for it: who could not come so far tells so here. */
+static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(int), reterr);
+
+    for (int r = 0; ranks && r < world->size; r++) {
+        ranks[r] = r;
+    }
+    PL_TRY(pl_bootstrap_ready(world->bootstrap, ranks ? PL_OK : PL_MEMORY, deadline_ns, reterr));
+    return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
+}
+
+/* What pl_world_new(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options, const struct pl_world *parent, const int *parent_ranks,
-                            bool inner, struct pl_error *reterr)
+                            struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
     int64_t deadline_ns;
@@ -209,16 +221,8 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
                        : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
                                                                                                  : 0;
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
-    for (int r = 0; inner && r < world->size; r++) {
-        world->topology.labels[r] = parent->topology.labels[parent_ranks[r]];
-    }
-    if (inner && world->bootstrap->transport) {
-        world->bootstrap->transport->labels = world->topology.labels;
-    }
     if (world->size > 1 && pl_world_has_devices(world, reason)) {
-        /* They meet elsewhere for it: who could not come so far has told so here. */
-        PL_TRY(pl_bootstrap_ready(world->bootstrap, PL_OK, deadline_ns, reterr));
-        PL_TRY(pl_world_new_inner(world, world->topology.labels, world->size, &world->host_part, reterr)); /* labels that are all ranks in order */
+        PL_TRY(new_host_part(world, deadline_ns, reterr));
     }
     return start_backends(world, deadline_ns, reterr);
 }
@@ -241,7 +245,11 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     world->device = options->device;
     world->rank = bootstrap->rank;
     world->size = bootstrap->size;
-    status = build(world, options, parent, parent_ranks, inner, reterr);
+    if (parent && !inner) {
+        world->observer =
+            (struct pl_observer){.context = parent->observer.context, .stall_ns = parent->observer.stall_ns, .stalled = parent->observer.stalled};
+    }
+    status = build(world, options, parent, parent_ranks, reterr);
     if (status == PL_OK && !inner) {
         status = pl_bootstrap_ready(bootstrap, pl_progress_start(world, reterr), pl_world_deadline_ns(world), reterr);
     }

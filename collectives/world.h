@@ -154,6 +154,9 @@ bool pl_world_is_homogeneous(const struct pl_world *world);
 /** The host number of `rank`. */
 int pl_world_host_of(const struct pl_world *world, int rank);
 
+/** The number by which messages for people call `rank`, also in sub-worlds and in theirs: the one in the whole, made by pl_world_new(). */
+int pl_world_label(const struct pl_world *world, int rank);
+
 /** The settings in force, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 
@@ -191,8 +194,9 @@ struct pl_event {
     int64_t started_ns; /* when the ones before it had ended */
     int64_t ended_ns;   /* or now, where it has not */
     int64_t waited_ns;  /* how long this rank has been inside a wait for it */
-    int waited_for;     /* the rank it stood still for when the wait went to sleep, -1 when it did not sleep or that is unknown */
+    int waited_for;     /* the rank, as pl_world_label() calls it, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
     enum pl_status status;
+    const char *about; /* `stalled` only: what the collective is part of and who is late there, "" where that is all in `name`; valid in the call */
 };
 
 /** Somebody who wants to see what a world does. Called in the thread that uses the world or, `ended` only, in its progress thread; must not use the
@@ -205,8 +209,17 @@ struct pl_observer {
     void (*stalled)(void *context, const struct pl_event *event);
 };
 
-/** Observe `world` from now on; NULL ends it. Sub-worlds are not included. */
+/**
+ * Observe `world` from now on; NULL ends it. Sub-worlds that pl_world_new_sub() makes from now on tell of their stalls too, as long as they live, and
+ * of nothing else.
+ */
 void pl_world_observe(struct pl_world *world, const struct pl_observer *observer);
+
+/**
+ * For waits that are no wait of one collective: this rank has waited for others for `waited_ns`. The observer is told as of a collective's wait;
+ * `*told_ns` is 0 at first and kept by the caller. `about` NULL: the collective's that runs.
+ */
+void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about);
 
 /** Append topology, backends (and why each is off) and which algorithm serves which size, as lines for people. */
 void pl_world_describe(const struct pl_world *world, struct pl_text *text);

@@ -49,13 +49,14 @@ static enum pl_status meet(struct pl_world *world, const char *what, const struc
     pl_error_text(own, words.text, sizeof(words.text));
     PL_TRY(pl_broadcast(world, &words, sizeof(words), PL_UINT8, failed_rank, reterr));
     if (own->status == PL_OK) {
+        failed_rank = pl_world_label(world, failed_rank);
         (void)pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, failed_rank, "rank %d: %s", failed_rank, words.text);
         pl_error_context(reterr, "%s", what);
         return words.status;
     }
     if (reterr) {
         *reterr = *own;
-        pl_error_context(reterr, "%s, rank %d", what, pl_world_rank(world));
+        pl_error_context(reterr, "%s, rank %d", what, pl_world_label(world, pl_world_rank(world)));
     }
     return own->status;
 }
@@ -89,7 +90,8 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
         snprintf(text, sizeof(text), "%.*s", LINE_BYTES - 1, lines[first]);
     }
     PL_TRY(pl_allgather(world, text, texts, LINE_BYTES, PL_UINT8, reterr));
-    return pl_error_set(reterr, PL_MISMATCH, "%s: rank 0 has %s, rank %zu has %s", what, texts, other, texts + other * LINE_BYTES);
+    return pl_error_set(reterr, PL_MISMATCH, "%s: rank %d has %s, rank %d has %s", what, pl_world_label(world, 0), texts,
+                        pl_world_label(world, (int)other), texts + other * LINE_BYTES);
 }
 
 enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines, size_t count,

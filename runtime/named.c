@@ -40,7 +40,7 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     }
     named->round.heads = pl_memory_new(ranks, sizeof(struct named_head), reterr);
     named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
-    if (!named->round.heads || !named->round.payload_bytes || named_table_init(&named->table, named->ranks, reterr) != PL_OK) {
+    if (!named->round.heads || !named->round.payload_bytes || named_table_init(&named->table, world, reterr) != PL_OK) {
         pl_named_free(named);
         return PL_MEMORY;
     }

@@ -79,6 +79,8 @@ struct named_round {
     uint64_t *payload_bytes;  /* [n] */
     unsigned char *received;  /* payloads, one rank behind the other */
     size_t received_capacity;
+    uint64_t oldest_number; /* pending_number of what heads the waiting, where this is rank 0 */
+    int64_t oldest_since_ns, oldest_told_ns;
     int64_t deadline_ns; /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
 };
 

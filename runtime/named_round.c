@@ -17,6 +17,8 @@ enum announcement {
 
 enum { WAITING_LINES = 8 };
 
+#define AGREEING "agreeing on named tensors" /* in what ranks are told */
+
 /* Between two looks after several engines lies a 64th of the time already waited, in these bounds. */
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
@@ -55,11 +57,37 @@ static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
     return true;
 }
 
+/*
+ * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each round, and one tensor that this
+ * rank waits for, with those who lack it as far as earlier rounds told.
+ */
+static void append_awaited(const void *subject, struct pl_text *text)
+{
+    const struct pl_named *named = subject;
+    const struct named_entry *entry = named->table.first_pending;
+    const char *name = named_under_way(named);
+
+    while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
+        entry = entry->next_pending;
+    }
+    pl_text_append(text, AGREEING);
+    if (entry) {
+        pl_text_append(text, ": ");
+        named_entry_waiting_text(&named->table, entry, text);
+    } else if (name) {
+        pl_text_printf(text, ": '%s' is submitted here", name);
+    }
+}
+
 static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl_error *reterr)
 {
     struct named_round *round = &named->round;
-    struct pl_collective heads = {
-        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(struct named_head), .send = &round->own, .recv = round->heads};
+    struct pl_collective heads = {.kind = PL_ALLGATHER,
+                                  .dtype = PL_UINT8,
+                                  .count = sizeof(struct named_head),
+                                  .send = &round->own,
+                                  .recv = round->heads,
+                                  .about = {.append = append_awaited, .subject = named}};
     unsigned runs = 0;
 
     memset(&round->own, 0, sizeof(round->own));
@@ -96,9 +124,10 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
     return pl_collective_post(named->world, &heads, &round->request, reterr);
 }
 
-static enum pl_status corrupt(int rank, struct pl_error *reterr)
+static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "rank %d sent an announcement that this rank cannot read: are all ranks the same program?", rank);
+    return pl_error_set(reterr, PL_CORRUPT, "rank %d sent an announcement that this rank cannot read: are all ranks the same program?",
+                        pl_world_label(named->world, rank));
 }
 
 static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
@@ -108,7 +137,7 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
     for (unsigned i = 0; i < NAMED_HEAD_RUNS; i++) {
         for (uint32_t id = head->runs[i].first; id - head->runs[i].first < head->runs[i].count; id++) {
             if (id >= named->table.known_count) {
-                return corrupt(rank, reterr);
+                return corrupt(named, rank, reterr);
             }
             PL_TRY(named_table_announce(&named->table, named->table.known[id], rank, NULL, NULL, reterr));
         }
@@ -129,12 +158,12 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
         uint32_t id;
 
         if ((size_t)(end - *at) < sizeof(id)) {
-            return corrupt(rank, reterr);
+            return corrupt(named, rank, reterr);
         }
         memcpy(&id, *at, sizeof(id));
         *at += sizeof(id);
         if (id >= named->table.known_count) {
-            return corrupt(rank, reterr);
+            return corrupt(named, rank, reterr);
         }
         entry = named->table.known[id];
         definition = entry->agreed;
@@ -142,12 +171,12 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
         uint16_t length;
 
         if ((size_t)(end - *at) < sizeof(length)) {
-            return corrupt(rank, reterr);
+            return corrupt(named, rank, reterr);
         }
         memcpy(&length, *at, sizeof(length));
         *at += sizeof(length);
         if (length >= sizeof(name) || (size_t)(end - *at) < length + sizeof(definition)) {
-            return corrupt(rank, reterr);
+            return corrupt(named, rank, reterr);
         }
         memcpy(name, *at, length);
         name[length] = '\0';
@@ -163,7 +192,7 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
     }
     extras_bytes = named_definition_extras(&definition, named->ranks) * sizeof(uint64_t);
     if ((size_t)(end - *at) < extras_bytes) {
-        return corrupt(rank, reterr);
+        return corrupt(named, rank, reterr);
     }
     PL_TRY(named_table_announce(&named->table, entry, rank, &definition, extras_bytes ? *at : NULL, reterr));
     *at += extras_bytes;
@@ -203,23 +232,55 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     return PL_OK;
 }
 
+/* What is waited for, and who lacks it. */
+static void append_waiting(const struct pl_named *named, struct pl_text *text)
+{
+    int lines = 0;
+
+    for (const struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
+        if (lines++ == WAITING_LINES) {
+            pl_text_append(text, "; and more");
+            break;
+        }
+        pl_text_append(text, lines > 1 ? "; " : "");
+        named_entry_waiting_text(&named->table, entry, text);
+    }
+}
+
 /* What is waited for will not come: say of what and of whom. */
 static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    int lines = 0;
 
     pl_text_append(&text, why);
-    for (struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
-        if (lines++ == WAITING_LINES) {
-            pl_text_append(&text, "; and more");
-            break;
-        }
-        pl_text_append(&text, lines > 1 ? "; " : "");
-        named_entry_waiting_text(&named->table, entry, &text);
-    }
+    append_waiting(named, &text);
     PL_TRY(pl_text_check(&text, reterr));
     return fail_pending(named, status, text.data, reterr);
+}
+
+static void append_all_awaited(const void *subject, struct pl_text *text)
+{
+    pl_text_append(text, AGREEING ": ");
+    append_waiting(subject, text);
+}
+
+/* A tensor may be awaited while rounds go on: the lowest rank warns, for all of them. */
+static void warn_of_oldest(struct pl_named *named)
+{
+    const struct named_entry *oldest = named->table.first_pending;
+    struct named_round *round = &named->round;
+
+    if (named->rank != 0 || !oldest) {
+        return;
+    }
+    if (oldest->pending_number != round->oldest_number) {
+        round->oldest_number = oldest->pending_number;
+        round->oldest_since_ns = pl_clock_now_ns();
+        round->oldest_told_ns = 0;
+        return;
+    }
+    pl_world_tell_waited(named->world, pl_clock_now_ns() - round->oldest_since_ns, &round->oldest_told_ns,
+                         &(struct pl_about){.append = append_all_awaited, .subject = named});
 }
 
 /* Whether to wait on for what the rounds so far have not made ready: `any` and `all` are the ranks' flags. */
@@ -246,9 +307,9 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
 {
     char failure[80];
 
-    snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", rank);
     named->left = true;
-    named->left_rank = rank;
+    named->left_rank = pl_world_label(named->world, rank);
+    snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", named->left_rank);
     PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
     while (named->first_unannounced) {
         struct named_local *local = named->first_unannounced;
@@ -287,6 +348,7 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
     }
     PL_TRY(named_table_collect(&named->table, reterr));
     PL_TRY(check_waiting(named, any, all, reterr));
+    warn_of_oldest(named);
     PL_TRY(named_run_ready(named, reterr));
     if (named->table.joined_count == named->ranks) {
         named->join_last_rank = named->table.last_joined;
@@ -303,7 +365,8 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
 static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_round *round = &named->round;
-    struct pl_collective payloads = {.kind = PL_ALLGATHER, .dtype = PL_UINT8, .counts = round->payload_bytes};
+    struct pl_collective payloads = {
+        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .counts = round->payload_bytes, .about = {.append = append_awaited, .subject = named}};
     size_t total = 0;
 
     for (int rank = 0; rank < named->ranks; rank++) {
@@ -320,29 +383,6 @@ static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
 }
 
-/*
- * The round failed: say whose allgather it is, which the program never called and which has no name, since that would cost in each round, and one
- * tensor that this rank waits for, with those who lack it as far as earlier rounds told.
- */
-static void tell_awaited(const struct pl_named *named, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    const struct named_entry *entry = named->table.first_pending;
-    const char *name = named_under_way(named);
-
-    while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
-        entry = entry->next_pending;
-    }
-    pl_text_append(&text, "agreeing on named tensors");
-    if (entry) {
-        pl_text_append(&text, ": ");
-        named_entry_waiting_text(&named->table, entry, &text);
-    } else if (name) {
-        pl_text_printf(&text, ": '%s' is submitted here", name);
-    }
-    pl_error_context(reterr, "%s", pl_text_string(&text));
-}
-
 /* The round's request has ended: release it and go on with what it brought. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
@@ -352,7 +392,10 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
     named->round.request = NULL;
     status = pl_request_wait(request, reterr);
     if (status != PL_OK) {
-        tell_awaited(named, reterr);
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        append_awaited(named, &text);
+        pl_error_context(reterr, "%s", pl_text_string(&text));
         return status;
     }
     return named->round.in_payload ? take_round(named, reterr) : take_heads(named, reterr);
@@ -410,7 +453,7 @@ bool named_drive_beside(struct pl_named *named)
 /* Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn. */
 static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
 {
-    int64_t began_ns = pl_clock_now_ns(), nap_ns;
+    int64_t began_ns = pl_clock_now_ns(), waited_ns, told_ns = 0, nap_ns;
     bool done;
 
     for (;;) {
@@ -418,7 +461,9 @@ static enum pl_status look_after_others(struct pl_named *named, struct pl_reques
         if (done || !named_drive_beside(named)) {
             return PL_OK;
         }
-        nap_ns = (pl_clock_now_ns() - began_ns) / 64;
+        waited_ns = pl_clock_now_ns() - began_ns;
+        pl_world_tell_waited(named->world, waited_ns, &told_ns, NULL);
+        nap_ns = waited_ns / 64;
         if (nap_ns > NAP_SHORTEST_NS / 8) { /* at first without a nap */
             nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
             pl_clock_nap(nap_ns < NAP_LONGEST_NS ? nap_ns : NAP_LONGEST_NS, PL_DEADLINE_NEVER);

@@ -33,14 +33,15 @@ static void bit_set(uint64_t *bits, int rank)
     bits[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
-enum pl_status named_table_init(struct named_table *table, int ranks, struct pl_error *reterr)
+enum pl_status named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr)
 {
     memset(table, 0, sizeof(*table));
-    table->ranks = ranks;
+    table->world = world;
+    table->ranks = pl_world_size(world);
     table->last_joined = -1;
     table->slot_count = FIRST_SLOTS;
     table->slots = pl_memory_new(table->slot_count, sizeof(struct named_entry *), reterr);
-    table->joined = pl_memory_new(words_for(ranks), sizeof(uint64_t), reterr);
+    table->joined = pl_memory_new(words_for(table->ranks), sizeof(uint64_t), reterr);
     return table->slots && table->joined ? PL_OK : PL_MEMORY;
 }
 
@@ -148,6 +149,7 @@ size_t named_definition_extras(const struct named_definition *definition, int ra
 
 static void pending_append(struct named_table *table, struct named_entry *entry)
 {
+    entry->pending_number = ++table->pending_count;
     entry->previous_pending = table->last_pending;
     entry->next_pending = NULL;
     *(table->last_pending ? &table->last_pending->next_pending : &table->first_pending) = entry;
@@ -162,16 +164,17 @@ static void pending_remove(struct named_table *table, struct named_entry *entry)
 }
 
 /* Say how `given`, from `rank`, differs from the entry's definition. The first difference between ranks is kept. */
-static enum pl_status note_conflict(struct named_entry *entry, int rank, const struct named_definition *given, struct pl_error *reterr)
+static enum pl_status note_conflict(const struct named_table *table, struct named_entry *entry, int rank, const struct named_definition *given,
+                                    struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (entry->conflict) {
         return PL_OK;
     }
-    pl_text_printf(&text, "'%s': rank %d: ", entry->name, entry->first_rank);
+    pl_text_printf(&text, "'%s': rank %d: ", entry->name, pl_world_label(table->world, entry->first_rank));
     named_definition_text(&entry->definition, &text);
-    pl_text_printf(&text, "; rank %d: ", rank);
+    pl_text_printf(&text, "; rank %d: ", pl_world_label(table->world, rank));
     named_definition_text(given, &text);
     return pl_text_take(&text, &entry->conflict, reterr);
 }
@@ -193,7 +196,7 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
         entry->rows = NULL;
         pending_append(table, entry);
     } else if (memcmp(&entry->definition, definition, sizeof(*definition)) != 0) {
-        PL_TRY(note_conflict(entry, rank, definition, reterr));
+        PL_TRY(note_conflict(table, entry, rank, definition, reterr));
     }
     bit_set(entry->announced_by, rank);
     entry->announced++;
@@ -446,23 +449,23 @@ void named_definition_text(const struct named_definition *definition, struct pl_
     }
 }
 
-/* "0-2,5": the ranks whose bit is `value`. */
-static void ranks_text(const uint64_t *bits, int ranks, bool value, struct pl_text *text)
+/* "0-2,5": what messages call the ranks whose bit is `value`. */
+static void ranks_text(const struct named_table *table, const uint64_t *bits, bool value, struct pl_text *text)
 {
     const char *separator = "";
 
-    for (int first = 0; first < ranks; first++) {
-        int last = first;
+    for (int rank = 0; rank < table->ranks; rank++) {
+        int first = pl_world_label(table->world, rank), last = first;
 
-        if (bit_get(bits, first) != value) {
+        if (bit_get(bits, rank) != value) {
             continue;
         }
-        while (last + 1 < ranks && bit_get(bits, last + 1) == value) {
+        while (rank + 1 < table->ranks && bit_get(bits, rank + 1) == value && pl_world_label(table->world, rank + 1) == last + 1) {
+            rank++;
             last++;
         }
         pl_text_printf(text, last > first ? "%s%d-%d" : "%s%d", separator, first, last);
         separator = ",";
-        first = last;
     }
 }
 
@@ -473,7 +476,7 @@ void named_entry_waiting_text(const struct named_table *table, const struct name
         return;
     }
     pl_text_printf(text, "'%s': submitted by %s ", entry->name, entry->announced == 1 ? "rank" : "ranks");
-    ranks_text(entry->announced_by, table->ranks, true, text);
-    pl_text_printf(text, " of %d, not by ", table->ranks);
-    ranks_text(entry->announced_by, table->ranks, false, text);
+    ranks_text(table, entry->announced_by, true, text);
+    pl_text_append(text, ", not by ");
+    ranks_text(table, entry->announced_by, false, text);
 }

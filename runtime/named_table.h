@@ -38,11 +38,12 @@ struct named_entry {
     /* Under way, from the first announcement until it is ready. */
     struct named_definition definition; /* as the first announcement gave it */
     int first_rank;
-    int announced;          /* ranks that have announced it */
-    uint64_t *announced_by; /* a bit a rank */
-    uint64_t *rows;         /* ALLGATHER: [n], by rank; ALLTOALL: [n * n], sender by sender; else NULL */
-    char *conflict;         /* how definitions differ, NULL while they agree */
-    bool counted;           /* complete, and waiting for the other members of its group */
+    int announced;           /* ranks that have announced it */
+    uint64_t *announced_by;  /* a bit a rank */
+    uint64_t *rows;          /* ALLGATHER: [n], by rank; ALLTOALL: [n * n], sender by sender; else NULL */
+    char *conflict;          /* how definitions differ, NULL while they agree */
+    bool counted;            /* complete, and waiting for the other members of its group */
+    uint64_t pending_number; /* counted by the table when it became pending */
     struct named_entry *previous_pending, *next_pending;
 
     struct named_local *local; /* this rank's operation from submit to done */
@@ -52,7 +53,9 @@ struct named_entry {
 };
 
 struct named_table {
+    const struct pl_world *world; /* for what messages call its ranks */
     int ranks;
+    uint64_t pending_count;     /* entries that ever became pending */
     struct named_entry **slots; /* hash chains; a power of two */
     size_t slot_count;
     size_t entry_count;
@@ -72,7 +75,7 @@ enum {
     NAMED_MAX_KNOWN = 65536, /* numbers for names; names beyond are announced whole each time */
 };
 
-enum pl_status named_table_init(struct named_table *table, int ranks, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
 void named_table_done(struct named_table *table);
 
 /** The entry called `name`, made where there is none; NULL without memory. */
@@ -103,7 +106,7 @@ enum pl_status named_table_settle(struct named_table *table, struct named_entry 
 /** "allreduce sum of float32 [3,4] prescale 0.5". */
 void named_definition_text(const struct named_definition *definition, struct pl_text *text);
 
-/** One line for `entry`: "'w': submitted by ranks 0-2 of 4, not by 3". */
+/** One line for `entry`: "'w': submitted by ranks 0-2, not by 3". */
 void named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text);
 
 #endif

@@ -52,6 +52,11 @@ static void warn_stalled(void *context, const struct pl_event *event)
     if (event->waited_for >= 0) {
         snprintf(whom, sizeof(whom), "rank %d", event->waited_for);
     }
+    if (*event->about) {
+        pl_log(PL_LOG_WARNING, "waiting for %s since %.0f s, %s (collective number %llu)", whom, (double)event->waited_ns / (double)PL_NS_PER_S,
+               event->about, (unsigned long long)event->sequence);
+        return;
+    }
     pl_log(PL_LOG_WARNING, "waiting for %s since %.0f s in %s%s%s%s (collective number %llu)", whom, (double)event->waited_ns / (double)PL_NS_PER_S,
            pl_kind_text(event->kind), *event->name ? " '" : "", event->name, *event->name ? "'" : "", (unsigned long long)event->sequence);
 }
