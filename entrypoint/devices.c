@@ -19,6 +19,34 @@ int pl_devices_cpus(void)
     return cpus > 0 ? (int)cpus : 1;
 }
 
+/* The whole number that the file begins with, and the next one; -1 where there is none. */
+static int64_t number_in(const char *root, const char *name, int64_t *ret_next)
+{
+    char path[PATH_BYTES];
+    PL_AUTO_FREE char *text = NULL;
+    char *end;
+    int64_t number;
+
+    (void)snprintf(path, sizeof(path), "%s/sys/fs/cgroup/%s", root, name);
+    if (pl_file_read(path, 64, &text, NULL, NULL) != PL_OK) {
+        return -1;
+    }
+    number = strtoll(text, &end, 10);
+    *ret_next = strtoll(end, NULL, 10);
+    return end == text ? -1 : number; /* "max" */
+}
+
+int pl_devices_cpu_limit(const char *root)
+{
+    int64_t none, period_us = 0, quota_us = number_in(root, "cpu.max", &period_us); /* version 2 */
+
+    if (quota_us < 0) {
+        quota_us = number_in(root, "cpu/cpu.cfs_quota_us", &none);
+        period_us = number_in(root, "cpu/cpu.cfs_period_us", &none);
+    }
+    return quota_us > 0 && period_us > 0 && quota_us / period_us < INT32_MAX ? (int)((quota_us + period_us - 1) / period_us) : 0;
+}
+
 /* True for `prefix` followed by digits only; sets the number. */
 static bool is_numbered(const char *name, const char *prefix, int *ret_number)
 {

@@ -2,10 +2,31 @@
 /* One process on this host. */
 #include "entrypoint/launcher.h"
 
+#include "base/memory.h"
+#include "entrypoint/devices.h"
+
+#include <stdio.h>
+
 static bool matches(const struct pl_job *job)
 {
     (void)job;
     return true;
+}
+
+/* Libraries start a thread for every CPU, of which a container with a limit can keep only some busy. */
+static enum pl_status limit_threads(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    int limit = pl_devices_cpu_limit("");
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", limit);
+    for (size_t i = 0; limit > 0 && limit < job->cpus && i < PL_ARRAY_ITEMS(variables); i++) {
+        if (pl_environment_get(job->process, variables[i]) == NULL) {
+            PL_TRY(pl_launcher_set(plan, variables[i], text, reterr));
+        }
+    }
+    return PL_OK;
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
@@ -15,6 +36,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     PL_TRY(pl_words_add(&plan->hosts, job->current_host, reterr));
     plan->role = PL_PLAN_SINGLE;
     plan->processes = 1;
+    PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     return pl_program_use(job, &program, plan, reterr);
 }

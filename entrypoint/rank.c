@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/devices.h"
 #include "entrypoint/mpi_options.h"
 #include "entrypoint/rundir.h"
 #include "entrypoint/watch.h"
@@ -38,11 +39,20 @@ static int number_of(const struct pl_environment *environment, const char *const
     return fallback;
 }
 
-static int usable_cpus(void)
+static int cpus_of(pid_t pid)
 {
     struct pl_cpus cpus;
 
-    return sched_getaffinity(0, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : 1;
+    return sched_getaffinity(pid, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : 1;
+}
+
+/* A rank's share of the CPUs: of its own, where mpirun has bound it to some; else of its host's, which are those of mpirun or its daemon. */
+static int threads_for(int local_size)
+{
+    int own = cpus_of(0), host = cpus_of(getppid()), limit = pl_devices_cpu_limit("");
+    int share = (limit > 0 && limit < host ? limit : host) / (local_size > 0 ? local_size : 1);
+
+    return share < 1 ? 1 : share < own ? share : own;
 }
 
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
@@ -50,10 +60,9 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
     static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     int local_size = number_of(environment, local_sizes, 1);
-    int threads = usable_cpus() / (local_size > 0 ? local_size : 1);
     char text[16];
 
-    snprintf(text, sizeof(text), "%d", threads > 0 ? threads : 1);
+    snprintf(text, sizeof(text), "%d", threads_for(local_size));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
         if (pl_environment_get(environment, variables[i]) == NULL) {
             PL_TRY(pl_environment_set(environment, variables[i], text, reterr));

@@ -56,8 +56,8 @@ class Tree:
         path = self.base / name
         return path.read_text(errors='replace') if path.exists() else None
 
-    def train(self, *words):
-        self.done = subprocess.run([PACELINE, *(words or ('train',))], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+    def train(self, *words, under=()):
+        self.done = subprocess.run([*under, PACELINE, *(words or ('train',))], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
         return self.done.returncode
 
     def seen(self):
@@ -283,6 +283,31 @@ def a_ranks_threads():
             expect([tree.read('output/data/rank0'), tree.read('output/data/rank1')] == [wanted, wanted], tree.read('output/data/rank1'))
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': tell}) as tree:
         expect(tree.train() == 0 and tree.read('output/data/rank') == ' \n', tree.read('output/data/rank'))
+
+
+# The control group's files, as the kernel writes them, in place of this machine's: `limited VERSION QUOTA_US COMMAND...`
+LIMITED = ('unshare', '-Urm', 'sh', '-ec', '''mount -t tmpfs tmpfs /sys/fs/cgroup; cd /sys/fs/cgroup; mkdir cpu
+if [ $1 = 2 ]; then echo "$2 100000" >cpu.max; else echo $2 >cpu/cpu.cfs_quota_us; echo 100000 >cpu/cpu.cfs_period_us; fi
+shift 2; cd "$OLDPWD"; exec "$@"''', 'sh')
+
+
+def threads_under_a_cpu_limit():
+    """docker run --cpus: libraries that count CPUs would start more threads than can run."""
+    cpus = len(os.sched_getaffinity(0))
+    if cpus < 2 or subprocess.run([*LIMITED, '2', '1', 'true'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        skipped.append('threads_under_a_cpu_limit: one CPU, or no namespaces here')
+        return
+    tell = '#!/bin/sh\necho "$OMP_NUM_THREADS $OPENBLAS_NUM_THREADS" > "$SM_OUTPUT_DATA_DIR/threads"\n'
+    mpi = {'sagemaker_mpi_enabled': 'true'}
+    cases = [({}, '2', '50000', {}, '1 1'), ({}, '1', '100000', {}, '1 1'), ({}, '2', '100000', {'OMP_NUM_THREADS': '9'}, '9 1'),
+             ({}, '2', 'max', {}, ' '), ({}, '1', '-1', {}, ' '), ({}, '2', str(cpus * 100000), {}, ' ')]
+    if shutil.which('mpirun') is not None:
+        cases += [(mpi, '2', '100000', {}, '1 1'), (mpi, '2', '100001', {}, '2 2')]
+    for hps, version, quota, env, wanted in cases:
+        with Tree({'sagemaker_program': 'run.sh', **hps}, {'run.sh': tell}, env=env) as tree:
+            expect(tree.train(under=(*LIMITED, version, quota)) == 0, tree.done.stderr)
+            found = tree.read('output/data/threads')
+            expect(found == wanted + '\n', (version, quota, env, hps, found))
 
 
 def every_argument_reaches_a_rank():
@@ -619,7 +644,7 @@ def intermediate_output_to_s3():
 
 
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
-         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
+         program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,

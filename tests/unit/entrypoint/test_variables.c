@@ -126,6 +126,17 @@ START_TEST(devices_are_counted_from_the_kernels_files)
     tree_write(&tree, "sys/devices/virtual/neuron_device/neuron1/core_count", "8\n");
     ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 10);
     ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn2.48xlarge"), 64);
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "120000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 3);
+    tree_write(&tree, "sys/fs/cgroup/cpu.max", "400000 100000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 4);
+    tree_write(&tree, "sys/fs/cgroup/cpu.max", "max 100000\n");
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "0\n"); /* no kernel says so */
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
     tree_done(&tree);
 }
 END_TEST
