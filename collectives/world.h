@@ -194,7 +194,8 @@ struct pl_event {
     int64_t started_ns; /* when the ones before it had ended */
     int64_t ended_ns;   /* or now, where it has not */
     int64_t waited_ns;  /* how long this rank has been inside a wait for it */
-    int waited_for;     /* the rank, as pl_world_label() calls it, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
+    int rank;           /* this one, as pl_world_label() calls it */
+    int waited_for;     /* the rank, called likewise, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
     enum pl_status status;
     const char *about; /* `stalled` only: what the collective is part of and who is late there, "" where that is all in `name`; valid in the call */
 };

@@ -53,12 +53,13 @@ static void warn_stalled(void *context, const struct pl_event *event)
         snprintf(whom, sizeof(whom), "rank %d", event->waited_for);
     }
     if (*event->about) {
-        pl_log(PL_LOG_WARNING, "waiting for %s since %.0f s, %s (collective number %llu)", whom, (double)event->waited_ns / (double)PL_NS_PER_S,
-               event->about, (unsigned long long)event->sequence);
+        pl_log(PL_LOG_WARNING, "rank %d has waited %.0f s for %s, %s (collective number %llu)", event->rank,
+               (double)event->waited_ns / (double)PL_NS_PER_S, whom, event->about, (unsigned long long)event->sequence);
         return;
     }
-    pl_log(PL_LOG_WARNING, "waiting for %s since %.0f s in %s%s%s%s (collective number %llu)", whom, (double)event->waited_ns / (double)PL_NS_PER_S,
-           pl_kind_text(event->kind), *event->name ? " '" : "", event->name, *event->name ? "'" : "", (unsigned long long)event->sequence);
+    pl_log(PL_LOG_WARNING, "rank %d has waited %.0f s for %s in %s%s%s%s (collective number %llu)", event->rank,
+           (double)event->waited_ns / (double)PL_NS_PER_S, whom, pl_kind_text(event->kind), *event->name ? " '" : "", event->name,
+           *event->name ? "'" : "", (unsigned long long)event->sequence);
 }
 
 static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reterr)
