@@ -58,8 +58,8 @@ static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
 }
 
 /*
- * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each round, and one tensor that this
- * rank waits for, with those who lack it as far as earlier rounds told.
+ * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each round, and what this rank waits
+ * for: one tensor, with those who lack it as far as earlier rounds told, or that all join or leave.
  */
 static void append_awaited(const void *subject, struct pl_text *text)
 {
@@ -76,6 +76,8 @@ static void append_awaited(const void *subject, struct pl_text *text)
         named_entry_waiting_text(&named->table, entry, text);
     } else if (name) {
         pl_text_printf(text, ": '%s' is submitted here", name);
+    } else if (named->joining || named->leaving) {
+        pl_text_append(text, named->joining ? ": this rank has joined" : ": this rank shuts them down");
     }
 }
 

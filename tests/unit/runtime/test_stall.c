@@ -108,19 +108,34 @@ static void tell_stalled(void *context, const struct pl_event *event)
     const struct pl_observer observer = {.context = &seen, .stall_ns = STALL_NS, .stalled = tell_stalled};                                           \
     pl_world_observe(self->world, &observer)
 
-/* The last rank comes to a round when all others have said that they wait for it. */
+enum call { RUN, JOIN, SHUT_DOWN };
+
+/* The last rank makes the call `data` when all others have said that they wait for it there. */
 static void late_in_round_body(struct rank *self)
 {
     float value = 1;
     struct pl_named_op op = sum_of("lost", &value, 1);
+    int last_rank;
 
     ENGINE(NULL);
     OBSERVE(self->size - 1);
     if (self->rank == seen.late) {
         nap_until_told(self->size - 1);
     }
-    expect_ok(pl_named_run(named, &op, NULL, &error));
-    expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0, "'%s'", seen.about);
+    switch (*(enum call *)self->data) {
+    case RUN:
+        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0, "'%s'", seen.about);
+        break;
+    case JOIN:
+        expect_ok(pl_named_join(named, &last_rank, &error));
+        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: this rank has joined") == 0, "'%s'", seen.about);
+        break;
+    case SHUT_DOWN:
+        expect_ok(pl_named_shutdown(named, &error));
+        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: this rank shuts them down") == 0, "'%s'", seen.about);
+        break;
+    }
     pl_named_free(named);
 }
 
@@ -153,9 +168,11 @@ static void polled_body(struct rank *self)
 
 START_TEST(a_stall_in_named_tensors_names_one)
 {
-    for (int size = 2; size <= 3; size++) {
-        atomic_store(&told, 0);
-        ck_assert_bodies(size, late_in_round_body, NULL);
+    for (enum call call = RUN; call <= SHUT_DOWN; call++) {
+        for (int size = 2; size <= 3; size++) {
+            atomic_store(&told, 0);
+            ck_assert_bodies(size, late_in_round_body, &call);
+        }
     }
     atomic_store(&told, 0);
     ck_assert_bodies(2, polled_body, NULL);
