@@ -227,6 +227,8 @@ void pl_request_advance(struct pl_world *world)
 
 static enum pl_status choose_backend(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
 {
+    const char *only;
+
     for (int i = 0; i < world->backend_count; i++) {
         const struct pl_world_backend *candidate = &world->backends[i];
 
@@ -235,8 +237,13 @@ static enum pl_status choose_backend(const struct pl_world *world, struct pl_req
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in this kind of memory",
-                        pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype));
+    (void)pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory", pl_kind_text(request->collective.kind),
+                       pl_dtype_text(request->collective.dtype), request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
+    only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
+    if (*only) {
+        pl_error_context(reterr, "the setting backend asks for %s only", only);
+    }
+    return PL_UNSUPPORTED;
 }
 
 static enum pl_status prepare(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,

@@ -99,6 +99,19 @@ static void run_small(struct pl_world *world, void *argument, char failure[RANKS
     }
 }
 
+/* What only another backend can do, the setting `backend` has switched off. */
+static void ask_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char byte = 1, all[RANKS_MOST];
+
+    (void)argument;
+    RANKS_NEED(pl_allgather(world, &byte, all, 1, PL_UINT8, &error) == PL_UNSUPPORTED &&
+                   strcmp(error.cause, "no backend of this world takes allgather of uint8 in host memory") == 0 &&
+                   strstr(error.context, "the setting backend asks for hierarchy only"),
+               "%s (%s)", error.cause, error.context);
+}
+
 /* Without the setting these are left to messages between all ranks. */
 START_TEST(small_ones_go_inside_and_between_as_well)
 {
@@ -107,6 +120,7 @@ START_TEST(small_ones_go_inside_and_between_as_well)
     small_segments(&knobs, "hierarchy", "");
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), run_small, NULL);
     ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 3}), run_small, NULL);
+    ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), ask_another, NULL);
 }
 END_TEST
 
