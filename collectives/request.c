@@ -72,6 +72,7 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
         .posted_ns = request->posted_ns,
         .started_ns = request->started_ns,
         .ended_ns = pl_clock_now_ns(),
+        .part = request->world->part,
         .rank = pl_world_label(request->world, request->world->rank),
         .waited_for = request->waited_for < 0 ? -1 : pl_world_label(request->world, request->waited_for),
         .status = request->status,

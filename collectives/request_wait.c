@@ -127,8 +127,12 @@ void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *to
 {
     PL_AUTO_HOLD(world);
     char name[sizeof(world->first->signature.name) + 1] = "";
-    struct pl_event event = {
-        .kind = PL_BARRIER, .name = name, .sequence = world->sequence, .rank = pl_world_label(world, world->rank), .waited_for = -1};
+    struct pl_event event = {.kind = PL_BARRIER,
+                             .name = name,
+                             .sequence = world->sequence,
+                             .part = world->part,
+                             .rank = pl_world_label(world, world->rank),
+                             .waited_for = -1};
 
     if (!world->observer.stalled || waited_ns < (*told_ns ? 2 * *told_ns : world->observer.stall_ns)) {
         return;

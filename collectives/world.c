@@ -7,6 +7,7 @@
 #include "collectives/kernel.h"
 #include "collectives/world_private.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,6 +228,8 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
     return start_backends(world, deadline_ns, reterr);
 }
 
+static atomic_uint parts; /* sub-worlds that this process has made */
+
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const struct pl_world *parent,
                                 const int *parent_ranks, bool inner, struct pl_world **ret_world, struct pl_error *reterr)
 {
@@ -246,8 +249,8 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     world->rank = bootstrap->rank;
     world->size = bootstrap->size;
     if (parent && !inner) {
-        world->observer =
-            (struct pl_observer){.context = parent->observer.context, .stall_ns = parent->observer.stall_ns, .stalled = parent->observer.stalled};
+        world->observer = parent->observer;
+        world->part = atomic_fetch_add(&parts, 1) + 1;
     }
     status = build(world, options, parent, parent_ranks, reterr);
     if (status == PL_OK && !inner) {

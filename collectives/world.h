@@ -189,6 +189,7 @@ struct pl_event {
     enum pl_kind kind;
     const char *name;  /* its first 16 bytes, "" without a name; valid during the call */
     uint64_t sequence; /* of the world, from 1 */
+    unsigned part;     /* 0: of a whole; else the sub-world's number, from 1 in the order in which this process made them */
     uint64_t bytes;    /* of the elements counted */
     int64_t posted_ns;
     int64_t started_ns; /* when the ones before it had ended */
@@ -211,8 +212,8 @@ struct pl_observer {
 };
 
 /**
- * Observe `world` from now on; NULL ends it. Sub-worlds that pl_world_new_sub() makes from now on tell of their stalls too, as long as they live, and
- * of nothing else.
+ * Observe `world` from now on, as well as the sub-worlds that pl_world_new_sub() makes of it from now on, each as long as it lives; NULL ends it for
+ * `world`. The observer's context must outlive them.
  */
 void pl_world_observe(struct pl_world *world, const struct pl_observer *observer);
 

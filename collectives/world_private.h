@@ -71,6 +71,7 @@ struct pl_world {
     bool owns_bootstrap;
     int rank;
     int size;
+    unsigned part; /* see pl_event */
     struct pl_device *device;
     struct pl_world *host_part; /* see pl_world_host_part() */
     struct pl_topology topology;

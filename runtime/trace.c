@@ -21,9 +21,10 @@ enum {
     MAX_RECORDS = 1 << 24,
     PROGRAM = UINT16_MAX, /* `kind` of a span that is no collective */
     LEAST_RECORDS = 3,
+    PARTS = UINT8_MAX + 1,
 };
 
-static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '1'};
+static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '2'};
 
 struct ring_head {
     char magic[8];
@@ -41,7 +42,8 @@ struct ring_record {
     int64_t waited_ns;
     int32_t waited_for;
     uint16_t kind;
-    uint16_t status;
+    uint8_t status;
+    uint8_t part; /* of the event, the highest for those beyond */
     char name[PL_TRACE_NAME_BYTES];
 };
 
@@ -162,7 +164,8 @@ void pl_trace_add_event(void *trace_at, const struct pl_event *event)
         .waited_ns = event->waited_ns,
         .waited_for = event->waited_for,
         .kind = (uint16_t)event->kind,
-        .status = (uint16_t)event->status,
+        .status = (uint8_t)event->status,
+        .part = (uint8_t)(event->part < PARTS - 1 ? event->part : PARTS - 1),
     };
     memcpy(record->name, event->name, strnlen(event->name, sizeof(record->name)));
     publish(trace);
@@ -192,7 +195,7 @@ static void print_record(const struct ring_head *head, const struct ring_record 
     }
     pl_text_append(text, ",\n{\"ph\":\"X\",\"name\":");
     pl_json_print_string(pl_text_string(&label), text);
-    pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", head->rank, program ? 0 : 1,
+    pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", head->rank, program ? 0 : 1 + record->part,
                    (double)(record->start_ns + head->realtime_minus_monotonic_ns) / 1e3, (double)(record->end_ns - record->start_ns) / 1e3);
     if (!program) {
         pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":%.3f", (unsigned long long)record->bytes, (double)record->waited_ns / 1e3);
@@ -205,6 +208,18 @@ static void print_record(const struct ring_head *head, const struct ring_record 
         pl_text_append(text, "}");
     }
     pl_text_append(text, "}");
+}
+
+/* A line for the collectives of each sub-world. */
+static void print_parts(const struct ring_head *head, const bool parts[PARTS], struct pl_text *text)
+{
+    for (int part = 1; part < PARTS; part++) {
+        if (parts[part]) {
+            pl_text_printf(text,
+                           ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"collectives of sub-world %d\"}}",
+                           head->rank, 1 + part, part);
+        }
+    }
 }
 
 static enum pl_status no_ring(const char *path, struct pl_error *reterr)
@@ -230,6 +245,7 @@ static enum pl_status merge_one(const char *path, const char *comma, struct pl_t
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but refused */
     PL_AUTO_FREE struct ring_record *records = NULL;
     struct ring_head head, head_behind;
+    bool parts[PARTS] = {false};
     uint64_t first;
 
     if (fd < 0) {
@@ -250,8 +266,12 @@ static enum pl_status merge_one(const char *path, const char *comma, struct pl_t
     first = head_behind.written >= head.records ? head_behind.written - head.records + 1 : 0;
     print_head(&head, comma, text);
     for (uint64_t i = first; i < head.written; i++) {
-        print_record(&head, &records[i % head.records], text);
+        const struct ring_record *record = &records[i % head.records];
+
+        print_record(&head, record, text);
+        parts[record->part] = true;
     }
+    print_parts(&head, parts, text);
     return PL_OK;
 }
 

@@ -45,7 +45,8 @@ void pl_trace_add_event(void *trace_at, const struct pl_event *event);
 uint64_t pl_trace_count(const struct pl_trace *trace);
 
 /**
- * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives and one for the program.
+ * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives, one for those of each
+ * sub-world, and one for the program.
  * A collective tells its bytes, how long the rank waited and for which rank.
  * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is no ring. A ring that is being written is read as far as it is whole.
  */

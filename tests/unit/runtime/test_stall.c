@@ -103,9 +103,16 @@ static void tell_stalled(void *context, const struct pl_event *event)
     }
 }
 
+static void see_part(void *context, const struct pl_event *event)
+{
+    struct seen *seen = context;
+
+    seen->ended += event->part > 0;
+}
+
 #define OBSERVE(late_rank)                                                                                                                           \
     struct seen seen = {.late = (late_rank)};                                                                                                        \
-    const struct pl_observer observer = {.context = &seen, .stall_ns = STALL_NS, .stalled = tell_stalled};                                           \
+    const struct pl_observer observer = {.context = &seen, .stall_ns = STALL_NS, .ended = see_part, .stalled = tell_stalled};                        \
     pl_world_observe(self->world, &observer)
 
 enum call { RUN, JOIN, SHUT_DOWN };
@@ -221,6 +228,7 @@ static void late_in_set_body(struct rank *self)
     }
     expect(self->rank != late - 1 || (seen.rank == self->rank && strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0),
            "rank %d: '%s'", seen.rank, seen.about);
+    expect(self->rank < late - 1 ? seen.ended == 0 : seen.ended > 0, "%d collectives of the set were seen", seen.ended);
     pl_process_sets_free(sets);
 }
 

@@ -61,6 +61,36 @@ START_TEST(a_full_ring_keeps_the_latest)
 }
 END_TEST
 
+START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
+{
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX];
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *paths[] = {path};
+    struct pl_trace *trace = NULL;
+    double start_us = 0;
+
+    (void)scratch_path(&scratch, "ring", path);
+    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .rank = 3, .size = 4}, &trace, &error), &error);
+    for (unsigned part = 0; part < 600; part += 300) {
+        pl_trace_add_event(trace, &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part, .waited_for = -1});
+        pl_trace_add_event(trace, &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part + 2, .waited_for = -1, .status = PL_TIMEOUT});
+    }
+    pl_trace_free(trace);
+    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    ck_assert_int_eq(spans_called(text.data, "allreduce w", &start_us), 4);
+    ck_assert_msg(strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":1,") && strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":3,") &&
+                      strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":256,"),
+                  "%s", text.data);
+    ck_assert_msg(strstr(text.data, "\"tid\":3,\"args\":{\"name\":\"collectives of sub-world 2\"}") &&
+                      strstr(text.data, "\"tid\":256,\"args\":{\"name\":\"collectives of sub-world 255\"}") && !strstr(text.data, "sub-world 1\""),
+                  "%s", text.data);
+    ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
+    scratch_done(&scratch);
+}
+END_TEST
+
 struct writer {
     struct pl_trace *trace;
     atomic_bool stop;
@@ -153,5 +183,5 @@ START_TEST(what_is_no_ring_is_refused_by_name)
 }
 END_TEST
 
-UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, spans_of_a_ring_that_is_being_written_are_whole,
-          a_ring_too_small_or_too_large_is_refused_by_its_number, what_is_no_ring_is_refused_by_name)
+UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, collectives_of_sub_worlds_have_lines_of_their_own,
+          spans_of_a_ring_that_is_being_written_are_whole, a_ring_too_small_or_too_large_is_refused_by_its_number, what_is_no_ring_is_refused_by_name)
