@@ -59,9 +59,10 @@ enum {
     PL_AGREED = 1 << 3,
 };
 
-/** Who knows what a wait is part of: appends that to `text`, for pl_event.about. All zero: nobody. */
+/** What a collective is part of, where its caller is not the program, and who can say how that stands. All zero: nothing to say. */
 struct pl_about {
-    void (*append)(const void *subject, struct pl_text *text);
+    const char *name; /* for pl_event.name of a collective that has none; unlike a name it costs nothing and ranks do not agree on it */
+    void (*append)(const void *subject, struct pl_text *text); /* for pl_event.about; NULL: nobody */
     const void *subject;
 };
 

@@ -62,8 +62,13 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
 
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event)
 {
+    const char *about = request->collective.about.name;
+
     memcpy(name, request->signature.name, sizeof(request->signature.name));
     name[sizeof(request->signature.name)] = '\0';
+    if (about && !name[0]) {
+        memcpy(name, about, strnlen(about, sizeof(request->signature.name)));
+    }
     *event = (struct pl_event){
         .kind = request->collective.kind,
         .name = name,

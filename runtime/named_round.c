@@ -89,7 +89,7 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
                                   .count = sizeof(struct named_head),
                                   .send = &round->own,
                                   .recv = round->heads,
-                                  .about = {.append = append_awaited, .subject = named}};
+                                  .about = {.name = "agreement", .append = append_awaited, .subject = named}};
     unsigned runs = 0;
 
     memset(&round->own, 0, sizeof(round->own));
@@ -367,8 +367,10 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
 static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_round *round = &named->round;
-    struct pl_collective payloads = {
-        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .counts = round->payload_bytes, .about = {.append = append_awaited, .subject = named}};
+    struct pl_collective payloads = {.kind = PL_ALLGATHER,
+                                     .dtype = PL_UINT8,
+                                     .counts = round->payload_bytes,
+                                     .about = {.name = "agreement", .append = append_awaited, .subject = named}};
     size_t total = 0;
 
     for (int rank = 0; rank < named->ranks; rank++) {
