@@ -9,8 +9,13 @@
 #include <limits.h>
 #include <mpi.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A process has one MPI: where it was initialised here, the last of the bootstraps over it finalises it. */
+static _Atomic bool owns_mpi;
+static _Atomic int owners;
 
 struct mpi_seat {
     struct pl_bootstrap bootstrap;
@@ -18,7 +23,7 @@ struct mpi_seat {
     MPI_Comm comm;
     int rank;
     int size;
-    bool owns_mpi;       /* initialised here, so finalised here */
+    bool owner;          /* one of `owners` */
     _Atomic bool broken; /* a message failed, or was given up: a collective goodbye could hang; not where all have heard a rank's refusal */
 };
 
@@ -177,15 +182,16 @@ static void seat_free(struct pl_bootstrap *bootstrap)
 {
     struct mpi_seat *seat = bootstrap->context;
     int finalized = 0;
+    bool last = seat->owner && atomic_fetch_sub(&owners, 1) == 1;
 
     MPI_Finalized(&finalized);
     /* MPI's end waits for all ranks for ever: only where they are known to be here. */
-    if (!finalized && !seat->broken && (!seat->owns_mpi || bootstrap->together)) {
+    if (!finalized && !seat->broken && (!last || bootstrap->together)) {
         /* Where notices were told it stays, on purpose: Open MPI gives its number again, and a late notice would be heard by whoever has that. */
         if (!seat->transport.told) {
             MPI_Comm_free(&seat->comm);
         }
-        if (seat->owns_mpi) {
+        if (last) {
             MPI_Finalize();
         }
     }
@@ -195,7 +201,7 @@ static void seat_free(struct pl_bootstrap *bootstrap)
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
                             struct pl_error *reterr);
 
-static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status seat_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct mpi_seat *seat = pl_memory_new(1, sizeof(*seat), reterr);
     int *tag_limit = NULL;
@@ -206,7 +212,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
         return PL_MEMORY;
     }
     seat->comm = comm;
-    seat->owns_mpi = owns_mpi;
+    seat->owner = owner;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm, &seat->rank);
     MPI_Comm_size(comm, &seat->size);
@@ -229,6 +235,7 @@ static enum pl_status seat_new(MPI_Comm comm, bool owns_mpi, struct pl_bootstrap
                                             .any_thread = level == MPI_THREAD_MULTIPLE,
                                             .transport = &seat->transport,
                                             .free = seat_free};
+    atomic_fetch_add(&owners, owner);
     *ret_bootstrap = &seat->bootstrap;
     return PL_OK;
 }
@@ -318,6 +325,7 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
         if (code != MPI_SUCCESS) {
             return raise_mpi(NULL, code, "MPI_Init_thread", -1, reterr);
         }
+        owns_mpi = true;
     }
     if (communicator_at) {
         memcpy(&parent, communicator_at, sizeof(parent));
@@ -327,7 +335,7 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
         return raise_mpi(NULL, code, "MPI_Comm_dup", -1, reterr);
     }
     ignore_broken_pipes();
-    return seat_new(comm, !initialized, ret_bootstrap, reterr);
+    return seat_new(comm, owns_mpi, ret_bootstrap, reterr);
 }
 
 bool pl_bootstrap_under_mpi(void)

@@ -60,8 +60,8 @@ struct pl_bootstrap {
 
 /**
  * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
- * if it is not yet (asking for MPI_THREAD_MULTIPLE), and finalised by pl_bootstrap_free() only if it was initialised
- * here and pl_bootstrap_leave() went well: without a peer MPI_Finalize can hang, and leaving is the program's `_exit`.
+ * if it is not yet (asking for MPI_THREAD_MULTIPLE), and then finalised by the pl_bootstrap_free() of the last bootstrap over it, if
+ * pl_bootstrap_leave() went well on that: without a peer MPI_Finalize can hang, and leaving is the program's `_exit`.
  * SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has died would raise it.
  * PL_UNSUPPORTED where the build has no MPI.
  */

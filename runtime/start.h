@@ -48,8 +48,8 @@ const struct pl_environment *pl_runtime_environment(const struct pl_runtime *run
 struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime);
 
 /**
- * Leave; sub-worlds, process sets and plans are freed before. MPI is finalised if pl_runtime_start() initialised it. A program that failed does not
- * call this: it ends at once with a status other than 0, and mpirun ends the other ranks. NULL is fine.
+ * Leave; sub-worlds, process sets and plans are freed before. MPI is finalised if pl_runtime_start() initialised it and no other runtime is left. A
+ * program that failed does not call this: it ends at once with a status other than 0, and mpirun ends the other ranks. NULL is fine.
  *
  * Waits for the other ranks as a collective does: a rank that still has something to do, such as writing the model, may come later by up to the
  * setting timeout_s; a warning names it when that takes long (stall_s), and one that has died is noticed at once where it can be. When it does not

@@ -2,7 +2,7 @@
 /*
  * A rank of tests/integration/lifecycle.py, which says what each word does:
  *
- *   lifecycle_probe topology | stop SECONDS | leave | again | span | wait SECONDS | vanish | desert | abort
+ *   lifecycle_probe topology | stop SECONDS | leave | again | swapped | span | wait SECONDS | vanish | desert | abort
  */
 #include "runtime/paceline.h"
 
@@ -84,6 +84,15 @@ static enum pl_status run(const char *word, double seconds, struct pl_error *ret
         PL_TRY(pl_runtime_start(&second, reterr)); /* beside the first */
         PL_TRY(pl_allreduce(pl_runtime_world(second), &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));
         pl_runtime_stop(second);
+        PL_TRY(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));
+        printf("rank %d sum %g\n", pl_world_rank(world), (double)value);
+    } else if (strcmp(word, "swapped") == 0) {
+        struct pl_runtime *first = runtime;
+        float value = 1;
+
+        PL_TRY(pl_runtime_start(&runtime, reterr));
+        pl_runtime_stop(first); /* which has started MPI */
+        world = pl_runtime_world(runtime);
         PL_TRY(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));
         printf("rank %d sum %g\n", pl_world_rank(world), (double)value);
     } else if (strcmp(word, "span") == 0) {
