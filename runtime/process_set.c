@@ -214,7 +214,8 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *al
     PL_TRY(pl_allgather(sets->world, own, all, sizeof(own), PL_UINT8, reterr));
     for (size_t rank = 0; rank < size; rank++) {
         if (all[rank * sizeof(own)]) {
-            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %zu", set, all + rank * sizeof(own), rank);
+            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set, all + rank * sizeof(own),
+                                pl_world_label(sets->world, (int)rank));
         }
     }
     return PL_OK;
@@ -274,7 +275,7 @@ static enum pl_status member_of(const struct pl_process_sets *sets, int set, con
         return unknown(set, reterr);
     }
     if (!found->world) {
-        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d", pl_world_rank(sets->world), set);
+        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d", pl_world_label(sets->world, pl_world_rank(sets->world)), set);
     }
     *ret_set = found;
     return PL_OK;

@@ -384,6 +384,48 @@ START_TEST(a_set_that_its_members_alone_add_meets_what_the_others_do)
 }
 END_TEST
 
+/* In a world of ranks 2 and 0 messages call them so. */
+static void part_body(struct rank *self)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_process_sets *sets = NULL;
+    struct pl_world *part = NULL;
+    struct pl_named *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of("late", &value, 1);
+    pl_named_handle handle = 0;
+    int all = -1, one = -1;
+
+    if (self->rank == 1) {
+        return;
+    }
+    expect_ok(pl_world_new_sub(self->world, (int[]){2, 0}, 2, &part, &error));
+    expect_ok(pl_process_sets_new(part, NULL, &sets, &error));
+    expect_ok(pl_process_sets_add(sets, (int[]){1, 0}, 2, &all, &error));
+    expect_ok(pl_process_sets_add(sets, (int[]){1}, 1, &one, &error));
+    expect_ok(pl_process_set_named(sets, all, &named, &error));
+    if (self->rank == 2) {
+        expect(pl_process_set_named(sets, one, &named, &error) == PL_INVALID && strstr(error.cause, "rank 2 is not in process set 2"), "%s",
+               error.cause);
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+    }
+    expect(pl_process_sets_remove(sets, all, &error) == PL_INVALID && strstr(error.cause, "'late' is under way on rank 2"), "%s", error.cause);
+    if (self->rank == 0) {
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+    }
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    expect_ok(pl_process_sets_remove(sets, all, &error));
+    pl_process_sets_free(sets);
+    pl_world_free(part);
+}
+
+START_TEST(sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
+{
+    ck_assert_bodies(3, part_body, NULL);
+}
+END_TEST
+
 UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed, every_kind_works_inside_a_set,
           a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set,
-          a_rank_without_memory_adds_no_set_on_any_rank, a_set_that_its_members_alone_add_meets_what_the_others_do)
+          a_rank_without_memory_adds_no_set_on_any_rank, a_set_that_its_members_alone_add_meets_what_the_others_do,
+          sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
