@@ -26,7 +26,7 @@ struct pl_span {
  * Errors      PL_INVALID, PL_MEMORY, PL_SYSTEM, PL_LIBRARY (the device's; these three naming the rank), PL_MISMATCH (ranks ask for different sizes or
  *             kinds), PL_UNSUPPORTED (pinned or device memory in a world without devices). PL_TIMEOUT, and PL_LIBRARY in MPI's words, stay with the
  *             world. On failure nothing stays allocated.
- * Test        tests/unit/collectives/test_arena.c, tests/unit/collectives/test_device.c
+ * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_device.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,7 +3,7 @@
 #ifndef PL_COLLECTIVES_BOOTSTRAP_H
 #define PL_COLLECTIVES_BOOTSTRAP_H
 
-#include "collectives/transport.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/world.h"
 
 /* Tags below PL_TAG_EXCHANGE belong to setting up. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world of one rank: every collective is a copy, scaled where asked. */
-#include "collectives/backend.h"
-#include "collectives/kernel.h"
+#include "collectives/core/backend.h"
+#include "collectives/reduce/kernel.h"
 
 #include <string.h>
 

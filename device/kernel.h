@@ -50,7 +50,7 @@ enum { PL_DEVICE_MAX_SOURCES = 16 };
 
 /**
  * dest[i] = post * op(pre * source[0][i], pre * source[1][i], ...) / divisor (at least 1; of SUM and AVERAGE, which are one here), added in the order
- * of `sources`, half-width floats in float32 and rounded once, as collectives/kernel.h does it on the host. dest may be one of the sources.
+ * of `sources`, half-width floats in float32 and rounded once, as collectives/reduce/kernel.h does it on the host. dest may be one of the sources.
  */
 enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources, uint64_t count_elems,
                                 enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre, double post, void *stream,

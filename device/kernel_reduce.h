@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Kernels that reduce several buffers into one, by the rules of collectives/kernel.h: in the order of the sources, half-width floats in float32
- * and rounded once, integers in their own width, or in 128 bits where they are scaled or averaged. Private to device/ and its tests.
+ * Kernels that reduce several buffers into one, by the rules of collectives/reduce/kernel.h: in the order of the sources, half-width floats in
+ * float32 and rounded once, integers in their own width, or in 128 bits where they are scaled or averaged. Private to device/ and its tests.
  */
 #ifndef PL_DEVICE_KERNEL_REDUCE_H
 #define PL_DEVICE_KERNEL_REDUCE_H

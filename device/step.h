@@ -4,7 +4,7 @@
  * contracts a product and a sum into one operation (-ffp-contract=off, nvcc --fmad=false).
  *
  * Source  as runtime/optimizer.h says
- * Test    tests/unit/runtime/test_optimizer.c, tests/unit/device/test_kernel.c
+ * Test    tests/unit/runtime/gradient/test_optimizer.c, tests/unit/device/test_kernel.c
  */
 #ifndef PL_DEVICE_STEP_H
 #define PL_DEVICE_STEP_H

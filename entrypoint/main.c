@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "entrypoint/job.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/verb.h"
 
 #include <errno.h>

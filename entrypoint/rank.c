@@ -12,10 +12,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "entrypoint/devices.h"
-#include "entrypoint/mpi_options.h"
-#include "entrypoint/rundir.h"
-#include "entrypoint/watch.h"
+#include "entrypoint/job/devices.h"
+#include "entrypoint/launch/mpi_options.h"
+#include "entrypoint/ssh/rundir.h"
+#include "entrypoint/supervise/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "entrypoint/verb.h"
 
 #include "base/log.h"
-#include "entrypoint/failure.h"
-#include "entrypoint/supervise.h"
+#include "entrypoint/supervise/failure.h"
+#include "entrypoint/supervise/supervise.h"
 
 #include <stdio.h>
 #include <stdlib.h>

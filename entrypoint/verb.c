@@ -9,10 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the directory of the binary: installed first, then the folders of a build tree. */
-static const char *const places[] = {
-    "../libexec/paceline/", "", "../s3io/", "../collectives/", "../runtime/", "../examples/mnist/", "../entrypoint/",
-};
+/* From the directory of the binary: where they are installed, then beside it. */
+static const char *const places[] = {"../libexec/paceline/", ""};
 
 enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
 {

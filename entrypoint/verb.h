@@ -4,7 +4,7 @@
 #define PL_ENTRYPOINT_VERB_H
 
 #include "base/environment.h"
-#include "entrypoint/words.h"
+#include "entrypoint/job/words.h"
 
 struct pl_call {
     struct pl_words words;                    /* what stands behind the verb */

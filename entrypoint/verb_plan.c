@@ -3,10 +3,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "entrypoint/job.h"
-#include "entrypoint/plan.h"
-#include "entrypoint/secrets.h"
-#include "entrypoint/variables.h"
+#include "entrypoint/job/job.h"
+#include "entrypoint/job/secrets.h"
+#include "entrypoint/job/variables.h"
+#include "entrypoint/launch/plan.h"
 #include "entrypoint/verb.h"
 
 #include <stdlib.h>

@@ -52,7 +52,7 @@ if [ -n "$data" ]; then
   cp "$data"/t10k-*-ubyte* "$tree/input/data/testing/"
 else
   step "drawing synthetic digits"
-  build/examples/mnist/make_digits "$tree/input/data" 8000 2000 1
+  build/libexec/paceline/make_digits "$tree/input/data" 8000 2000 1
 fi
 cat >"$tree/input/config/hyperparameters.json" <<J
 {"epochs": "$epochs", "batch-size": "32", "learning-rate": "0.02",

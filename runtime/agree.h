@@ -3,7 +3,7 @@
  * Do all ranks have the same list? Used where ranks must have made the same calls, to say on every rank what differs.
  * Internal to runtime/.
  *
- * Test  tests/unit/runtime/test_plan.c
+ * Test  tests/unit/runtime/gradient/test_plan.c
  */
 #ifndef PL_RUNTIME_AGREE_H
 #define PL_RUNTIME_AGREE_H

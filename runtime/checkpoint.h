@@ -7,7 +7,7 @@
  * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the
  * checksum of both, written last: without it the other one does not count. Both open in Python.
  *
- * Test  tests/unit/runtime/test_checkpoint.c, tests/integration/resume.py
+ * Test  tests/unit/runtime/checkpoint/test_checkpoint.c, tests/integration/resume.py
  */
 #ifndef PL_RUNTIME_CHECKPOINT_H
 #define PL_RUNTIME_CHECKPOINT_H

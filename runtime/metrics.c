@@ -2,7 +2,7 @@
 #include "runtime/metrics.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/python_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@ static void begin_pair(struct pl_metrics *metrics, const char *name)
 {
     pl_text_printf(&metrics->line, "%s%s=", metrics->line.length > 0 ? " " : "", name);
     pl_text_append(&metrics->json, metrics->json.length > 0 ? ", " : "{");
-    pl_json_print_string(name, &metrics->json);
+    pl_python_json_print_string(name, &metrics->json);
     pl_text_append(&metrics->json, ": ");
 }
 
@@ -27,7 +27,7 @@ void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals,
 {
     begin_pair(metrics, name);
     pl_text_printf(&metrics->line, "%.*f", decimals, value);
-    pl_json_print_double(value, &metrics->json);
+    pl_python_json_print_double(value, &metrics->json);
 }
 
 static enum pl_status append_line(const char *path, const struct pl_text *text, struct pl_error *reterr)

@@ -6,7 +6,7 @@
  *
  * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of v);
  *         Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
- * Test    tests/unit/runtime/test_optimizer.c
+ * Test    tests/unit/runtime/gradient/test_optimizer.c
  */
 #ifndef PL_RUNTIME_OPTIMIZER_H
 #define PL_RUNTIME_OPTIMIZER_H

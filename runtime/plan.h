@@ -19,7 +19,7 @@
  * Threads  one thread a plan, which is also the world's.
  * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that follow the
  *          backward pass are described in Li et al., "PyTorch Distributed", VLDB 2020.
- * Test     tests/unit/runtime/test_plan.c
+ * Test     tests/unit/runtime/gradient/test_plan.c
  */
 #ifndef PL_RUNTIME_PLAN_H
 #define PL_RUNTIME_PLAN_H

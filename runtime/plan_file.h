@@ -3,7 +3,7 @@
  * The values of a plan as a safetensors file: what a training program leaves behind.
  *
  * Threads  the plan's.
- * Test     tests/unit/runtime/test_plan_file.c
+ * Test     tests/unit/runtime/checkpoint/test_plan_file.c
  */
 #ifndef PL_RUNTIME_PLAN_FILE_H
 #define PL_RUNTIME_PLAN_FILE_H

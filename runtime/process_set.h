@@ -6,7 +6,7 @@
  *
  * Threads one thread at a time for all sets together.
  * Source  Horovod's process sets, for the programming model.
- * Test    tests/unit/runtime/test_process_set.c
+ * Test    tests/unit/runtime/named/test_process_set.c
  */
 #ifndef PL_RUNTIME_PROCESS_SET_H
 #define PL_RUNTIME_PROCESS_SET_H

@@ -4,7 +4,7 @@
  * What is written here opens in Python with the safetensors package.
  *
  * Source  the format description of huggingface/safetensors.
- * Test    tests/unit/runtime/test_safetensors.c
+ * Test    tests/unit/runtime/checkpoint/test_safetensors.c
  */
 #ifndef PL_RUNTIME_SAFETENSORS_H
 #define PL_RUNTIME_SAFETENSORS_H

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/choose_device.h"
 #include "collectives/collective.h"
+#include "collectives/world_on_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>

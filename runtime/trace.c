@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/python_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -194,7 +194,7 @@ static void print_record(const struct ring_head *head, const struct ring_record 
                        name);
     }
     pl_text_append(text, ",\n{\"ph\":\"X\",\"name\":");
-    pl_json_print_string(pl_text_string(&label), text);
+    pl_python_json_print_string(pl_text_string(&label), text);
     pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", head->rank, program ? 0 : 1 + record->part,
                    (double)(record->start_ns + head->realtime_minus_monotonic_ns) / 1e3, (double)(record->end_ns - record->start_ns) / 1e3);
     if (!program) {

@@ -4,7 +4,7 @@
  * buffer a field, [batch_samples][sample_bytes], in memory that the caller's allocator provides.
  *
  * Threads  one consumer thread; the input's functions run on the loader's own thread, except `cancel`.
- * Test     tests/unit/s3io/test_loader.c
+ * Test     tests/unit/s3io/dataset/test_loader.c
  */
 #ifndef PL_S3IO_LOADER_H
 #define PL_S3IO_LOADER_H

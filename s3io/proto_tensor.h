@@ -3,7 +3,7 @@
  * The tensors of a RecordIO-protobuf record (SageMaker's `Record` message), dense or sparse, read where they lie.
  *
  * Source  "Common data formats for training" in the SageMaker developer guide: Record, Value, Float32Tensor and its siblings.
- * Test    tests/unit/s3io/test_proto_tensor.c, tests/fuzz/fuzz_proto_tensor.c
+ * Test    tests/unit/s3io/record/test_proto_tensor.c, tests/fuzz/fuzz_proto_tensor.c
  */
 #ifndef PL_S3IO_PROTO_TENSOR_H
 #define PL_S3IO_PROTO_TENSOR_H

@@ -4,7 +4,7 @@
  * until the next call. Checksums are checked, lengths are refused before memory is asked for, and input that ends
  * inside a record is an error with source and offset: an epoch is never short in silence.
  *
- * Test  tests/unit/s3io/test_record.c and the fuzz targets in tests/fuzz
+ * Test  tests/unit/s3io/record/test_record.c and the fuzz targets in tests/fuzz
  */
 #ifndef PL_S3IO_RECORD_H
 #define PL_S3IO_RECORD_H

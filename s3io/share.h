@@ -11,7 +11,7 @@
  * A rank that is too slow holds the others up once its ring is full. A rank that left the epoch is dealt nothing more of
  * it. A rank that dies is PL_PEER on the others, and so is a dealer that dies.
  *
- * Test  tests/unit/s3io/test_share.c, tests/integration/cifar10.py
+ * Test  tests/unit/s3io/pipe/test_share.c, tests/integration/cifar10.py
  */
 #ifndef PL_S3IO_SHARE_H
 #define PL_S3IO_SHARE_H

@@ -5,7 +5,7 @@
  *
  * A source belongs to one thread at a time; only pl_source_cancel() may be called beside a running read.
  *
- * Test  tests/unit/s3io/test_source.c, test_inflate.c
+ * Test  tests/unit/s3io/bytes/test_source.c, test_inflate.c
  */
 #ifndef PL_S3IO_SOURCE_H
 #define PL_S3IO_SOURCE_H

@@ -4,7 +4,7 @@
  * from files, from S3 or through Pipe Mode's FIFOs. Records are numbered over all objects of the epoch in key order (or
  * in the epoch's shuffled order), and record i belongs to rank i mod size.
  *
- * Test  tests/unit/s3io/test_stream.c
+ * Test  tests/unit/s3io/dataset/test_stream.c
  */
 #ifndef PL_S3IO_STREAM_H
 #define PL_S3IO_STREAM_H

@@ -258,19 +258,19 @@ bench_kernels() { "$build/tests/bench/bench_device" --gradients "$gradients" --j
 bench_sharing() {
   local kind ranks code=0
   local words=(allreduce --buffers device --min-bytes 4KiB --max-bytes 256MiB --factor 8 --pairs 5 --json)
-  local step=("$build/examples/synthetic/synthetic" --gradients "$gradients" --backward-ms 20 --json 1)
+  local step=("$build/libexec/paceline/synthetic" --gradients "$gradients" --backward-ms 20 --json 1)
   export PACELINE_SHARE_DEVICE=1
-  within 10 "$build/collectives/paceline-info" || code=$?
+  within 10 "$build/libexec/paceline/paceline-info" || code=$?
   within 20 "${step[@]}" --device cuda | tee -a "$work/synthetic.json" || code=$?
   if [ $mpi = enabled ]; then
     for kind in busy timer; do
       within 20 mpirun --oversubscribe --bind-to none -n 2 "${step[@]}" --device cuda:0 --work $kind | tee -a "$work/synthetic.json" || code=$?
     done
     for ranks in 2 4; do
-      within 20 mpirun --oversubscribe --bind-to none -n $ranks "$build/collectives/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || code=$?
+      within 20 mpirun --oversubscribe --bind-to none -n $ranks "$build/libexec/paceline/paceline-bench" "${words[@]}" | tee "$work/allreduce_$ranks.json" || code=$?
     done
   else
-    "$build/collectives/paceline-bench" "${words[@]}" --threads 2 | tee "$work/allreduce_2.json" || code=$?
+    "$build/libexec/paceline/paceline-bench" "${words[@]}" --threads 2 | tee "$work/allreduce_2.json" || code=$?
     echo "no Open MPI: one rank's overlap only"
   fi
   return $code

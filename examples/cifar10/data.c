@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "s3io/s3_client.h"
-#include "s3io/store_s3.h"
+#include "s3io/s3/s3_client.h"
+#include "s3io/s3/store_s3.h"
 
 #include <stdlib.h>
 #include <string.h>

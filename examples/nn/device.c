@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char plugin[] = "libpaceline-nn-cuda.so";
+static const char plugin[] = "libpaceline-nn-cuda.so"; /* beside the program */
 
 enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct pl_error *reterr)
 {
@@ -39,10 +39,8 @@ enum pl_status nn_precision_parse(const char *precision, enum nn_precision *ret_
     return pl_error_set(reterr, PL_INVALID, "--precision is '%s', expected float32, tf32 or bf16", precision);
 }
 
-/* Beside the program where both are installed; next to its own folder where they were built. */
 static bool find_plugin(struct pl_text *path)
 {
-    static const char *const folders[] = {"", "../nn/"};
     char program[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
@@ -51,14 +49,9 @@ static bool find_plugin(struct pl_text *path)
     }
     program[length] = '\0';
     program[strrchr(program, '/') - program + 1] = '\0';
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(folders); i++) {
-        pl_text_clear(path);
-        pl_text_printf(path, "%s%s%s", program, folders[i], plugin);
-        if (pl_text_check(path, NULL) == PL_OK && access(pl_text_string(path), F_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
+    pl_text_clear(path);
+    pl_text_printf(path, "%s%s", program, plugin);
+    return pl_text_check(path, NULL) == PL_OK && access(pl_text_string(path), F_OK) == 0;
 }
 
 /* Never unloaded: CUDA's libraries have threads and exit handlers of their own. */

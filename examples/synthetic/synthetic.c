@@ -8,7 +8,7 @@
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
 
-#include "base/json.h"
+#include "base/python_json.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -230,9 +230,9 @@ static enum pl_status report(const struct synthetic *s, const struct result *res
 
     if (s->options.json) {
         pl_text_printf(&text, "{\"model\": ");
-        pl_json_print_string(s->list.name, &text);
+        pl_python_json_print_string(s->list.name, &text);
         pl_text_printf(&text, ", \"device\": ");
-        pl_json_print_string(device, &text);
+        pl_python_json_print_string(device, &text);
         pl_text_printf(&text,
                        ", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, \"buckets\": %zu, \"work\": \"%s\", "
                        "\"communication_ms\": %.3f, \"backward_ms\": %.3f, \"step_ms\": %.3f, \"overlap\": %.3f, \"busbw_gb_s\": %.3f}",

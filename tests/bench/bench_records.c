@@ -6,9 +6,9 @@
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "s3io/checksum.h"
 #include "s3io/stream.h"
 #include "tests/bench/median.h"
 

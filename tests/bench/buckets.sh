@@ -34,7 +34,7 @@ fi
 for round in $(seq "$rounds"); do
     for list in "$@"; do
         for size in "${sizes[@]}"; do
-            line=$(run PACELINE_BUCKET_BYTES="$size" "$build/examples/synthetic/synthetic" --gradients "$(realpath "$list")" --backward-ms "$backward" --json 1)
+            line=$(run PACELINE_BUCKET_BYTES="$size" "$build/libexec/paceline/synthetic" --gradients "$(realpath "$list")" --backward-ms "$backward" --json 1)
             echo "{\"round\": $round, \"size\": \"$size\", \"result\": $line}" >>"$results"
         done
     done

@@ -7,7 +7,7 @@
 #   two, four       2 and 4 hosts, links of 1 Gbit/s, 1 and 2 ranks a host: small messages and 64 MiB
 #   four_slow       4 hosts, links of 200 Mbit/s, 64 MiB
 #   one_slow        4 hosts of which one has a link of 100 Mbit/s, 64 MiB
-#   far             2 hosts, 1 Gbit/s, round trips of 10 and 40 ms (tests/support/delay_link.c)
+#   far             2 hosts, 1 Gbit/s, round trips of 10 and 40 ms (tests/fakes/delay_link.c)
 #
 # `peer` is default (Open MPI as it comes) or best (64 MiB: its ring, whole; small: whatever it likes best of whole and in pieces). `goodput_mbs` is what one TCP
 # stream carries from one host to the next over the same links in the same run, of the slowest link where they differ;
@@ -17,7 +17,7 @@ here=$(dirname "$(realpath "$0")")
 build=$(realpath "${1:-build}")
 cases=("${@:2}")
 [ ${#cases[@]} -gt 0 ] || cases=(two four four_slow one_slow far)
-bench=$build/collectives/paceline-bench
+bench=$build/libexec/paceline/paceline-bench
 delay_link=$build/tests/bench/delay_link
 source "$here/../support/cluster.sh"
 trap cluster_down EXIT

@@ -110,7 +110,7 @@ def main():
         channel.mkdir()
         for file in files.glob("train-*"):
             (channel / file.name).symlink_to(file.resolve())
-        mnist = [words.build.resolve() / "examples/mnist/mnist", "--data", scratch, "--batch-size", words.batch, "--max-steps", words.steps,
+        mnist = [words.build.resolve() / "libexec/paceline/mnist", "--data", scratch, "--batch-size", words.batch, "--max-steps", words.steps,
                  "--model-dir", pathlib.Path(scratch, "model")]
 
         def alone(count):

@@ -77,7 +77,7 @@ def mpirun(launcher, ranks, command):
 
 def ours_us(args, size):
     line = json.loads(mpirun("mpirun.openmpi", args.ranks, [
-        args.build / "collectives/paceline-bench", "allreduce", "--json", "--buffers", args.buffers, "--min-bytes", size, "--max-bytes", size,
+        args.build / "libexec/paceline/paceline-bench", "allreduce", "--json", "--buffers", args.buffers, "--min-bytes", size, "--max-bytes", size,
         "--pairs", REPEATS, "--loop-ms", args.loop_ms]))
     if line["wrong"]:
         sys.exit(f"peers.py: {line['wrong']} wrong elements at {size} bytes")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compute docs/scaling.md: the cost model of collectives/pattern.h, fitted on measurements, carried to 8 to 4,096 hosts.
+"""Compute docs/scaling.md: the cost model of collectives/algorithms/algorithm.h, fitted on measurements, carried to 8 to 4,096 hosts.
 
     scaling.py GRADIENTS_DIR > docs/scaling.md
 
@@ -34,7 +34,7 @@ HOSTS = [8, 32, 128, 512, 1024, 4096]
 
 
 def between_s(hosts, size_bytes):
-    """The cheapest of ring, halving and doubling; see collectives/pattern.h."""
+    """The cheapest of ring, halving and doubling; see collectives/algorithms/algorithm.h."""
     wire = size_bytes / (GBPS / 8 * 1e9 * SHARE)
     rounds = math.ceil(math.log2(hosts))
     least = 2 * (hosts - 1) / hosts * wire

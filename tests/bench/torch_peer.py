@@ -77,7 +77,7 @@ def our_rate(build, name, data, batch, steps, precision):
 def make_data(build, name, folder, count):
     """About `count` samples; they need not be different, since nothing is learnt here."""
     if name == "mnist":
-        subprocess.run([build / "examples/mnist/make_digits", folder, str(count), "100", "1"], env=ENVIRONMENT, check=True)
+        subprocess.run([build / "libexec/paceline/make_digits", folder, str(count), "100", "1"], env=ENVIRONMENT, check=True)
         return
     os.environ.setdefault("PACELINE_BUILD", str(build))
     os.environ.setdefault("PACELINE_SOURCE", str(pathlib.Path(__file__).resolve().parents[2]))

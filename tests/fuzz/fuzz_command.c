@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launch command that a master sends: whatever comes, only orted or prted leaves the splitter. */
-#include "entrypoint/command.h"
+#include "entrypoint/ssh/command.h"
 #include "tests/support/fuzz.h"
 
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  */
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/job.h"
-#include "entrypoint/plan.h"
-#include "entrypoint/secrets.h"
+#include "entrypoint/job/job.h"
+#include "entrypoint/job/secrets.h"
+#include "entrypoint/launch/plan.h"
 #include "tests/support/fuzz.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replies of credential endpoints and STS, profile files and the addresses that tokens may go to. */
 #include "base/memory.h"
-#include "s3io/credentials.h"
-#include "s3io/profile.h"
+#include "s3io/s3/credentials.h"
+#include "s3io/s3/profile.h"
 #include "tests/support/fuzz.h"
 
 #include <stdlib.h>

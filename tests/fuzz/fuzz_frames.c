@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames as they come over the control link, from another host or from anybody who holds the key. */
-#include "entrypoint/ending.h"
-#include "entrypoint/link.h"
+#include "entrypoint/ssh/link.h"
+#include "entrypoint/supervise/ending.h"
 #include "tests/support/fuzz.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heads of HTTP answers, line by line: what is taken is consistent. */
-#include "s3io/http_head.h"
+#include "s3io/http/http_head.h"
 #include "tests/support/fuzz.h"
 
 #include <string.h>

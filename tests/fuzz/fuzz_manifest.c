@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests of both kinds: whatever comes, what is taken is whole. */
-#include "s3io/manifest.h"
+#include "s3io/s3/manifest.h"
 #include "tests/support/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splitting never reads beyond its text, and words quoted the shell's way split back to themselves. */
 #include "base/memory.h"
-#include "entrypoint/mpi_options.h"
+#include "entrypoint/launch/mpi_options.h"
 #include "tests/support/fuzz.h"
 
 #include <string.h>

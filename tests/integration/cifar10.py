@@ -17,12 +17,12 @@ import tempfile
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
-PROGRAM = BUILD / "examples/cifar10/cifar10"
-FEED = BUILD / "s3io/paceline-feed"
+PROGRAM = BUILD / "libexec/paceline/cifar10"
+FEED = BUILD / "libexec/paceline/paceline-feed"
 REAL = SOURCE.parent / "shared/data/cifar10"
 LIMIT_S = 150
 SHARDS, RECORDS = 4, 64
-sys.path.insert(0, str(SOURCE / "tests/support"))
+sys.path.insert(0, str(SOURCE / "tests/fakes"))
 from fake_s3 import crc32c  # noqa: E402
 
 
@@ -108,7 +108,7 @@ def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="Non
 
 
 def from_s3(folder, ranks, words):
-    server = subprocess.Popen([sys.executable, str(SOURCE / "tests/support/fake_s3.py"), str(folder)], stdin=subprocess.DEVNULL,
+    server = subprocess.Popen([sys.executable, str(SOURCE / "tests/fakes/fake_s3.py"), str(folder)], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, text=True)
     try:
         port = server.stdout.readline().split()[1]

@@ -5,8 +5,8 @@
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
-program=$PACELINE_BUILD/examples/cifar10/cifar10
-feed=$PACELINE_BUILD/s3io/paceline-feed
+program=$PACELINE_BUILD/libexec/paceline/cifar10
+feed=$PACELINE_BUILD/libexec/paceline/paceline-feed
 pictures=$PACELINE_SOURCE/../shared/data/cifar10
 [ -x "$program" ] || cluster_skip "built without the example"
 [ -e "$pictures/train-00000-of-00004.tfrecord" ] || cluster_skip "the pictures are not in ../shared/data/cifar10"

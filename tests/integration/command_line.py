@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-SUPPORT = pathlib.Path(os.environ["PACELINE_SOURCE"]) / "tests/support"
+FAKES = pathlib.Path(os.environ["PACELINE_SOURCE"]) / "tests/fakes"
 PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 
 # What is typed behind `paceline`, and the whole of what is said; FOLDER is an empty directory, FILE a file.
@@ -89,7 +89,7 @@ def outputs(scratch):
     (scratch / "objects").mkdir()
     (scratch / "objects/key").write_text("data")
     os.mkfifo(scratch / "fifo")
-    server = subprocess.Popen([sys.executable, SUPPORT / "fake_s3.py", scratch / "objects"], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([sys.executable, FAKES / "fake_s3.py", scratch / "objects"], stdout=subprocess.PIPE, text=True)
     try:
         keys = {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.stdout.readline().split()[1]}", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
         reader, gone = os.pipe()
@@ -120,7 +120,7 @@ def quickstart(scratch):
     """Words that are wrong end the script before it installs, builds or writes anything; here it finds no program to do that with."""
     for name in ("dirname", "realpath"):
         os.symlink(shutil.which(name), scratch / name)
-    script = SUPPORT.parents[1] / "examples/quickstart.sh"
+    script = FAKES.parents[1] / "examples/quickstart.sh"
     for words, code, wanted in ((["--tree"], 2, "quickstart: --tree needs a value; --help lists the options"),
                                 (["--epochs", "1", "--data"], 2, "quickstart: --data needs a value; --help lists the options"),
                                 (["--data", f"{scratch}/none"], 1, f"realpath: {scratch}/none: No such file or directory"),

@@ -34,11 +34,11 @@ for n in 1 5; do
     echo "== $n processes, halves of a program's own MPI"
     timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" halves
 done
-support=$PACELINE_BUILD/tests/support
-if [ -e "$support/nccl/libnccl.so.2" ]; then
+fakes=$PACELINE_BUILD/tests/fakes
+if [ -e "$fakes/nccl/libnccl.so.2" ]; then
     for setting in "1 no_nccl" "3 nccl"; do
         echo "== 3 processes, devices and NCCL: $setting"
-        FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$support/${setting#* }:$support${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$fakes/${setting#* }:$fakes${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
             timeout 500 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "${setting% *}"
     done
 fi

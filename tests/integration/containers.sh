@@ -219,7 +219,7 @@ P
 }
 
 mkdir -p "$work/digits"
-"$PACELINE_BUILD/examples/mnist/make_digits" "$work/digits" 2000 400 1
+"$PACELINE_BUILD/libexec/paceline/make_digits" "$work/digits" 2000 400 1
 step "engine $engine"
 the_image_is_built
 "$engine" network create "$network" >/dev/null

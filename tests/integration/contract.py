@@ -414,7 +414,7 @@ def code_from_s3():
     with Tree() as tree:
         tree.write('store/jobs/source/sourcedir.tar.gz', archive([('run.sh', SHOW.encode())]))
         tree.write('store/jobs/source/run.sh', SHOW)
-        server = subprocess.Popen([sys.executable, SOURCE / 'tests/support/fake_s3.py', tree.base / 'store'], stdin=subprocess.DEVNULL,
+        server = subprocess.Popen([sys.executable, SOURCE / 'tests/fakes/fake_s3.py', tree.base / 'store'], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, text=True)
         try:
             port = server.stdout.readline().split()[1]
@@ -619,7 +619,7 @@ def intermediate_output_to_s3():
     """Closed files arrive while the program runs, the rest at its end, also when it fails; S3 that is not there fails no job."""
     with Tree({'sagemaker_program': 'run.sh', 'sagemaker_s3_output': '"s3://bkt/out"'}, {'run.sh': WRITER}) as tree:
         (tree.base / 'store').mkdir()
-        server = subprocess.Popen([sys.executable, SOURCE / 'tests/support/fake_s3.py', '--keep', tree.base / 'store'], stdin=subprocess.DEVNULL,
+        server = subprocess.Popen([sys.executable, SOURCE / 'tests/fakes/fake_s3.py', '--keep', tree.base / 'store'], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, text=True)
         try:
             port = server.stdout.readline().split()[1]

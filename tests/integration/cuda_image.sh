@@ -36,7 +36,7 @@ mkdir -p "$work"/job/{input/config,input/data,output/data,model}
 echo '{"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}' >"$work/job/input/config/resourceconfig.json"
 echo '{"epochs": "1", "batch-size": "32"}' >"$work/job/input/config/hyperparameters.json"
 echo '{"training": {"TrainingInputMode": "File"}, "testing": {"TrainingInputMode": "File"}}' >"$work/job/input/config/inputdataconfig.json"
-"$PACELINE_BUILD/examples/mnist/make_digits" "$work/job/input/data" 200 100 1
+"$PACELINE_BUILD/libexec/paceline/make_digits" "$work/job/input/data" 200 100 1
 run -v "$work/job:/opt/ml" "$image" train || fail "training without a driver: exit code $?"
 [ "$(grep -c 'training on the CPU: no GPU is used: no NVIDIA driver' "$work/log")" = 1 ] || fail "expected one line that says why it trains on the CPU"
 grep -q 'test_accuracy=' "$work/log" && [ -s "$work/job/model/model.safetensors" ] || fail "nothing was learnt"

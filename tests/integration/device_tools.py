@@ -10,13 +10,13 @@ import tempfile
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
-SUPPORT = BUILD / "tests/support"
+FAKES = BUILD / "tests/fakes"
 
 
 def run(program, *words, ranks=1, nccl=False, fake="devices=2", status=0, **settings):
     command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks] if ranks > 1 else []
     command += [BUILD / program, *words]
-    environment = dict(os.environ, FAKE_CUDA=fake + ",delay_us=20,leaks", LD_LIBRARY_PATH=f"{SUPPORT}/{'nccl' if nccl else 'no_nccl'}:{SUPPORT}",
+    environment = dict(os.environ, FAKE_CUDA=fake + ",delay_us=20,leaks", LD_LIBRARY_PATH=f"{FAKES}/{'nccl' if nccl else 'no_nccl'}:{FAKES}",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", **settings)
     done = subprocess.run([str(word) for word in command], env=environment, text=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
     print("$", *command, done.stdout, done.stderr, sep="\n")
@@ -30,28 +30,28 @@ def says(text, *wanted):
 
 
 def info():
-    says(run("collectives/paceline-info"), "backend solo: on\n  device memory", "devices: 2\n  0: Fake GPU 0")
-    says(run("collectives/paceline-info", ranks=2, nccl=True), "backend nccl: on\n  NCCL 2.", "backend device: on", "left to the backend device")
-    says(run("collectives/paceline-info", ranks=2), "backend nccl: off, NCCL cannot be loaded", "backend device: on\n  allreduce between device arenas")
-    says(run("collectives/paceline-info", ranks=2, fake="devices=1"), "no device is used: ", "backend nccl: off, this world was given no device")
-    says(run("collectives/paceline-info", ranks=2, nccl=True, fake="devices=1", PACELINE_SHARE_DEVICE="1"), "share GPU-", "backend device: on")
-    says(run("collectives/paceline-info", fake="no_device"), "devices: no GPU is used: the driver is there")
+    says(run("libexec/paceline/paceline-info"), "backend solo: on\n  device memory", "devices: 2\n  0: Fake GPU 0")
+    says(run("libexec/paceline/paceline-info", ranks=2, nccl=True), "backend nccl: on\n  NCCL 2.", "backend device: on", "left to the backend device")
+    says(run("libexec/paceline/paceline-info", ranks=2), "backend nccl: off, NCCL cannot be loaded", "backend device: on\n  allreduce between device arenas")
+    says(run("libexec/paceline/paceline-info", ranks=2, fake="devices=1"), "no device is used: ", "backend nccl: off, this world was given no device")
+    says(run("libexec/paceline/paceline-info", ranks=2, nccl=True, fake="devices=1", PACELINE_SHARE_DEVICE="1"), "share GPU-", "backend device: on")
+    says(run("libexec/paceline/paceline-info", fake="no_device"), "devices: no GPU is used: the driver is there")
 
 
 def bench():
     words = ["allreduce", "--buffers", "device", "--min-bytes", "64", "--max-bytes", "64KiB", "--factor", "32", "--pairs", 1, "--loop-ms", 1, "--json"]
     ways = [dict(ranks=1), dict(ranks=2, nccl=True), dict(ranks=2), dict(ranks=2, fake="devices=1", PACELINE_SHARE_DEVICE="1")]
     for way in ways:
-        lines = [json.loads(line) for line in run("collectives/paceline-bench", *words, **way).splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in run("libexec/paceline/paceline-bench", *words, **way).splitlines() if line.startswith("{")]
         assert [line["bytes"] for line in lines] == [64, 2048, 65536], lines
         assert all(line["wrong"] == 0 and line["buffers"] == "device" and line["time_us"] > 0 for line in lines), lines
-    run("collectives/paceline-bench", *words, "--threads", 2)
-    says(run("collectives/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
-    says(run("collectives/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
+    run("libexec/paceline/paceline-bench", *words, "--threads", 2)
+    says(run("libexec/paceline/paceline-bench", *words, fake="no_device", status=1), "no GPU is used")
+    says(run("libexec/paceline/paceline-bench", *words, PACELINE_DEVICE="off", status=1), "no GPU is used")
     mistakes = {"--bound": "without --peer and --bound", "--max-bytes=1MB": "--max-bytes is '1MB', expected", "--pears": "there is no option --pears",
                 "--pairs": "--pairs needs a value", "alreduce": "expected the word allreduce alone, found 'alreduce'", "--max-bytes=4": "above --max-bytes"}
     for word, wanted in mistakes.items():
-        says(run("collectives/paceline-bench", *words, word, status=2), wanted)
+        says(run("libexec/paceline/paceline-bench", *words, word, status=2), wanted)
 
 
 def report(work, step_rows):

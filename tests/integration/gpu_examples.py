@@ -25,7 +25,7 @@ import cifar10  # noqa: E402  (its pictures)
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
-PROGRAMS = {name: BUILD / "examples" / name / name for name in ("mnist", "cifar10")}
+PROGRAMS = {name: BUILD / "libexec/paceline" / name for name in ("mnist", "cifar10")}
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 LINE = re.compile(r"train_loss=([0-9.]+) test_accuracy=([0-9.]+)")
 
@@ -64,7 +64,7 @@ def digits(folder):
             for file in source.glob(prefix + "-*"):
                 shutil.copy(file, folder / channel)
     else:
-        subprocess.run([BUILD / "examples/mnist/make_digits", folder, "4000", "1000", "7"], check=True)
+        subprocess.run([BUILD / "libexec/paceline/make_digits", folder, "4000", "1000", "7"], check=True)
     return folder
 
 

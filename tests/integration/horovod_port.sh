@@ -5,7 +5,7 @@ set -euo pipefail
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OPENBLAS_NUM_THREADS=1
-"$PACELINE_BUILD/examples/mnist/make_digits" "$scratch/data" 2000 500 1
+"$PACELINE_BUILD/libexec/paceline/make_digits" "$scratch/data" 2000 500 1
 # Test images of another size than the training's are refused, not read beyond their end: here the training's as 28 rows of 14.
 cp -r "$scratch/data" "$scratch/odd"
 python3 - "$scratch/odd/training" <<'PY'

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from ranks import rank_of, running, survivors  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
-MNIST = BUILD / "examples/mnist/mnist"
+MNIST = BUILD / "libexec/paceline/mnist"
 DEADLINE_S = 10
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    PACELINE_TIMEOUT_S=str(DEADLINE_S))
@@ -51,7 +51,7 @@ def main():
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     with tempfile.TemporaryDirectory(prefix="paceline-late-") as scratch:
         data = pathlib.Path(scratch) / "data"
-        subprocess.run([BUILD / "examples/mnist/make_digits", data, "120", "10", "7"], check=True)
+        subprocess.run([BUILD / "libexec/paceline/make_digits", data, "120", "10", "7"], check=True)
         for number in [signal.SIGKILL, signal.SIGSTOP] * trials:
             trial(data, number)
 

@@ -27,7 +27,7 @@ import time
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
-MNIST = BUILD / "examples/mnist/mnist"
+MNIST = BUILD / "libexec/paceline/mnist"
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 LINE = re.compile(r"^epoch=(\d+) step=(\d+) train_loss=(\d+\.\d{4}) test_accuracy=(\d\.\d{4}) images_per_second=\d+\.\d$", re.M)
 
@@ -76,7 +76,7 @@ def real_data(folder):
 
 
 def synthetic_data(folder, train, test):
-    subprocess.run([BUILD / "examples/mnist/make_digits", folder, str(train), str(test), "7"], check=True)
+    subprocess.run([BUILD / "libexec/paceline/make_digits", folder, str(train), str(test), "7"], check=True)
     return folder
 
 

@@ -4,14 +4,14 @@
 # can do.
 set -euo pipefail
 export OPENBLAS_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mnist=$PACELINE_BUILD/examples/mnist/mnist
-plugin=$PACELINE_BUILD/examples/nn/libpaceline-nn-cuda.so
+mnist=$PACELINE_BUILD/libexec/paceline/mnist
+plugin=$PACELINE_BUILD/libexec/paceline/libpaceline-nn-cuda.so
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-device-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; cat "$work/err"; exit 1; }
 
 ldconfig -p | grep -q 'libcuda\.so\.1 ' && { echo "a driver is installed: tests/gpu.sh tests with one"; exit 77; }
-"$PACELINE_BUILD/examples/mnist/make_digits" "$work" 64 20 1
+"$PACELINE_BUILD/libexec/paceline/make_digits" "$work" 64 20 1
 
 # run RANKS WORDS...: leaves `code`, out and err.
 run() {

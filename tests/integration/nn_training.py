@@ -15,8 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cifar10  # noqa: E402  (its pictures)
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
-SUPPORT = BUILD / "tests/support"
-PLUGIN = SUPPORT / "nn_cuda/libpaceline-nn-cuda.so"
+FAKES = BUILD / "tests/fakes"
+PLUGIN = FAKES / "nn_cuda/libpaceline-nn-cuda.so"
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 PROGRAM_WORDS = {"mnist": ["--max-steps", 6, "--batch-size", 10, "--warmup-epochs", 0], "cifar10": ["--max-steps", 3, "--batch-size", 8, "--warmup-steps", 0]}
 
@@ -26,16 +26,16 @@ class Examples:
         self.work = work
         self.data = {"mnist": work / "digits", "cifar10": work / "pictures"}
         for name in self.data:
-            shutil.copy(BUILD / "examples" / name / name, work)
+            shutil.copy(BUILD / "libexec/paceline" / name, work)
         shutil.copy(PLUGIN, work)
-        subprocess.run([BUILD / "examples/mnist/make_digits", self.data["mnist"], "150", "40", "3"], check=True)
+        subprocess.run([BUILD / "libexec/paceline/make_digits", self.data["mnist"], "150", "40", "3"], check=True)
         cifar10.make_pictures(self.data["cifar10"])
 
     def run(self, program, ranks, *words, fake="devices=2", nccl=False, check=True):
         command = [self.work / program, "--data", self.data[program], *PROGRAM_WORDS[program], *words]
         if ranks > 1:
             command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *command]
-        environment = dict(ENVIRONMENT, FAKE_CUDA=fake + ",delay_us=100,leaks", LD_LIBRARY_PATH=f"{SUPPORT}/{'nccl' if nccl else 'no_nccl'}:{SUPPORT}")
+        environment = dict(ENVIRONMENT, FAKE_CUDA=fake + ",delay_us=100,leaks", LD_LIBRARY_PATH=f"{FAKES}/{'nccl' if nccl else 'no_nccl'}:{FAKES}")
         done = subprocess.run([str(word) for word in command], env=environment, text=True, timeout=240, stdin=subprocess.DEVNULL, capture_output=True)
         print("$", *command, done.stdout, done.stderr, sep="\n" if done.returncode else " ")
         assert not check or done.returncode == 0, f"exit status {done.returncode}"

@@ -17,7 +17,7 @@ cluster_up 2
 mkdir -p /tmp/{prterun.algo-1,prted.algo-2}.{2..60}.0/0
 mkdir -p "$root/opt/paceline/bin" "$root/opt/paceline/libexec/paceline" "$root/opt/ml" "$root/run/sshd"
 install "$PACELINE_BUILD/entrypoint/paceline" "$PACELINE_BUILD/tests/integration/mpi_probe" "$root/opt/paceline/bin"
-install "$PACELINE_BUILD/entrypoint/libpaceline-hostname.so" "$root/opt/paceline/libexec/paceline"
+install "$PACELINE_BUILD/libexec/paceline/libpaceline-hostname.so" "$root/opt/paceline/libexec/paceline"
 
 # The mounts are the host's own: they are gone with it.
 inside='root=$1; shift

@@ -487,9 +487,9 @@ def main():
         output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", HOROVOD], env=environment)
         assert output.count("horovod's lines fine") == ranks, output
     print("a program made for Horovod: its lines run on 1 and 2 ranks")
-    support = f"{BUILD}/tests/support"
-    if os.path.exists(f"{support}/libcuda.so.1"):
-        for folders in (f"{support}/nccl:{support}", f"{support}/no_nccl:{support}"):
+    fakes = f"{BUILD}/tests/fakes"
+    if os.path.exists(f"{fakes}/libcuda.so.1"):
+        for folders in (f"{fakes}/nccl:{fakes}", f"{fakes}/no_nccl:{fakes}"):
             for ranks in (1, 2):
                 fake = dict(environment, FAKE_CUDA="devices=2,delay_us=20", LD_LIBRARY_PATH=folders)
                 output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, f"{SOURCE}/tests/integration/python_gpu.py",
@@ -499,7 +499,7 @@ def main():
     with tempfile.TemporaryDirectory() as base:
         data = os.path.join(base, "input", "data")
         os.makedirs(os.path.join(base, "input", "config"))
-        run([f"{BUILD}/examples/mnist/make_digits", data, "2000", "500", "1"])
+        run([f"{BUILD}/libexec/paceline/make_digits", data, "2000", "500", "1"])
         files = {
             "hyperparameters.json": {"epochs": "4", "batch-size": "32", "sagemaker_program": "train_mnist.py", "sagemaker_mpi_enabled": "true",
                                      "sagemaker_mpi_num_of_processes_per_host": "2"},

@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from ranks import running, survivors  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
-MNIST = BUILD / "examples/mnist/mnist"
+MNIST = BUILD / "libexec/paceline/mnist"
 STEPS = 60  # of two epochs of 600 images on two ranks
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
@@ -83,7 +83,7 @@ def sharded(folder):
                               "sh", "-c", own, folder, *trainer(folder, name), *words]))
 
     for shard, count in ("a", 120), ("b", 100):
-        subprocess.run([BUILD / "examples/mnist/make_digits", folder / shard, str(count), "10", str(count)], check=True)
+        subprocess.run([BUILD / "libexec/paceline/make_digits", folder / shard, str(count), "10", str(count)], check=True)
     run("undivided")
     run("divided", "--max-steps", "7")  # of 10, in the second epoch
     out = run("divided")
@@ -108,7 +108,7 @@ def main():
     print(f"random seed {seed}")
     with tempfile.TemporaryDirectory(prefix="paceline-resume-") as scratch:
         folder = pathlib.Path(scratch)
-        subprocess.run([BUILD / "examples/mnist/make_digits", folder / "data", "600", "40", "7"], check=True)
+        subprocess.run([BUILD / "libexec/paceline/make_digits", folder / "data", "600", "40", "7"], check=True)
         began = time.monotonic()
         finish(start(folder, "whole"))
         seconds = time.monotonic() - began

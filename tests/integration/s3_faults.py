@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every scenario of tests/support/faults: the client between it and its bytes a server that fails as the file says.
+"""Every scenario of tests/integration/s3_faults: the client between it and its bytes a server that fails as the file says.
 
   s3_faults.py PACELINE_S3 [SCENARIO...]
 
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "support"))
+sys.path.insert(0, str(HERE.parent / "fakes"))
 from fake_s3 import FakeS3  # noqa: E402
 from fault_proxy import FaultProxy, Rules  # noqa: E402
 
@@ -317,7 +317,7 @@ async def run_one(tool, scenario, gate):
 
 async def main():
     names = sys.argv[2:]
-    scenarios = [load(path) for path in sorted((HERE.parent / "support" / "faults").glob("*.json")) if not names or path.stem in names]
+    scenarios = [load(path) for path in sorted((HERE / "s3_faults").glob("*.json")) if not names or path.stem in names]
     gate = asyncio.Semaphore(AT_A_TIME)
     results = await asyncio.gather(*(run_one(sys.argv[1], scenario, gate) for scenario in scenarios))
     print(f"{sum(results)} of {len(results)} scenarios kept their promise")

@@ -19,8 +19,8 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUPPORT = HERE.parent / "support"
-sys.path.insert(0, str(SUPPORT))
+FAKES = HERE.parent / "fakes"
+sys.path.insert(0, str(HERE.parent / "support"))
 import s3_request  # noqa: E402
 
 TOOL, PROBE = sys.argv[1:3]
@@ -31,7 +31,7 @@ LIMIT_S = 120
 class Server:
     def __init__(self, directory, tls):
         self.directory = directory
-        words = [str(SUPPORT / "s3_server.sh"), "start", directory] + (["tls"] if tls else [])
+        words = [str(FAKES / "s3_server.sh"), "start", directory] + (["tls"] if tls else [])
         # A process of its own session keeps no pipe of ours open.
         with tempfile.TemporaryFile("w+") as out:
             done = subprocess.run(words, stdout=out, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
@@ -48,7 +48,7 @@ class Server:
         os.environ["NO_PROXY"] = "*"
 
     def stop(self):
-        subprocess.run([str(SUPPORT / "s3_server.sh"), "stop", self.directory], check=False)
+        subprocess.run([str(FAKES / "s3_server.sh"), "stop", self.directory], check=False)
         os.environ.pop("AWS_CA_BUNDLE", None)
 
     def signal_gateway(self, name):

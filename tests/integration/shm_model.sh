@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every interleaving of the shared-memory protocols, by the model checker spin: each model holds, and its broken twin does not.
 set -euo pipefail
-models=$PACELINE_SOURCE/tests/spin
+models=$PACELINE_SOURCE/tests/models
 for tool in spin gcc; do
   command -v "$tool" >/dev/null || { echo "skipped: no $tool"; exit 77; }
 done

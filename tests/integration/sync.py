@@ -32,7 +32,7 @@ class Sync:
     def __init__(self, folder, prefix=(), words=(), silent=False):
         self.watched, self.store, self.message = folder / "watched", folder / "store", ""
         self.store.mkdir()
-        self.server = subprocess.Popen([sys.executable, SOURCE / "tests/support/fake_s3.py", "--keep", self.store], stdin=subprocess.DEVNULL,
+        self.server = subprocess.Popen([sys.executable, SOURCE / "tests/fakes/fake_s3.py", "--keep", self.store], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, text=True)
         self.port = int(self.server.stdout.readline().split()[1])
         environment = dict(os.environ, AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{self.port}", AWS_ACCESS_KEY_ID="AKIDTEST", AWS_SECRET_ACCESS_KEY="secret",

@@ -9,8 +9,8 @@ import subprocess
 
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
-PROGRAM = BUILD / "examples/synthetic/synthetic"
-SUPPORT = BUILD / "tests/support"
+PROGRAM = BUILD / "libexec/paceline/synthetic"
+FAKES = BUILD / "tests/fakes"
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PACELINE_DEVICE="off")
 
 
@@ -31,10 +31,10 @@ for ranks in (1, 2, 4):
         bytes_on_bus = found["busbw_gb_s"] * 1e6 * found["communication_ms"]
         rounding = 0.0006e6 * found["communication_ms"]  # of a bandwidth with three digits behind the point
         assert abs(bytes_on_bus - 2 * (ranks - 1) / ranks * found["bytes"]) <= 0.02 * found["bytes"] + rounding, found
-if (SUPPORT / "nccl/libnccl.so.2").exists():
+if (FAKES / "nccl/libnccl.so.2").exists():
     for ranks, nccl, device in ((1, "no_nccl", "auto"), (2, "no_nccl", "cuda"), (2, "nccl", "cuda"), (2, "nccl", "cuda:1")):
         found = json.loads(run(ranks, "--json", 1, "--steps", 3, "--warmup", 1, "--backward-ms", 8, "--work", "timer", "--device", device,
-                               PACELINE_DEVICE="auto", FAKE_CUDA="devices=2,delay_us=20,leaks", LD_LIBRARY_PATH=f"{SUPPORT / nccl}:{SUPPORT}"))
+                               PACELINE_DEVICE="auto", FAKE_CUDA="devices=2,delay_us=20,leaks", LD_LIBRARY_PATH=f"{FAKES / nccl}:{FAKES}"))
         assert found["device"] == ("Fake GPU 1" if device == "cuda:1" else "Fake GPU 0") and found["ranks"] == ranks, found
         assert found["backward_ms"] >= 7.9 and found["step_ms"] >= 7.9 and 0 <= found["overlap"] <= 1, found
 assert json.loads(run(1, "--json", 1, "--steps", 1))["device"] == "cpu"

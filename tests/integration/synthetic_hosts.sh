@@ -5,7 +5,7 @@
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 trap cluster_down EXIT
-program=$PACELINE_BUILD/examples/synthetic/synthetic
+program=$PACELINE_BUILD/libexec/paceline/synthetic
 lists=$PACELINE_SOURCE/examples/synthetic
 command -v mpirun >/dev/null || { echo "skipped: mpirun is not installed"; exit 77; }
 cluster_up 2

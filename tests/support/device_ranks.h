@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "collectives/arena.h"
-#include "tests/support/conformance.h"
+#include "tests/scenarios/conformance.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 

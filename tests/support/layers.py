@@ -31,7 +31,7 @@ GUARDED_HEADERS = {
     r"mpi\.h": r"_mpi\.c$",
     r"nccl\.h": r"_nccl\.[ch]$",
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
-    r"curl/.*": r"^s3io/[a-z0-9_]*http[a-z0-9_]*\.c$",
+    r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
 }
 
 # identifier (as a pattern) -> where it may stand, besides tests
@@ -40,7 +40,7 @@ GUARDED_WORDS = {
     r"(?<![A-Za-z0-9_>.])(?:quick_)?exit\s*\(": r"(^|/)(main|tool_[a-z0-9_]+)\.c$",
 }
 
-TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "tests", "docs", "Dockerfile", "meson.build",
+TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "libexec", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
@@ -118,14 +118,15 @@ def check_registered(root, names):
     """A test file that no meson.build names would never run."""
     for name in names:
         path = pathlib.PurePath(name)
-        unit = re.fullmatch(r"tests/unit/[a-z0-9]+/test_([a-z0-9_]+)\.(c|sh|py)", name)
+        unit = re.fullmatch(r"tests/unit/([a-z0-9]+)/(?:([a-z0-9]+)/)?(?:test_)?([a-z0-9_]+)\.(c|sh|py)", name)
         other = re.fullmatch(r"tests/(integration|fuzz)/([A-Za-z0-9_]+)\.(sh|py|c)", name)
         if not unit and not other:
             continue
-        build = root / path.parent / "meson.build"
-        wanted = unit.group(1) if unit else re.sub(r"^(fuzz|test)_", "", other.group(2))
-        if not build.exists() or not re.search(rf"(?<![a-z0-9]){wanted}(?![a-z0-9])", build.read_text()):
-            yield name, f"no test in {path.parent}/meson.build names it"
+        folder = f"tests/unit/{unit.group(1)}" if unit else str(path.parent)
+        wanted = "/".join(part for part in unit.groups()[1:3] if part) if unit else re.sub(r"^(fuzz|test)_", "", other.group(2))
+        build = root / folder / "meson.build"
+        if not build.exists() or not re.search(rf"(?<![a-z0-9]){wanted}(?![a-z0-9])", build.read_text().replace("/test_", "/")):
+            yield name, f"no test in {folder}/meson.build names it"
 
 
 def check_header_alone(root, name):

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point all the same. */
 #include "base/file.h"
-#include "base/json.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/python_json.h"
 #include "base/text.h"
 #include "tests/support/unit.h"
 
@@ -71,12 +71,12 @@ END_TEST
 
 START_TEST(json_has_a_point)
 {
-    PL_AUTO_JSON struct pl_json *root = NULL;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    ck_assert_int_eq(pl_json_parse("2.5", 3, "F", &root, NULL), PL_OK);
-    ck_assert_double_eq(pl_json_double(root), 2.5);
-    pl_json_print_double(2.5, &text);
+    ck_assert_int_eq(pl_python_json_parse("2.5", 3, "F", &root, NULL), PL_OK);
+    ck_assert_double_eq(pl_python_json_double(root), 2.5);
+    pl_python_json_print_double(2.5, &text);
     ck_assert_str_eq(pl_text_string(&text), "2.5");
 }
 END_TEST

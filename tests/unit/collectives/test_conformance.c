@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one. */
 #include "collectives/bootstrap.h"
-#include "collectives/world_private.h"
+#include "collectives/core/types.h"
 
-#include "tests/support/conformance.h"
+#include "tests/scenarios/conformance.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels through their public functions: the very same code, compiled for the host, behind the fake driver. */
 #include "base/memory.h"
-#include "collectives/kernel.h"
+#include "collectives/reduce/kernel.h"
 #include "device/kernel_list.h"
 #include "tests/unit/device/gpu.h"
 

@@ -6,8 +6,8 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/job.h"
-#include "entrypoint/plan.h"
+#include "entrypoint/job/job.h"
+#include "entrypoint/launch/plan.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

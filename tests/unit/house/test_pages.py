@@ -36,7 +36,7 @@ def main():
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".c", ".h", ".py", ".sh")]
     words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in files))) - {""}
     words |= {f"PACELINE_{name}" for name in re.findall(r'^    X\((\w+), "', (ROOT / "base/knob.h").read_text(), re.M)}
-    words |= {f"PACELINE_{name}" for name in re.findall(r'"(\w+)"', (ROOT / "entrypoint/settings.c").read_text())}
+    words |= {f"PACELINE_{name}" for name in re.findall(r'"(\w+)"', (ROOT / "entrypoint/job/settings.c").read_text())}
     verbs = set(re.findall(r'"  paceline (\w+) ', (ROOT / "entrypoint/main.c").read_text())) | {"rank", "relay", "help"}
     found = [f"{page.relative_to(ROOT)}: {what} is not there" for page in PAGES for what in findings(page, page.read_text(), words, verbs)]
     print("\n".join(found) or f"{len(PAGES)} pages name what there is")

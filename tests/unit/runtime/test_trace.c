@@ -2,7 +2,7 @@
 /* O1, O4, O7, O8 of the inventory: what ranks did, and for whom they waited. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/python_json.h"
 #include "runtime/trace.h"
 #include "tests/support/expect.h"
 #include "tests/support/scratch.h"
@@ -18,14 +18,16 @@
 static int spans_called(const char *text, const char *name, double *ret_last_start_us)
 {
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_JSON struct pl_json *root = NULL;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     int count = 0;
 
-    ck_assert_ok(pl_json_parse(text, strlen(text), "trace", &root, &error), &error);
-    for (const struct pl_json *event = pl_json_first(pl_json_member(root, "traceEvents")); event; event = pl_json_next(event)) {
-        if (strcmp(pl_json_text(pl_json_member(event, "ph")), "X") == 0 && strcmp(pl_json_text(pl_json_member(event, "name")), name) == 0) {
+    ck_assert_ok(pl_python_json_parse(text, strlen(text), "trace", &root, &error), &error);
+    for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents")); event;
+         event = pl_python_json_next(event)) {
+        if (strcmp(pl_python_json_text(pl_python_json_member(event, "ph")), "X") == 0 &&
+            strcmp(pl_python_json_text(pl_python_json_member(event, "name")), name) == 0) {
             count++;
-            *ret_last_start_us = pl_json_double(pl_json_member(event, "ts"));
+            *ret_last_start_us = pl_python_json_double(pl_python_json_member(event, "ts"));
         }
     }
     return count;
@@ -126,16 +128,17 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     ck_assert_int_eq(pthread_create(&thread, NULL, write_spans, &writer), 0);
     for (int merge = 0; merge < 300 || spans == 0; merge++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-        PL_AUTO_JSON struct pl_json *root = NULL;
+        PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
 
         ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
-        ck_assert_ok(pl_json_parse(text.data, text.length, "trace", &root, &error), &error);
-        for (const struct pl_json *event = pl_json_first(pl_json_member(root, "traceEvents")); event; event = pl_json_next(event)) {
-            const struct pl_json *duration = pl_json_member(event, "dur");
+        ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
+        for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents")); event;
+             event = pl_python_json_next(event)) {
+            const struct pl_python_json *duration = pl_python_json_member(event, "dur");
 
             if (duration) {
-                snprintf(name, sizeof(name), "%.0f and %.0f", pl_json_double(duration), pl_json_double(duration));
-                ck_assert_str_eq(pl_json_text(pl_json_member(event, "name")), name);
+                snprintf(name, sizeof(name), "%.0f and %.0f", pl_python_json_double(duration), pl_python_json_double(duration));
+                ck_assert_str_eq(pl_python_json_text(pl_python_json_member(event, "name")), name);
                 spans++;
             }
         }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The checksums of records and of S3: CRC-32C (Castagnoli) and CRC-32 by ISA-L, CRC-64/NVME by carry-less multiplication.
+ *
+ * Cost  0.02 s/GB while the bytes are in the cache; CRC-64 without PCLMULQDQ 3 s/GB.
+ * Test  tests/unit/base/test_checksum.c
+ */
+#ifndef PL_BASE_CHECKSUM_H
+#define PL_BASE_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** The CRC-32C of `bytes` of `data` behind data whose CRC-32C is `before` (0 for none). */
+uint32_t pl_checksum_crc32c(uint32_t before, const void *data, size_t bytes);
+
+/** As pl_checksum_crc32c() for the CRC-32 of gzip, which AWS's SDKs compute by default. */
+uint32_t pl_checksum_crc32(uint32_t before, const void *data, size_t bytes);
+
+/** As pl_checksum_crc32c() for CRC-64/NVME, which S3 computes by default. Source: NVM Express NVM command set, 64b CRC. */
+uint64_t pl_checksum_crc64nvme(uint64_t before, const void *data, size_t bytes);
+
+/** A checksum and what kind it is. Zero-initialised it is none. */
+struct pl_checksum {
+    enum { PL_CHECKSUM_NONE, PL_CHECKSUM_CRC32C, PL_CHECKSUM_CRC32, PL_CHECKSUM_CRC64NVME } kind;
+    uint64_t value;
+};
+
+/** Add `bytes` of `data` to a checksum that began as {kind, 0}. */
+void pl_checksum_add(struct pl_checksum *checksum, const void *data, size_t bytes);
+
+/** "CRC32C" */
+const char *pl_checksum_name(const struct pl_checksum *checksum);
+
+/** TFRecord's masked form of a CRC-32C. */
+static inline uint32_t pl_checksum_mask(uint32_t crc)
+{
+    return ((crc >> 15) | (crc << 17)) + UINT32_C(0xa282ead8);
+}
+
+#endif

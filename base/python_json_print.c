@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer: what json.dumps() and repr(float) give, byte for byte. */
+#include "base/memory.h"
+#include "base/python_json.h"
+#include "base/python_json_tree.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DOUBLE_DIGITS = 17 };
+
+void pl_python_json_print_string(const char *string, struct pl_text *text)
+{
+    pl_text_append_char(text, '"');
+    while (*string != '\0') {
+        const char *run = string;
+        unsigned bytes;
+        uint32_t code;
+
+        while (*run >= 0x20 && *run < 0x7F && *run != '"' && *run != '\\') {
+            run++;
+        }
+        pl_text_append_n(text, string, (size_t)(run - string));
+        if (*run == '\0') {
+            break;
+        }
+        code = pl_python_json_decode(run, &bytes);
+        string = run + bytes;
+        switch (code) {
+        case '"':
+            pl_text_append(text, "\\\"");
+            break;
+        case '\\':
+            pl_text_append(text, "\\\\");
+            break;
+        case '\n':
+            pl_text_append(text, "\\n");
+            break;
+        case '\r':
+            pl_text_append(text, "\\r");
+            break;
+        case '\t':
+            pl_text_append(text, "\\t");
+            break;
+        case '\f':
+            pl_text_append(text, "\\f");
+            break;
+        case '\b':
+            pl_text_append(text, "\\b");
+            break;
+        default:
+            if (code >= 0x10000) {
+                pl_text_printf(text, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
+            } else {
+                pl_text_printf(text, "\\u%04x", code);
+            }
+        }
+    }
+    pl_text_append_char(text, '"');
+}
+
+/* Add one to the last of `count` decimal digits; false when all were nines. */
+static bool digits_increment(char *digits, int count)
+{
+    for (int i = count - 1; i >= 0; i--) {
+        if (digits[i] != '9') {
+            digits[i]++;
+            return true;
+        }
+        digits[i] = '0';
+    }
+    return false;
+}
+
+static double digits_value(const char *digits, int exponent, locale_t c_locale)
+{
+    char text[48];
+
+    (void)snprintf(text, sizeof(text), "%c.%se%d", digits[0], digits + 1, exponent);
+    return strtod_l(text, NULL, c_locale);
+}
+
+/*
+ * The shortest decimal digits that read back as `value` (positive and finite), and the exponent of the first. Correctly
+ * rounded digits of a given length are the ones, except just above a power of two, where the gap below is half as
+ * wide as the one above: there the next larger digits may read back where the nearest do not.
+ */
+static void shortest_digits(double value, char *digits, int *ret_count, int *ret_exponent)
+{
+    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = uselocale(c_locale);
+
+    for (int count = 1; count <= DOUBLE_DIGITS; count++) {
+        char text[48];
+        int exponent;
+
+        (void)snprintf(text, sizeof(text), "%.*e", count - 1, value);
+        digits[0] = text[0];
+        memcpy(digits + 1, text + 2, (size_t)(count - 1));
+        digits[count] = '\0';
+        exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+        *ret_count = count;
+        *ret_exponent = exponent;
+        if (count == DOUBLE_DIGITS || digits_value(digits, exponent, c_locale) == value) {
+            break;
+        }
+        if (digits_increment(digits, count) && digits_value(digits, exponent, c_locale) == value) {
+            break;
+        }
+    }
+    (void)uselocale(before);
+    freelocale(c_locale);
+    while (*ret_count > 1 && digits[*ret_count - 1] == '0') {
+        digits[--*ret_count] = '\0';
+    }
+}
+
+void pl_python_json_print_double(double value, struct pl_text *text)
+{
+    char digits[DOUBLE_DIGITS + 1];
+    int count;
+    int exponent;
+
+    if (isnan(value)) {
+        pl_text_append(text, "NaN");
+        return;
+    }
+    if (signbit(value)) {
+        pl_text_append_char(text, '-');
+        value = -value;
+    }
+    if (isinf(value)) {
+        pl_text_append(text, "Infinity");
+        return;
+    }
+    if (value == 0.0) {
+        pl_text_append(text, "0.0");
+        return;
+    }
+    shortest_digits(value, digits, &count, &exponent);
+    if (exponent < -4 || exponent >= 16) {
+        pl_text_append_char(text, digits[0]);
+        if (count > 1) {
+            pl_text_printf(text, ".%s", digits + 1);
+        }
+        pl_text_printf(text, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+    } else if (exponent < 0) {
+        pl_text_printf(text, "0.%.*s%s", -exponent - 1, "0000", digits);
+    } else if (count <= exponent + 1) {
+        pl_text_printf(text, "%s%.*s.0", digits, exponent + 1 - count, "0000000000000000");
+    } else {
+        pl_text_printf(text, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
+    }
+}
+
+/* By code point, which for UTF-8 is by byte, but for U+0000 in its inner form. */
+static int compare_names(const void *left_at, const void *right_at)
+{
+    const unsigned char *left = (const unsigned char *)(*(const struct pl_python_json *const *)left_at)->name;
+    const unsigned char *right = (const unsigned char *)(*(const struct pl_python_json *const *)right_at)->name;
+
+    while (*left != '\0' && *left == *right) {
+        left++;
+        right++;
+    }
+    if (*left == 0xC0 || *right == 0xC0) {
+        /* C0 begins only U+0000: smaller than any character, larger than the end of a name. */
+        int left_rank = *left == '\0' ? 0 : *left == 0xC0 ? 1 : 2;
+        int right_rank = *right == '\0' ? 0 : *right == 0xC0 ? 1 : 2;
+
+        return left_rank - right_rank;
+    }
+    return (int)*left - (int)*right;
+}
+
+static void print_number(const struct pl_python_json *node, struct pl_text *text)
+{
+    if (node->kind == PL_PYTHON_JSON_FLOAT) {
+        if (strcmp(node->text, "NaN") == 0) {
+            pl_text_append(text, "NaN");
+        } else {
+            pl_python_json_print_double(pl_python_json_double(node), text);
+        }
+    } else {
+        pl_text_append(text, strcmp(node->text, "-0") == 0 ? "0" : node->text);
+    }
+}
+
+static void print_member(const struct pl_python_json *child, unsigned style, bool first, struct pl_text *text)
+{
+    bool spaced = (style & PL_PYTHON_JSON_SPACED) != 0;
+
+    if (!first) {
+        pl_text_append(text, spaced ? ", " : ",");
+    }
+    if (child->name != NULL) {
+        pl_python_json_print_string(child->name, text);
+        pl_text_append(text, spaced ? ": " : ":");
+    }
+    pl_python_json_print(child, style, text);
+}
+
+const struct pl_python_json **pl_python_json_sorted(const struct pl_python_json *node)
+{
+    const struct pl_python_json **sorted = pl_memory_new(node->count + 1, sizeof(struct pl_python_json *), NULL);
+    size_t at = 0;
+
+    if (sorted != NULL) {
+        for (const struct pl_python_json *child = node->first; child != NULL; child = child->next) {
+            sorted[at++] = child;
+        }
+        qsort(sorted, at, sizeof(struct pl_python_json *), compare_names);
+    }
+    return sorted;
+}
+
+static void print_children(const struct pl_python_json *node, unsigned style, struct pl_text *text)
+{
+    const struct pl_python_json **sorted;
+
+    if ((style & PL_PYTHON_JSON_SORTED) == 0 || node->kind == PL_PYTHON_JSON_ARRAY || node->count < 2) {
+        for (const struct pl_python_json *child = node->first; child != NULL; child = child->next) {
+            print_member(child, style, child == node->first, text);
+        }
+        return;
+    }
+    sorted = pl_python_json_sorted(node);
+    if (sorted == NULL) {
+        text->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < node->count; i++) {
+        print_member(sorted[i], style, i == 0, text);
+    }
+    free(sorted);
+}
+
+void pl_python_json_print(const struct pl_python_json *node, unsigned style, struct pl_text *text)
+{
+    switch (node->kind) {
+    case PL_PYTHON_JSON_NULL:
+        pl_text_append(text, "null");
+        break;
+    case PL_PYTHON_JSON_BOOL:
+        pl_text_append(text, node->boolean ? "true" : "false");
+        break;
+    case PL_PYTHON_JSON_INT:
+    case PL_PYTHON_JSON_FLOAT:
+        print_number(node, text);
+        break;
+    case PL_PYTHON_JSON_STRING:
+        pl_python_json_print_string(node->text, text);
+        break;
+    case PL_PYTHON_JSON_ARRAY:
+    case PL_PYTHON_JSON_OBJECT:
+        pl_text_append_char(text, node->kind == PL_PYTHON_JSON_OBJECT ? '{' : '[');
+        print_children(node, style, text);
+        pl_text_append_char(text, node->kind == PL_PYTHON_JSON_OBJECT ? '}' : ']');
+        break;
+    }
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The arithmetic of the algorithms, apart from buffers and messages: n places, a vector cut into blocks, and for each place and round
+ * who sends which blocks to whom. In every round a place sends at most one message and receives at most one.
+ *
+ * Test  tests/unit/collectives/algorithms/test_pattern.c runs each on paper for 1 to 33 places and draws five.
+ */
+#ifndef PL_COLLECTIVES_ALGORITHMS_ALGORITHM_H
+#define PL_COLLECTIVES_ALGORITHMS_ALGORITHM_H
+
+#include <stdbool.h>
+
+/*
+ * NAME, text. n places, B bytes in the vector of one place, a = time of an empty message, b = time a byte on a link; adding up comes on top.
+ *
+ *   ring                 2(n-1)a + 2(n-1)/n B b     least bytes, neighbours only
+ *   halving              2 log2(n) a + 2(n-1)/n B b  least bytes, few rounds; one more round each way unless n is a power of two
+ *   doubling             log2(n) a + log2(n) B b     fewest rounds
+ *   tree                 2 log2(n) (a + B b)         least work in all: n-1 messages each way
+ *   direct               2(n-1)a + 2(n-1)/n B b      each block is added up once, from all inputs, in place order
+ */
+#define PL_PATTERN_LIST(X)                                                                                                                           \
+    X(RING, "ring")                                                                                                                                  \
+    X(HALVING, "halving")                                                                                                                            \
+    X(DOUBLING, "doubling")                                                                                                                          \
+    X(TREE, "tree")                                                                                                                                  \
+    X(DIRECT, "direct")                                                                                                                              \
+    X(RING_REDUCE_SCATTER, "ring reduce_scatter")                                                                                                    \
+    X(RING_ALLGATHER, "ring allgather")                                                                                                              \
+    X(DIRECT_REDUCE_SCATTER, "direct reduce_scatter")                                                                                                \
+    X(DIRECT_REDUCE, "direct reduce")                                                                                                                \
+    X(TREE_BROADCAST, "tree broadcast")                                                                                                              \
+    X(CHAIN_BROADCAST, "chain broadcast")                                                                                                            \
+    X(TREE_REDUCE, "tree reduce")                                                                                                                    \
+    X(CHAIN_REDUCE, "chain reduce")                                                                                                                  \
+    X(PAIRWISE, "pairwise alltoall")
+
+enum pl_pattern {
+#define PL_PATTERN_ENUM(name, text) PL_PATTERN_##name,
+    PL_PATTERN_LIST(PL_PATTERN_ENUM)
+#undef PL_PATTERN_ENUM
+};
+
+enum { PL_PATTERN_COUNT = PL_PATTERN_PAIRWISE + 1 };
+
+/** What one place does in one round. A peer of -1 means that there is no message in that direction. */
+struct pl_step {
+    int to;
+    int send_first; /* blocks */
+    int send_blocks;
+    int from;
+    int recv_first;
+    int recv_blocks;
+    bool combine;       /* what comes in is added to the place's own; otherwise it replaces it */
+    bool received_left; /* what comes in is the left operand: both ends of an exchange then compute the same bits */
+    bool aside;         /* what comes in is kept apart, by sender, until pl_pattern_gathers() */
+};
+
+const char *pl_pattern_text(enum pl_pattern pattern);
+
+int pl_pattern_rounds(enum pl_pattern pattern, int n);
+
+/** Blocks that the vector is cut into. */
+int pl_pattern_blocks(enum pl_pattern pattern, int n);
+
+/** The round of `place`; `root` matters to those that have one. */
+struct pl_step pl_pattern_step(enum pl_pattern pattern, int n, int place, int root, int round);
+
+/** True for the round after which what was put aside is added up, in place order, to the place's own block. */
+bool pl_pattern_gathers(enum pl_pattern pattern, int n, int round);
+
+#endif

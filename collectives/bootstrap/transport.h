@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Messages between two ranks: what the algorithms in exchange.c run on. Internal to collectives/.
+ *
+ * Between one sender and one receiver, messages of equal tag are received in the order sent. A message longer than the
+ * room at the receiver fills the room and fails with PL_MISMATCH; a shorter one is fine. Nothing here blocks.
+ */
+#ifndef PL_COLLECTIVES_BOOTSTRAP_TRANSPORT_H
+#define PL_COLLECTIVES_BOOTSTRAP_TRANSPORT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PL_TRANSPORT_SPARE_BYTES = 256,
+    PL_TRANSPORT_NOTICE_BYTES = 1056,
+    PL_TRANSFER_WORDS = 4,
+    PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
+};
+
+/** A send or receive under way; the words belong to the transport. Zero-initialise. */
+struct pl_transfer {
+    bool active;
+    uintptr_t words[PL_TRANSFER_WORDS];
+};
+
+struct pl_transport {
+    const char *name;
+    void *context;
+    const int *labels;                                     /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
+    bool stranded;                                         /* a cancel() has failed, here or in a part of the world */
+    _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];   /* for what a rank that has no memory says to the others, and for what it hears */
+    bool told;                                             /* a world over it has failed and said so: messages may still come long after its end */
+    _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see notice.h */
+    _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];
+    enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                           struct pl_error *reterr);
+    enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);
+    /** Advance; true in `*ret_done` when the transfer has ended and is no longer active. `*ret_bytes`: what a receive got. */
+    enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
+    /** Whether a message of that tag has come that nobody has asked for yet, and from whom. */
+    bool (*probe)(void *context, uint32_t tag, int *ret_peer);
+    /** Give up as far as possible. The buffer may be touched until the process ends if that fails: false then. */
+    bool (*cancel)(void *context, struct pl_transfer *transfer);
+};
+
+/** What messages for people call `rank`. */
+static inline int pl_transport_label(const struct pl_transport *transport, int rank)
+{
+    return transport->labels ? transport->labels[rank] : rank;
+}
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/arena.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collectives/bootstrap.h"
+#include "collectives/core/types.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { ALIGN_BYTES = 4096 };
+
+/* The backend that has memory to share, NULL when none has. */
+static const struct pl_world_backend *sharer(const struct pl_world *world)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        if (world->backends[i].on && world->backends[i].backend->arena_alloc) {
+            return &world->backends[i];
+        }
+    }
+    return NULL;
+}
+
+struct wish {
+    uint64_t bytes;
+    uint64_t memory;
+};
+
+static const char *memory_text(uint64_t memory)
+{
+    return memory == PL_MEMORY_HOST ? "host" : memory == PL_MEMORY_PINNED ? "pinned" : "device";
+}
+
+static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct wish *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    const struct wish own = {.bytes = bytes, .memory = memory};
+
+    if (!all) {
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &own, all, sizeof(own), deadline_ns, reterr));
+    for (int r = 1; r < world->size; r++) {
+        if (all[r].memory != all[0].memory) {
+            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank %d asks for %s memory, rank %d for %s",
+                                pl_world_label(world, 0), memory_text(all[0].memory), pl_world_label(world, r), memory_text(all[r].memory));
+        }
+        if (all[r].bytes != all[0].bytes) {
+            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank %d asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
+                                pl_world_label(world, 0), all[0].bytes, pl_world_label(world, r), all[r].bytes);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    struct pl_private_span *piece = pl_memory_new(1, sizeof(*piece), reterr);
+    void *data;
+
+    if (!piece) {
+        return PL_MEMORY;
+    }
+    data = pl_memory_new_aligned(bytes, 1, ALIGN_BYTES, reterr);
+    if (!data) {
+        free(piece);
+        return PL_MEMORY;
+    }
+    *piece = (struct pl_private_span){.next = world->private_spans, .data = data};
+    world->private_spans = piece;
+    *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_HOST, .data = data};
+    return PL_OK;
+}
+
+static void give_back(struct pl_world *world, struct pl_span *span)
+{
+    const struct pl_world_backend *backend = sharer(world);
+
+    if (!span->data) {
+        return;
+    }
+    if (span->memory != PL_MEMORY_HOST) {
+        pl_device_span_free(world, span);
+    }
+    if (span->memory == PL_MEMORY_DEVICE || pl_bootstrap_is_stranded(world->bootstrap)) {
+        *span = (struct pl_span){.data = NULL};
+        return;
+    }
+    if (backend) {
+        backend->backend->arena_free(backend->state, span);
+    } else {
+        for (struct pl_private_span **at = &world->private_spans; *at; at = &(*at)->next) {
+            if ((*at)->data == span->data) {
+                struct pl_private_span *piece = *at;
+
+                *at = piece->next;
+                free(piece->data);
+                free(piece);
+                break;
+            }
+        }
+    }
+    *span = (struct pl_span){.data = NULL};
+}
+
+/* This rank's part of alloc_host(). */
+static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    const struct pl_world_backend *backend = sharer(world);
+    enum pl_status status;
+
+    if (backend) {
+        PL_TRY(backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr)); /* names the rank that has none */
+        status = PL_OK;
+    } else {
+        status = alloc_private(world, bytes, ret_span, reterr);
+    }
+    if (status == PL_OK && memory == PL_MEMORY_PINNED) {
+        status = pl_device_span_pin(world, ret_span, reterr);
+        ret_span->memory = status == PL_OK ? PL_MEMORY_PINNED : PL_MEMORY_HOST;
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "rank %d", pl_world_label(world, world->rank));
+    }
+    return status;
+}
+
+/* Host memory, pinned where that is asked for, on every rank or on none. */
+static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_span *ret_span,
+                                 struct pl_error *reterr)
+{
+    struct pl_span span = {.data = NULL};
+    struct pl_error own = PL_ERROR_NONE;
+    struct pl_news news = {.status = take_host(world, bytes, memory, &span, &own)};
+    enum pl_status status;
+
+    if (pl_bootstrap_is_out_of_step(&own)) {
+        *reterr = own;
+        return own.status;
+    }
+    pl_error_text(&own, news.text, sizeof(news.text));
+    status = pl_world_share_news(world, &news, deadline_ns, reterr);
+    if (status == PL_OK && news.status == PL_OK) {
+        *ret_span = span;
+        return PL_OK;
+    }
+    give_back(world, &span);
+    return status == PL_OK ? pl_error_set(reterr, news.status, "%s memory on every rank: %s", memory_text(memory), news.text) : status;
+}
+
+/* On every rank or on none. */
+static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    int64_t deadline_ns = pl_world_deadline_ns(world);
+
+    PL_TRY(check_agreed(world, bytes, memory, deadline_ns, reterr));
+    PL_AUTO_HOLD(world);
+    return memory == PL_MEMORY_DEVICE ? pl_device_span_new(world, bytes, ret_span, reterr)
+                                      : alloc_host(world, bytes, memory, deadline_ns, ret_span, reterr);
+}
+
+enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    char reason[PL_BACKEND_REASON_BYTES];
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    PL_TRY(pl_world_failure(world, reterr));
+    if (memory != PL_MEMORY_HOST && !pl_world_has_devices(world, reason)) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no arena in %s memory: %s", memory_text(memory), reason);
+    }
+    if (bytes == 0 || bytes > PTRDIFF_MAX - ALIGN_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
+    }
+    status = alloc(world, bytes, memory, ret_span, &error);
+    if (pl_bootstrap_is_out_of_step(&error)) {
+        PL_AUTO_HOLD(world);
+        pl_world_give_up(world, &error);
+    }
+    if (status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    return status;
+}
+
+void pl_arena_free(struct pl_world *world, struct pl_span *span)
+{
+    PL_AUTO_HOLD(world);
+
+    give_back(world, span);
+}
+
+void pl_arena_drop_all(struct pl_world *world)
+{
+    pl_device_span_drop_all(world);
+    while (world->private_spans) {
+        struct pl_private_span *piece = world->private_spans;
+
+        world->private_spans = piece->next;
+        free(pl_bootstrap_is_stranded(world->bootstrap) ? NULL : piece->data);
+        free(piece);
+    }
+}

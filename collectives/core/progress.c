@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/core/progress.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collectives/core/types.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
+static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US; /* a rank's lanes keep a link of 1 Gbit/s busy for some milliseconds */
+static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
+/* So long it stays awake after the last request: a program that posts again soon need not wake it. */
+static const int64_t LINGER_NS = 2 * PL_NS_PER_MS;
+
+/* Where the queue's head stands: two equal marks mean that nothing moved in between. */
+struct mark {
+    uint64_t sequence;
+    uint64_t moves;
+};
+
+static struct mark mark_of(const struct pl_world *world)
+{
+    return world->first ? (struct mark){world->first->signature.sequence, world->first->moves} : (struct mark){0, 0};
+}
+
+/* Shorter while things move; up to a 64th of the time for which nothing has. */
+static int64_t next_nap_ns(int64_t nap_ns, bool moved, int64_t still_ns)
+{
+    int64_t most_ns = still_ns / 64 > NAP_MOVING_NS ? still_ns / 64 : NAP_MOVING_NS;
+
+    nap_ns = moved ? nap_ns / 2 : nap_ns * 2;
+    most_ns = most_ns < NAP_LONGEST_NS ? most_ns : NAP_LONGEST_NS;
+    nap_ns = nap_ns < most_ns ? nap_ns : most_ns;
+    return nap_ns > NAP_SHORTEST_NS ? nap_ns : NAP_SHORTEST_NS;
+}
+
+static void *look_after(void *progress_at)
+{
+    struct pl_progress *progress = progress_at;
+    struct pl_world *world = progress->world;
+    int64_t nap_ns = NAP_SHORTEST_NS;
+    int64_t moved_ns = pl_clock_now_ns();
+
+    for (;;) {
+        struct mark before, after;
+        bool moved, asleep;
+
+        /* Whoever holds the lock is about to let go, or waits for long and advances meanwhile: then it is worth standing in line for it. */
+        if (nap_ns == NAP_LONGEST_NS) {
+            pthread_mutex_lock(&progress->lock);
+        } else if (pthread_mutex_trylock(&progress->lock) != 0) {
+            nap_ns = 2 * nap_ns < NAP_LONGEST_NS ? 2 * nap_ns : NAP_LONGEST_NS;
+            pl_clock_nap(nap_ns, PL_DEADLINE_NEVER);
+            continue;
+        }
+        if (progress->synced.stop) {
+            pthread_mutex_unlock(&progress->lock);
+            return NULL;
+        }
+        before = mark_of(world);
+        pl_request_advance(world);
+        after = mark_of(world);
+        moved = before.sequence != after.sequence || before.moves != after.moves;
+        moved_ns = moved ? pl_clock_now_ns() : moved_ns;
+        asleep = !world->first && pl_clock_now_ns() - moved_ns > LINGER_NS;
+        progress->synced.asleep = asleep;
+        pthread_mutex_unlock(&progress->lock);
+        while (asleep && sem_wait(&progress->wake) != 0) {
+        }
+        moved_ns = asleep ? pl_clock_now_ns() : moved_ns;
+        nap_ns = next_nap_ns(nap_ns, moved || asleep, pl_clock_now_ns() - moved_ns);
+        pl_clock_nap(nap_ns, PL_DEADLINE_NEVER);
+    }
+}
+
+/* The program's threads get the program's signals. */
+static int start_thread(struct pl_progress *progress)
+{
+    sigset_t all, before;
+    int code;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&progress->thread, NULL, look_after, progress);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+/* Why the world gets no thread; NULL: it gets one. */
+static const char *why_not(const struct pl_world *world, bool forced)
+{
+    if (world->size == 1) {
+        return "there is only one rank";
+    }
+    if (!world->bootstrap->any_thread) {
+        return "only one thread may send messages here (MPI: not MPI_THREAD_MULTIPLE)";
+    }
+    return forced || world->topology.hosts > 1 ? NULL : "all ranks are on one host";
+}
+
+enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr)
+{
+    const char *wanted = pl_knob_text(&world->knobs, PL_KNOB_PROGRESS);
+    bool forced = strcmp(wanted, "on") == 0;
+    struct pl_progress *progress;
+
+    world->no_progress = strcmp(wanted, "off") == 0 ? "the setting progress is off" : why_not(world, forced);
+    if (world->no_progress) {
+        return forced && world->size > 1 ? pl_error_set(reterr, PL_UNSUPPORTED, "a progress thread: %s", world->no_progress) : PL_OK;
+    }
+    progress = pl_memory_new(1, sizeof(*progress), reterr);
+    if (!progress) {
+        return PL_MEMORY;
+    }
+    progress->world = world;
+    pthread_mutex_init(&progress->lock, NULL);
+    sem_init(&progress->wake, 0, 0);
+    errno = start_thread(progress);
+    if (errno != 0) {
+        free(progress);
+        return pl_error_errno(reterr, "start the progress thread");
+    }
+    world->progress = progress;
+    return PL_OK;
+}
+
+void pl_progress_wake(struct pl_progress *progress)
+{
+    if (progress && progress->synced.asleep) {
+        progress->synced.asleep = false;
+        sem_post(&progress->wake);
+    }
+}
+
+void pl_progress_stop(struct pl_world *world)
+{
+    struct pl_progress *progress = world->progress;
+
+    if (!progress) {
+        return;
+    }
+    pthread_mutex_lock(&progress->lock);
+    progress->synced.stop = true;
+    pl_progress_wake(progress);
+    pthread_mutex_unlock(&progress->lock);
+    pthread_join(progress->thread, NULL);
+    world->progress = NULL;
+    sem_destroy(&progress->wake);
+    pthread_mutex_destroy(&progress->lock);
+    free(progress);
+}

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order posted; those of a streamed backend
+ * (backend.h) are handed over together and end in order.
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collectives/core/types.h"
+#include "device/device.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pl_request_release(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+
+    while (request->member) {
+        struct pl_request *member = request->member;
+
+        request->member = member->sibling;
+        pl_request_release(member);
+    }
+    if (request->counts) {
+        free(request->counts);
+        request->counts = NULL;
+    }
+    request->next = world->unused;
+    world->unused = request;
+}
+
+static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
+{
+    struct pl_request *request = world->unused;
+
+    if (!request) {
+        request = pl_memory_new(1, sizeof(*request), reterr);
+        if (!request) {
+            return NULL;
+        }
+        request->world = world;
+        request->older = world->newest;
+        world->newest = request;
+        return request;
+    }
+    world->unused = request->next;
+    memset(request->words, 0, sizeof(request->words));
+    request->launched = false;
+    request->patience = 0;
+    request->moves = 0;
+    request->backend = NULL;
+    request->next = NULL;
+    request->member = NULL;
+    request->sibling = NULL;
+    request->deadline_ns = 0;
+    request->wait_began_ns = 0;
+    request->status = PL_OK;
+    request->phase = PL_REQUEST_QUEUED;
+    return request;
+}
+
+void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event)
+{
+    const char *about = request->collective.about.name;
+
+    memcpy(name, request->signature.name, sizeof(request->signature.name));
+    name[sizeof(request->signature.name)] = '\0';
+    if (about && !name[0]) {
+        memcpy(name, about, strnlen(about, sizeof(request->signature.name)));
+    }
+    *event = (struct pl_event){
+        .kind = request->collective.kind,
+        .name = name,
+        .sequence = request->signature.sequence,
+        .bytes = request->signature.count * pl_dtype_bytes(request->collective.dtype),
+        .posted_ns = request->posted_ns,
+        .started_ns = request->started_ns,
+        .ended_ns = pl_clock_now_ns(),
+        .part = request->world->part,
+        .rank = pl_world_label(request->world, request->world->rank),
+        .waited_for = request->waited_for < 0 ? -1 : pl_world_label(request->world, request->waited_for),
+        .status = request->status,
+    };
+    if (request->wait_began_ns) {
+        event->waited_ns = event->ended_ns - request->wait_began_ns;
+    }
+}
+
+/* A request has ended, well or not. */
+static void tell_ended(struct pl_world *world, const struct pl_request *request)
+{
+    char name[sizeof(request->signature.name) + 1];
+    struct pl_event event;
+
+    if (world->observer.ended) {
+        pl_request_describe(request, name, &event);
+        world->observer.ended(world->observer.context, &event);
+    }
+}
+
+void pl_world_observe(struct pl_world *world, const struct pl_observer *observer)
+{
+    PL_AUTO_HOLD(world);
+
+    world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
+}
+
+int pl_world_waits_for(const struct pl_world *world)
+{
+    const struct pl_request *head = world->first;
+
+    if (!head || head->phase != PL_REQUEST_RUNNING || !head->backend->backend->waits_for) {
+        return -1;
+    }
+    return head->backend->backend->waits_for(head->backend->state, head);
+}
+
+/* pl_request_fail(), with this rank's place where the failure is one `on_device`. */
+static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
+{
+    struct pl_request *request;
+
+    if (world->failure.status == PL_OK) {
+        int peer = pl_world_waits_for(world);
+
+        world->failure = *error;
+        if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
+            /* Who is waited for may itself wait: only all of them together tell who is at the end of it. */
+            pl_error_context(&world->failure, "rank %d was waiting for rank %d", pl_world_label(world, world->rank), pl_world_label(world, peer));
+        }
+        if (on_device) {
+            const struct pl_place *place = &world->topology.places[world->rank];
+
+            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank), place->host, place->ordinal,
+                             place->device);
+        }
+        pl_notice_tell(world);
+    }
+    for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
+        request->backend->backend->cancel(request->backend->state, request);
+    }
+    for (request = world->first; request; request = request->next) {
+        request->phase = PL_REQUEST_DONE;
+        request->status = world->failure.status;
+        tell_ended(world, request);
+    }
+    world->first = NULL;
+    world->last = NULL;
+    return world->failure.status;
+}
+
+enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *error)
+{
+    return end(world, error, world->first && world->first->collective.memory == PL_MEMORY_DEVICE);
+}
+
+enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr)
+{
+    if (reterr) {
+        *reterr = world->failure;
+    }
+    return world->failure.status;
+}
+
+static enum pl_status start(struct pl_world *world, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_collective *c = &request->collective;
+
+    if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
+        /* Now, and not when it was posted: the ones before it may have written what it sends, or read what it writes. */
+        memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
+        c->send = NULL;
+    }
+    request->phase = PL_REQUEST_RUNNING;
+    if (world->observer.ended) {
+        request->started_ns = pl_clock_now_ns();
+    }
+    return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
+}
+
+/* The head is a streamed backend's and so are those behind it, up to the first that is not: hand over what is not yet, then look after all. */
+static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_request *head = world->first;
+
+    if (world->last->phase == PL_REQUEST_QUEUED) {
+        for (struct pl_request *request = head; request && request->backend == head->backend; request = request->next) {
+            if (request->phase == PL_REQUEST_QUEUED) {
+                PL_TRY(start(world, request, ret_done, reterr));
+            }
+        }
+    }
+    return head->backend->backend->progress(head->backend->state, head, ret_done, reterr);
+}
+
+/* Run the queue's head, and those behind it, as far as they get without waiting. */
+void pl_request_advance(struct pl_world *world)
+{
+    while (world->first) {
+        struct pl_request *head = world->first;
+        const struct pl_world_backend *backend = head->backend;
+        struct pl_error error;
+        enum pl_status status;
+        bool done = false;
+
+        /* The report is read only after a failure, which fills it. */
+        if (backend->backend->streamed) {
+            status = stream(world, &done, &error);
+        } else if (head->phase == PL_REQUEST_QUEUED) {
+            status = start(world, head, &done, &error);
+        } else {
+            status = backend->backend->progress(backend->state, head, &done, &error);
+        }
+        if (status == PL_OK && !done) {
+            status = pl_notice_hear(world, &error);
+        }
+        if (status != PL_OK) {
+            (void)pl_request_fail(world, &error);
+            return;
+        }
+        if (!done) {
+            return;
+        }
+        head->phase = PL_REQUEST_DONE;
+        tell_ended(world, head);
+        world->first = head->next;
+        if (!world->first) {
+            world->last = NULL;
+        }
+    }
+}
+
+static enum pl_status choose_backend(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
+{
+    const char *only;
+
+    for (int i = 0; i < world->backend_count; i++) {
+        const struct pl_world_backend *candidate = &world->backends[i];
+
+        if (candidate->on && candidate->backend->serves(candidate->state, &request->collective)) {
+            request->backend = candidate;
+            return PL_OK;
+        }
+    }
+    (void)pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory", pl_kind_text(request->collective.kind),
+                       pl_dtype_text(request->collective.dtype), request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
+    only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
+    if (*only) {
+        pl_error_context(reterr, "the setting backend asks for %s only", only);
+    }
+    return PL_UNSUPPORTED;
+}
+
+static enum pl_status prepare(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+                              struct pl_error *reterr)
+{
+    struct pl_request *request = take(world, reterr);
+    enum pl_status status;
+
+    if (!request) {
+        return PL_MEMORY;
+    }
+    status = pl_request_fill(request, world, collective, reterr);
+    if (status == PL_OK) {
+        status = choose_backend(world, request, reterr);
+    }
+    if (status != PL_OK) {
+        if (collective->name) {
+            pl_error_context(reterr, "collective '%s'", collective->name);
+        }
+        pl_request_release(request);
+        return status;
+    }
+    *ret_request = request;
+    return PL_OK;
+}
+
+static void enqueue(struct pl_world *world, struct pl_request *request)
+{
+    request->signature.sequence = ++world->sequence;
+    request->waited_for = -1;
+    if (world->observer.ended) {
+        request->posted_ns = request->started_ns = pl_clock_now_ns();
+    }
+    if (world->last) {
+        world->last->next = request;
+    } else {
+        world->first = request;
+    }
+    world->last = request;
+}
+
+static inline enum pl_status post(struct pl_world *world, const struct pl_collective *collective, unsigned patience, struct pl_request **ret_request,
+                                  struct pl_error *reterr)
+{
+    struct pl_request *request;
+
+    if (world->failure.status != PL_OK) {
+        return pl_request_failure(world, reterr);
+    }
+    PL_TRY(prepare(world, collective, &request, reterr));
+    request->patience = patience;
+    enqueue(world, request);
+    pl_request_advance(world);
+    *ret_request = request;
+    return PL_OK;
+}
+
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+
+    PL_TRY(post(world, collective, 0, ret_request, reterr));
+    if (world->first) {
+        pl_progress_wake(world->progress);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
+                                        struct pl_request **ret_request, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+    struct pl_request *leader;
+    struct pl_request **tail;
+
+    if (world->failure.status != PL_OK) {
+        return pl_request_failure(world, reterr);
+    }
+    leader = take(world, reterr);
+    if (!leader) {
+        return PL_MEMORY;
+    }
+    tail = &leader->member;
+    for (size_t i = 0; i < count; i++) {
+        enum pl_status status = prepare(world, &collectives[i], tail, reterr);
+
+        if (status != PL_OK) {
+            pl_error_context(reterr, "member %zu of a group of %zu", i, count);
+            pl_request_release(leader);
+            return status;
+        }
+        tail = &(*tail)->sibling;
+    }
+    leader->collective.deadline_ns = count ? collectives[count - 1].deadline_ns : 0;
+    leader->signature = count ? leader->member->signature : (struct pl_signature){0};
+    for (struct pl_request *member = leader->member; member; member = member->sibling) {
+        enqueue(world, member);
+    }
+    pl_request_advance(world);
+    if (world->first) {
+        pl_progress_wake(world->progress);
+    }
+    *ret_request = leader;
+    return PL_OK;
+}
+
+bool pl_request_has_ended(struct pl_request *request)
+{
+    if (request->phase == PL_REQUEST_DONE) {
+        return true;
+    }
+    if (request->backend) {
+        return false;
+    }
+    for (struct pl_request *member = request->member; member; member = member->sibling) {
+        if (member->phase != PL_REQUEST_DONE) {
+            return false;
+        }
+        if (member->status != PL_OK) {
+            request->status = member->status;
+        }
+    }
+    request->phase = PL_REQUEST_DONE;
+    return true;
+}
+
+enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
+{
+    *ret_left = false;
+    for (int i = 0; i < world->backend_count; i++) {
+        if (world->backends[i].on && world->backends[i].backend->look) {
+            PL_TRY(world->backends[i].backend->look(world->backends[i].state, ret_left, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why, struct pl_error *ret_heard)
+{
+    int rank = pl_world_label(world, world->rank);
+    char words[PL_ERROR_CAUSE_BYTES];
+
+    if (why->domain == PL_DOMAIN_RANK) {
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
+    } else {
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank, pl_error_text(why, words, sizeof(words)));
+    }
+}
+
+void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
+{
+    pl_request_advance(world);
+    if (world->failure.status != PL_OK) {
+        return;
+    }
+    /* In shared memory who waits for what is cancelled hears of it so; else somebody has to be told. */
+    for (int i = 0; i < world->backend_count && !world->first; i++) {
+        const struct pl_world_backend *entry = &world->backends[i];
+
+        if (entry->on && entry->backend->farewell) {
+            entry->backend->farewell(entry->state, why);
+            break;
+        }
+    }
+    (void)pl_request_fail(world, why);
+}
+
+enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+    struct pl_error error;
+
+    if (status == PL_OK || !world->device || world->failure.status != PL_OK || pl_device_failure(world->device, &error) == PL_OK) {
+        return status;
+    }
+    (void)end(world, &error, true);
+    if (world->host_part) {
+        pl_world_give_up(world->host_part, &world->failure);
+    }
+    return pl_request_failure(world, reterr);
+}
+
+void pl_request_cancel(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+    PL_AUTO_HOLD(world);
+
+    if (!pl_request_has_ended(request)) {
+        struct pl_error error;
+
+        (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled", request->signature.sequence,
+                           pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
+        (void)pl_request_fail(world, &error);
+    }
+    pl_request_release(request);
+}
+
+void pl_request_drop_all(struct pl_world *world)
+{
+    if (world->first) {
+        struct pl_error error;
+
+        (void)pl_error_set(&error, PL_CANCELLED, "the world was freed with collectives outstanding");
+        (void)pl_request_fail(world, &error);
+    }
+    while (world->newest) {
+        struct pl_request *request = world->newest;
+
+        world->newest = request->older;
+        free(request->counts);
+        free(request);
+    }
+}
+
+enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+    struct pl_request *request = NULL;
+
+    PL_TRY(post(world, collective, world->topology.oversubscribed ? 0 : PL_POLLS_BEFORE_CLOCK, &request, reterr));
+    return pl_request_wait_for(request, reterr);
+}
+
+enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+                            struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_ALLREDUCE, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv}, reterr);
+}
+
+enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_BROADCAST, .dtype = dtype, .root = root, .count = count, .recv = data},
+                             reterr);
+}
+
+enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op, int root,
+                         struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_REDUCE, .dtype = dtype, .op = op, .root = root, .count = count, .send = send, .recv = recv},
+        reterr);
+}
+
+enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_ALLGATHER, .dtype = dtype, .count = count, .send = send, .recv = recv},
+                             reterr);
+}
+
+enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+                                 struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv}, reterr);
+}
+
+enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_ALLTOALL, .dtype = dtype, .count = count, .send = send, .recv = recv}, reterr);
+}
+
+enum pl_status pl_barrier(struct pl_world *world, struct pl_error *reterr)
+{
+    return pl_collective_run(world, &(struct pl_collective){.kind = PL_BARRIER}, reterr);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who shares a host. Host names lie (containers, cloned machines), so each rank puts a random number in a memory file
+ * and the others try to open that file through /proc: whoever reads the number can also share memory. Ranks in separate PID
+ * namespaces cannot, and count as separate hosts.
+ */
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "collectives/bootstrap.h"
+#include "collectives/core/types.h"
+#include "device/device.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { NONCE_BYTES = 16 };
+
+/* What a rank tells the others to be found by. */
+struct card {
+    unsigned char nonce[NONCE_BYTES];
+    int32_t pid;
+    int32_t fd;
+    struct pl_cpus cpus; /* that it may run on */
+    struct pl_place place;
+};
+
+static void fill_place(struct pl_place *place, const struct pl_device *device)
+{
+    if (gethostname(place->host, sizeof(place->host) - 1) != 0) {
+        strcpy(place->host, "unknown");
+    }
+    if (device) {
+        const struct pl_device_info *info = pl_device_info(device);
+
+        (void)snprintf(place->device, sizeof(place->device), "%s", info->uuid);
+        place->ordinal = info->ordinal;
+    }
+}
+
+static enum pl_status make_card(struct card *card, int *ret_fd, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = memfd_create("paceline-nonce", MFD_CLOEXEC);
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "memfd_create");
+    }
+    if (getrandom(card->nonce, sizeof(card->nonce), 0) != sizeof(card->nonce)) {
+        return pl_error_errno(reterr, "getrandom");
+    }
+    PL_TRY(pl_fd_write(fd, card->nonce, sizeof(card->nonce), "the memory file that tells hosts apart", reterr));
+    if (sched_getaffinity(0, sizeof(card->cpus), card->cpus.sets) != 0) {
+        return pl_error_errno(reterr, "sched_getaffinity");
+    }
+    card->pid = (int32_t)getpid();
+    card->fd = (int32_t)fd;
+    *ret_fd = fd;
+    fd = -1;
+    return PL_OK;
+}
+
+static bool can_read(const struct card *card)
+{
+    unsigned char nonce[NONCE_BYTES];
+    char path[64];
+    PL_AUTO_CLOSE int fd = -1;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, card->fd);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return fd >= 0 && pread(fd, nonce, sizeof(nonce), 0) == sizeof(nonce) && memcmp(nonce, card->nonce, sizeof(nonce)) == 0;
+}
+
+/* leader[r]: the lowest rank whose memory rank r can open. */
+static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders, struct card *cards,
+                                   int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = -1;
+    struct card card;
+    int32_t leader = 0;
+    enum pl_status status;
+
+    memset(&card, 0, sizeof(card));
+    fill_place(&card.place, device);
+    status = make_card(&card, &fd, reterr);
+    if (status != PL_OK) {
+        return pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
+    }
+    PL_TRY(bootstrap->allgather(bootstrap->context, &card, cards, sizeof(card), deadline_ns, reterr));
+    while (leader < bootstrap->rank && !can_read(&cards[leader])) {
+        leader++;
+    }
+    /* This second exchange also tells that nobody needs the memory files any more. */
+    return bootstrap->allgather(bootstrap->context, &leader, leaders, sizeof(leader), deadline_ns, reterr);
+}
+
+static void number_hosts(struct pl_topology *topology, const int32_t *leaders, int rank, int size)
+{
+    int smallest = size;
+    int largest = 0;
+
+    topology->hosts = 0;
+    for (int r = 0; r < size; r++) {
+        int leader = leaders[r];
+        int local = 0;
+
+        if (leader == r || leaders[leader] != leader) {
+            topology->host_of[r] = topology->hosts++;
+        } else {
+            topology->host_of[r] = topology->host_of[leader];
+        }
+        for (int earlier = 0; earlier < r; earlier++) {
+            local += topology->host_of[earlier] == topology->host_of[r];
+        }
+        topology->local_of[r] = local;
+    }
+    for (int host = 0; host < topology->hosts; host++) {
+        int ranks = 0;
+
+        for (int r = 0; r < size; r++) {
+            ranks += topology->host_of[r] == host;
+        }
+        smallest = ranks < smallest ? ranks : smallest;
+        largest = ranks > largest ? ranks : largest;
+        if (host == topology->host_of[rank]) {
+            topology->local_size = ranks;
+        }
+    }
+    topology->homogeneous = smallest == largest;
+}
+
+/* Rings visit host after host, and on each the local ranks in the order of gpu_indices. */
+static enum pl_status order_ring(struct pl_topology *topology, const struct pl_world_options *options, int size, struct pl_error *reterr)
+{
+    int place = 0;
+
+    for (int host = 0; host < topology->hosts; host++) {
+        int ranks = 0;
+
+        for (int r = 0; r < size; r++) {
+            ranks += topology->host_of[r] == host;
+        }
+        if (options->gpu_indices && options->gpu_count != (size_t)ranks) {
+            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu places, host %d has %d ranks", options->gpu_count, host, ranks);
+        }
+        for (int local = 0; local < ranks; local++) {
+            int wanted = options->gpu_indices ? options->gpu_indices[local] : local;
+            int found = -1;
+
+            for (int r = 0; r < size; r++) {
+                if (topology->host_of[r] == host && topology->local_of[r] == wanted) {
+                    found = r;
+                }
+            }
+            for (int earlier = 0; earlier < place; earlier++) {
+                found = topology->order[earlier] == found ? -1 : found;
+            }
+            if (found < 0) {
+                return pl_error_set(reterr, PL_INVALID, "gpu_indices is no permutation of 0 to %d: place %d holds %d", ranks - 1, local, wanted);
+            }
+            topology->order[place++] = found;
+        }
+    }
+    return PL_OK;
+}
+
+/* Whether the ranks that share this host's CPUs, by `leaders`, are more than those CPUs. */
+static bool too_few_cpus(const struct card *cards, const int32_t *leaders, int rank, int size)
+{
+    struct pl_cpus cpus;
+    int ranks = 0;
+
+    memset(&cpus, 0, sizeof(cpus));
+    for (int r = 0; r < size; r++) {
+        if (leaders[r] == leaders[rank]) {
+            CPU_OR_S(sizeof(cpus), cpus.sets, cpus.sets, cards[r].cpus.sets);
+            ranks++;
+        }
+    }
+    return CPU_COUNT_S(sizeof(cpus), cpus.sets) < ranks;
+}
+
+static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                           const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
+{
+    size_t size = (size_t)bootstrap->size;
+    PL_AUTO_FREE int32_t *leaders = pl_memory_new(size, sizeof(*leaders), reterr);
+    PL_AUTO_FREE struct card *cards = pl_memory_new(size, sizeof(*cards), reterr);
+    enum pl_status status;
+
+    if (!leaders || !cards) {
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    if (parent) {
+        for (int r = 0; r < bootstrap->size; r++) {
+            cards[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
+            cards[r].place = parent->topology.places[parent_ranks[r]];
+            if (!options->device) {
+                cards[r].place.device[0] = '\0'; /* a part for hosts: see pl_world_new_inner() */
+            }
+            while (parent->topology.host_of[parent_ranks[leaders[r]]] != parent->topology.host_of[parent_ranks[r]]) {
+                leaders[r]++;
+            }
+        }
+    } else {
+        PL_TRY(find_leaders(bootstrap, options->device, leaders, cards, deadline_ns, reterr));
+    }
+    /* The other ranks of a parent world compete for the CPUs as well, and pretended hosts share theirs. */
+    topology->oversubscribed = parent ? parent->topology.oversubscribed : too_few_cpus(cards, leaders, bootstrap->rank, bootstrap->size);
+    topology->one_process = true;
+    for (int r = 0; r < bootstrap->size; r++) {
+        topology->one_process = topology->one_process && leaders[r] == 0 && cards[r].pid == (int32_t)getpid();
+    }
+    for (int r = 0; r < bootstrap->size && options->pretend_ranks_per_host > 0; r++) {
+        leaders[r] = r / options->pretend_ranks_per_host * options->pretend_ranks_per_host;
+    }
+    number_hosts(topology, leaders, bootstrap->rank, bootstrap->size);
+    for (int r = 0; r < bootstrap->size; r++) {
+        topology->pid_of[r] = topology->host_of[r] == topology->host_of[bootstrap->rank] ? (pid_t)cards[r].pid : 0;
+        topology->places[r] = cards[r].place;
+    }
+    status = order_ring(topology, options, bootstrap->size, reterr);
+    return status == PL_OK ? PL_OK : pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
+}
+
+enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
+{
+    size_t size = (size_t)bootstrap->size;
+    enum pl_status status;
+
+    topology->host_of = pl_memory_new(size, sizeof(int), reterr);
+    topology->local_of = pl_memory_new(size, sizeof(int), reterr);
+    topology->pid_of = pl_memory_new(size, sizeof(pid_t), reterr);
+    topology->order = pl_memory_new(size, sizeof(int), reterr);
+    topology->labels = pl_memory_new(size, sizeof(int), reterr);
+    topology->places = pl_memory_new(size, sizeof(*topology->places), reterr);
+    for (int r = 0; topology->labels && r < bootstrap->size; r++) {
+        topology->labels[r] = parent ? parent->topology.labels[parent_ranks[r]] : r;
+    }
+    if (parent && bootstrap->transport) {
+        bootstrap->transport->labels = topology->labels;
+    }
+    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels && topology->places) {
+        status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
+    } else {
+        status = pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    if (status != PL_OK) {
+        if (parent && bootstrap->transport) {
+            bootstrap->transport->labels = NULL;
+        }
+        pl_topology_done(topology);
+    }
+    return status;
+}
+
+void pl_topology_done(struct pl_topology *topology)
+{
+    free(topology->host_of);
+    free(topology->local_of);
+    free(topology->pid_of);
+    free(topology->order);
+    free(topology->labels);
+    free(topology->places);
+    memset(topology, 0, sizeof(*topology));
+}

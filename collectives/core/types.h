@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The inside of a world, for the files that make it up: world.c, topology.c, request.c, request_wait.c, arena.c. Backends use backend.h. */
+#ifndef PL_COLLECTIVES_CORE_TYPES_H
+#define PL_COLLECTIVES_CORE_TYPES_H
+
+#include "collectives/bootstrap/transport.h"
+#include "collectives/core/backend.h"
+#include "collectives/core/progress.h"
+#include "collectives/core/revoke.h"
+
+enum {
+    PL_WORLD_MAX_BACKENDS = 7,
+    /* Before a wait's first look at the clock, which costs about as much as 20 polls of a shared word; from then on each poll is followed by a
+     * look, since one may take milliseconds where MPI or a neighbour keeps the CPU. */
+    PL_POLLS_BEFORE_CLOCK = 64,
+};
+
+/** A backend of the table as this world sees it. */
+struct pl_world_backend {
+    const struct pl_backend *backend;
+    bool on;
+    void *state;
+    char reason[PL_BACKEND_REASON_BYTES]; /* why it is off */
+};
+
+struct pl_topology {
+    int *host_of;            /* [size] */
+    int *local_of;           /* [size]: rank among those of its host */
+    pid_t *pid_of;           /* [size]: 0 on other hosts */
+    int *order;              /* [size]: ring place -> rank */
+    int *labels;             /* [size]: see pl_world_label() */
+    struct pl_place *places; /* [size] */
+    int hosts;
+    int local_size; /* of this rank's host */
+    bool homogeneous;
+    bool one_process;
+    bool oversubscribed; /* more ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning */
+};
+
+/** One rank's news about a step that all take together. */
+struct pl_news {
+    enum pl_status status;
+    char text[PL_BACKEND_REASON_BYTES];
+};
+
+/** A piece of arena memory in device memory, or one of host memory that is pinned. */
+struct pl_device_span {
+    struct pl_device_span *next;
+    uint32_t number; /* equal on all ranks, from 1 */
+    bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
+    char *data;
+    uint64_t bytes;
+    struct pl_device_window *windows; /* [size]: where this rank sees each rank's piece; NULL: it does not see all of them */
+};
+
+enum { PL_DEVICE_SPAN_BITS = 40 }; /* of an offset in a span's name: a terabyte */
+
+struct pl_device_window {
+    char *data;
+    bool imported;
+};
+
+/** A piece of arena memory in a world whose ranks share none. */
+struct pl_private_span {
+    struct pl_private_span *next;
+    void *data;
+};
+
+struct pl_world {
+    struct pl_bootstrap *bootstrap;
+    bool owns_bootstrap;
+    int rank;
+    int size;
+    unsigned part; /* see pl_event */
+    struct pl_device *device;
+    struct pl_world *host_part; /* see pl_world_host_part() */
+    struct pl_topology topology;
+    struct pl_knobs knobs;
+    struct pl_world_backend backends[PL_WORLD_MAX_BACKENDS];
+    int backend_count;
+    int64_t timeout_ns; /* negative: none */
+    int64_t spin_ns;
+    unsigned always_flags; /* of every collective, by the setting reproducible */
+    unsigned wire_flag;    /* of float32 allreduces, by the setting wire_type */
+
+    struct pl_progress *progress; /* NULL: none */
+    const char *no_progress;      /* why */
+
+    struct pl_private_span *private_spans;
+    struct pl_device_span *device_spans;
+    uint32_t device_span_number;                      /* of the last one */
+    char device_spans_apart[PL_BACKEND_REASON_BYTES]; /* why ranks do not see each other's device memory; "" where they do, or never asked */
+
+    uint64_t sequence;
+    struct pl_request *first; /* the one that runs */
+    struct pl_request *last;
+    struct pl_request *unused;
+    struct pl_request *newest;   /* of all that were made */
+    struct pl_observer observer; /* all zero while nobody observes */
+    struct pl_error failure;     /* sticky; status PL_OK while all is well */
+
+    bool has_notices; /* ranks hear of each other's failures by messages */
+    unsigned notice_polls;
+    struct pl_notice notice;
+    struct pl_transfer notice_in;
+};
+
+/** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
+enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_topology_done(struct pl_topology *topology);
+
+/** Check `collective` and copy it, normalised, with its signature, to `request`. */
+enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world, const struct pl_collective *collective,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and request_wait.c. */
+void pl_request_advance(struct pl_world *world);
+
+/** Whether the request has ended or, of a group, all its members. */
+bool pl_request_has_ended(struct pl_request *request);
+
+/** Wait until the request has ended and release it; its status. */
+enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Put the request and its members back among the unused ones. */
+void pl_request_release(struct pl_request *request);
+
+/** The world cannot go on: everything queued ends with `error`. The first error stays, and its status is returned. */
+enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *error);
+
+/** The error that ended the world. */
+enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr);
+
+/** What observers are told of the request, as it stands now; `name` becomes the event's. */
+void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event);
+
+/** Cancel and release all requests of a world that is going away. */
+void pl_request_drop_all(struct pl_world *world);
+
+/** `*mine` becomes the news of the lowest rank whose status is not PL_OK, where there is one. Collective. */
+enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether every rank was given a device; else `reason` says who was not. */
+bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
+
+/** Release arena memory that is still allocated. */
+void pl_arena_drop_all(struct pl_world *world);
+
+/** The device part of pl_arena_alloc() and pl_arena_free(). */
+enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_span_pin(struct pl_world *world, const struct pl_span *host, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_device_span_free(struct pl_world *world, struct pl_span *span);
+void pl_device_span_drop_all(struct pl_world *world);
+
+/** The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks do not see each other's pieces of it. */
+const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes, uint64_t *ret_offset);
+
+/** The span of that number, NULL when there is none. */
+const struct pl_device_span *pl_device_span_numbered(const struct pl_world *world, uint32_t number);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a rank waits for what it has posted: polling, then resting, until the request has ended or its deadline has passed. */
+#include "base/clock.h"
+#include "base/text.h"
+#include "collectives/core/types.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+
+enum { POLLS_PER_YIELD = 64 }; /* somebody else may need this CPU for what we wait for, even where there seem to be enough */
+
+static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
+static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
+
+static int64_t deadline_of(struct pl_request *request, int64_t now_ns)
+{
+    if (!request->deadline_ns) {
+        if (request->collective.deadline_ns) {
+            request->deadline_ns = request->collective.deadline_ns;
+        } else if (request->world->timeout_ns < 0) {
+            request->deadline_ns = PL_DEADLINE_NEVER;
+        } else {
+            request->deadline_ns = now_ns + request->world->timeout_ns;
+        }
+    }
+    return request->deadline_ns;
+}
+
+/* The deadline passed: say what stands still, and for whom it waits where that is known. */
+static enum pl_status time_out(struct pl_request *request)
+{
+    struct pl_world *world = request->world;
+    struct pl_request *head = world->first;
+    struct pl_error error;
+    int peer;
+
+    PL_BUG_IF(!head);
+    peer = pl_world_waits_for(world);
+    (void)pl_error_set(&error, PL_TIMEOUT, "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
+                       head->signature.sequence, pl_kind_text(head->collective.kind), head->signature.name[0] ? " '" : "",
+                       (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "",
+                       pl_world_label(world, world->rank));
+    if (peer >= 0) {
+        pl_error_context(&error, "still waiting for rank %d", pl_world_label(world, peer));
+    }
+    return pl_request_fail(world, &error);
+}
+
+bool pl_request_launched(const struct pl_request *request)
+{
+    PL_AUTO_HOLD(request->world);
+
+    return request->launched;
+}
+
+enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+    PL_AUTO_HOLD(world);
+
+    if (!pl_request_has_ended(request)) {
+        pl_request_advance(world);
+    }
+    if (!pl_request_has_ended(request)) {
+        int64_t now_ns = pl_clock_now_ns();
+
+        if (now_ns > deadline_of(request, now_ns)) {
+            (void)time_out(request);
+            (void)pl_request_has_ended(request);
+        }
+    }
+    *ret_done = pl_request_has_ended(request);
+    return request->status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
+}
+
+/*
+ * Out of spin budget: sleep in the backend's way, or nap for a 64th of the time already waited. A message on its way
+ * needs looking after; a late peer does not.
+ */
+static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
+{
+    struct pl_request *head = world->first;
+    const struct pl_world_backend *backend = head->backend;
+    int64_t nap_ns = idle_ns / 64;
+
+    nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
+    nap_ns = nap_ns > NAP_LONGEST_NS ? NAP_LONGEST_NS : nap_ns;
+    if (backend->backend->rest) {
+        struct pl_error error;
+        int64_t until_ns = now_ns + 10 * NAP_LONGEST_NS;
+
+        if (backend->backend->rest(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns, &error) != PL_OK) {
+            (void)pl_request_fail(world, &error);
+        }
+        return;
+    }
+    pl_clock_nap(nap_ns, deadline_ns);
+}
+
+enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
+{
+    struct pl_request *head = world->first;
+
+    if (!head || head->phase != PL_REQUEST_RUNNING) {
+        return PL_OK;
+    }
+    if (head->backend->backend->rest) {
+        return head->backend->backend->rest(head->backend->state, head, until_ns, reterr);
+    }
+    pl_clock_nap(NAP_SHORTEST_NS, until_ns);
+    return PL_OK;
+}
+
+static void tell_stalled(struct pl_world *world, struct pl_event *event, const struct pl_about *about)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (about->append) {
+        about->append(about->subject, &text);
+    }
+    event->about = pl_text_string(&text);
+    world->observer.stalled(world->observer.context, event);
+}
+
+void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about)
+{
+    PL_AUTO_HOLD(world);
+    char name[sizeof(world->first->signature.name) + 1] = "";
+    struct pl_event event = {.kind = PL_BARRIER,
+                             .name = name,
+                             .sequence = world->sequence,
+                             .part = world->part,
+                             .rank = pl_world_label(world, world->rank),
+                             .waited_for = -1};
+
+    if (!world->observer.stalled || waited_ns < (*told_ns ? 2 * *told_ns : world->observer.stall_ns)) {
+        return;
+    }
+    *told_ns = waited_ns;
+    if (world->first) {
+        world->first->waited_for = pl_world_waits_for(world);
+        pl_request_describe(world->first, name, &event);
+        about = about ? about : &world->first->collective.about;
+    }
+    event.waited_ns = waited_ns;
+    tell_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
+}
+
+/* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so next. */
+static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
+{
+    char name[sizeof(world->first->signature.name) + 1];
+    struct pl_event event;
+
+    if (world->first->waited_for < 0) {
+        world->first->waited_for = pl_world_waits_for(world);
+    }
+    if (!world->observer.stalled || idle_ns < stall_ns) {
+        return stall_ns;
+    }
+    world->first->waited_for = pl_world_waits_for(world);
+    pl_request_describe(world->first, name, &event);
+    tell_stalled(world, &event, &world->first->collective.about);
+    return 2 * stall_ns;
+}
+
+/* Until the request has ended or, where that is enough, is launched. */
+static void wait_until_ended(struct pl_request *request, bool launched_is_enough)
+{
+    struct pl_world *world = request->world;
+    int64_t spin_ns = world->topology.oversubscribed ? 0 : world->spin_ns;
+    struct pl_request *watched = NULL;
+    uint64_t moves = 0;
+    int64_t idle_since_ns = 0;
+    int64_t stall_ns = world->observer.stall_ns;
+    unsigned polls = 0;
+
+    for (;;) {
+        int64_t now_ns;
+
+        pl_request_advance(world);
+        if (pl_request_has_ended(request) || (launched_is_enough && request->launched)) {
+            return;
+        }
+        polls++;
+        if (world->topology.oversubscribed || polls % POLLS_PER_YIELD == 0) {
+            sched_yield();
+        } else {
+            pl_pause_cpu();
+        }
+        if (polls < PL_POLLS_BEFORE_CLOCK) {
+            continue;
+        }
+        now_ns = pl_clock_now_ns();
+        if (watched != world->first || moves != world->first->moves || !idle_since_ns) {
+            watched = world->first;
+            moves = world->first->moves;
+            idle_since_ns = now_ns;
+            stall_ns = world->observer.stall_ns;
+            if (!watched->wait_began_ns) {
+                watched->wait_began_ns = now_ns;
+            }
+        }
+        if (now_ns > deadline_of(request, now_ns)) {
+            (void)time_out(request);
+            (void)pl_request_has_ended(request);
+            return;
+        }
+        if (now_ns - idle_since_ns >= spin_ns) {
+            stall_ns = watch(world, now_ns - idle_since_ns, stall_ns);
+            rest(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
+        }
+    }
+}
+
+enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+    enum pl_status status;
+
+    if (!pl_request_has_ended(request)) {
+        wait_until_ended(request, false);
+    }
+    status = request->status;
+    pl_request_release(request);
+    return status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
+}
+
+enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(request->world);
+
+    return pl_request_wait_for(request, reterr);
+}
+
+/* pl_request_order() under the lock. */
+static enum pl_status order(struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    struct pl_world *world = request->world;
+    struct pl_error error;
+
+    for (struct pl_request *member = request->member; member; member = member->sibling) {
+        PL_TRY(order(member, stream, reterr));
+    }
+    if (!request->backend) {
+        return PL_OK;
+    }
+    if (!pl_request_has_ended(request) && !request->launched) {
+        wait_until_ended(request, true);
+    }
+    if (pl_request_has_ended(request)) {
+        return request->status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
+    }
+    (void)deadline_of(request, pl_clock_now_ns());
+    if (request->backend->backend->order(request->backend->state, request, stream, &error) != PL_OK) {
+        (void)pl_request_fail(world, &error);
+        return pl_request_failure(world, reterr);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(request->world);
+
+    return order(request, stream, reterr);
+}

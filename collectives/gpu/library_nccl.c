@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/gpu/library_nccl.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "collectives/bootstrap.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with communicators that do not block */
+
+static const int64_t NAP_NS = 200 * PL_NS_PER_US;
+static const int64_t GOODBYE_NS = 2 * PL_NS_PER_S;
+static const int64_t ABORT_NS = 2 * PL_NS_PER_S;
+
+bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
+{
+    static const char *const names[] = {
+#define PL_NCCL_NAME(name) "nccl" #name,
+        PL_NCCL_FUNCTIONS(PL_NCCL_NAME)
+#undef PL_NCCL_NAME
+    };
+    /* NODELETE: it may have threads of its own, whose code must stay. */
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    size_t at = 0;
+
+    if (!library) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "NCCL cannot be loaded: %s", dlerror());
+        return false;
+    }
+    *nccl = (struct pl_nccl){.version = 0};
+#define PL_NCCL_FIND(name)                                                                                                                           \
+    {                                                                                                                                                \
+        void *address = dlsym(library, names[at++]);                                                                                                 \
+                                                                                                                                                     \
+        if (!address) {                                                                                                                              \
+            (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is too old: it has no %s", names[at - 1]);                                 \
+            dlclose(library);                                                                                                                        \
+            return false;                                                                                                                            \
+        }                                                                                                                                            \
+        memcpy(&nccl->name, &address, sizeof(address));                                                                                              \
+    }
+    PL_NCCL_FUNCTIONS(PL_NCCL_FIND)
+#undef PL_NCCL_FIND
+    dlclose(library);
+    if (nccl->GetVersion(&nccl->version) != ncclSuccess || nccl->version < OLDEST_VERSION) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed", nccl->version, (int)OLDEST_VERSION);
+        return false;
+    }
+    return true;
+}
+
+enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what, struct pl_error *reterr)
+{
+    const char *last;
+
+    if (result == ncclSuccess || result == ncclInProgress) {
+        return PL_OK;
+    }
+    last = nccl->GetLastError(nccl->comm);
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_NCCL, result, "NCCL, %s: %s%s%s", what, nccl->GetErrorString(result),
+                          last && *last ? ": " : "", last ? last : "");
+}
+
+enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr)
+{
+    ncclResult_t state = ncclSuccess;
+
+    PL_TRY(pl_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "asking for errors", reterr));
+    *ret_ready = state == ncclSuccess;
+    return pl_nccl_check(nccl, state, "between ranks", reterr);
+}
+
+/* What the first place tells the others. */
+struct invitation {
+    ncclUniqueId id;
+    int32_t status; /* enum pl_status */
+    char text[PL_BACKEND_REASON_BYTES];
+};
+
+/* Everybody gets the id of the rank that has place 0; where that or any rank has failed, everybody fails. */
+static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, ncclUniqueId *ret_id,
+                               struct pl_error *reterr)
+{
+    const struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
+    PL_AUTO_FREE struct invitation *all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
+    struct pl_error own = PL_ERROR_NONE;
+    struct invitation mine;
+
+    if (!all) {
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    memset(&mine, 0, sizeof(mine));
+    if (place == 0) {
+        mine.status = (int32_t)pl_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
+        pl_error_text(&own, mine.text, sizeof(mine.text));
+    }
+    PL_TRY(bootstrap->allgather(bootstrap->context, &mine, all, sizeof(mine), deadline_ns, reterr));
+    mine = all[pl_world_ring_order(world)[0]];
+    if (mine.status != PL_OK) {
+        return pl_error_set(reterr, (enum pl_status)mine.status, "%s", mine.text);
+    }
+    *ret_id = mine.id;
+    return PL_OK;
+}
+
+enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, struct pl_error *reterr)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    bool ready = false;
+    enum pl_status status;
+
+    PL_TRY(share_id(nccl, world, place, deadline_ns, &id, reterr));
+    config.blocking = 0;
+    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, place, &config), "joining", reterr);
+    while (status == PL_OK) {
+        status = pl_nccl_poll(nccl, &ready, reterr);
+        if (status != PL_OK || ready) {
+            break;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            status = pl_error_set(reterr, PL_TIMEOUT, "NCCL, joining: not all ranks have come");
+        }
+        pl_clock_nap(NAP_NS, deadline_ns);
+    }
+    if (status != PL_OK) {
+        pl_nccl_abort(nccl);
+    }
+    return status;
+}
+
+void pl_nccl_leave(struct pl_nccl *nccl)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(GOODBYE_NS);
+    bool ready = false;
+    enum pl_status status;
+
+    if (!nccl->comm) {
+        return;
+    }
+    (void)!pl_device_enter(nccl->device, NULL); /* NCCL leaves a thread on the device that it found there, the first one where there was none */
+    status = pl_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
+    while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
+        status = pl_nccl_poll(nccl, &ready, NULL);
+        if (!ready) {
+            pl_clock_nap(NAP_NS, deadline_ns);
+        }
+    }
+    if (status != PL_OK || !ready) {
+        pl_nccl_abort(nccl);
+        return;
+    }
+    (void)nccl->CommDestroy(nccl->comm); /* local by now; there is nobody to tell */
+    nccl->comm = NULL;
+}
+
+/* An abort on a thread of its own, which frees it if nobody waits any longer. */
+struct departure {
+    __typeof__(&ncclCommAbort) abort;
+    ncclComm_t comm;
+    struct pl_device *device; /* while ENTERING */
+    enum { ENTERING, LEAVING, LEFT, FORGOTTEN } _Atomic state;
+};
+
+static void *depart(void *argument)
+{
+    struct departure *departure = argument;
+
+    (void)!pl_device_enter(departure->device, NULL); /* else NCCL would make a context on the first device for this thread */
+    atomic_store(&departure->state, LEAVING);
+    (void)departure->abort(departure->comm); /* the reason for it is being reported */
+    if (atomic_exchange(&departure->state, LEFT) == FORGOTTEN) {
+        free(departure);
+    }
+    return NULL;
+}
+
+void pl_nccl_abort(struct pl_nccl *nccl)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(ABORT_NS);
+    ncclComm_t comm = PL_TAKE(nccl->comm);
+    struct departure *departure = comm ? pl_memory_new(1, sizeof(*departure), NULL) : NULL;
+    pthread_t thread;
+
+    if (!departure) {
+        return; /* nothing to leave, or no memory to do it: the process ends soon */
+    }
+    departure->abort = nccl->CommAbort;
+    departure->comm = comm;
+    departure->device = nccl->device;
+    if (pthread_create(&thread, NULL, depart, departure) != 0) {
+        (void)depart(departure);
+        free(departure);
+        return;
+    }
+    /* The device is the caller's to close afterwards; to enter it waits for nothing. */
+    while (atomic_load(&departure->state) == ENTERING || (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
+        pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
+    }
+    if (atomic_exchange(&departure->state, FORGOTTEN) == LEFT) {
+        (void)pthread_join(thread, NULL);
+        free(departure);
+    } else {
+        (void)pthread_detach(thread);
+    }
+}

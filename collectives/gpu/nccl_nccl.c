@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A GPU a rank, by NCCL. Requests go to one stream in the order posted, behind what the callers' streams were given; an event tells their end.
+ *
+ *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the request is PL_AGREED
+ *     given      to NCCL behind that event, a group of requests as a group of NCCL's; the call does not block, so NCCL may still be at it
+ *     launched   all is in the stream, the request's event behind it
+ *     ended      the event is reached and all ranks have called the same
+ *
+ * Requests that disagree may already run when the roll shows it: then the communicator is aborted and every rank reports the disagreement.
+ * What NCCL would do otherwise than collective.h promises is left to the next backend; see exact().
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "collectives/bootstrap.h"
+#include "collectives/core/types.h"
+#include "collectives/gpu/compare_calls.h"
+#include "collectives/gpu/library_nccl.h"
+#include "collectives/gpu/stream_events.h"
+#include "collectives/reduce/kernel.h"
+#include "device/kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t JOIN_NS = 60 * PL_NS_PER_S;
+static const int64_t NAP_NS = 50 * PL_NS_PER_US;
+/* After NCCL's error: how long a disagreement, which would explain it, is waited for. After a rank has left: how long for what it sent before. */
+static const int64_t HEAR_NS = PL_NS_PER_S;
+static const int64_t LAST_LOOK_NS = 100 * PL_NS_PER_MS;
+
+enum { WORD_ROLL = 1, WORD_AFTER }; /* behind the event of stream.h */
+
+struct nccl {
+    struct pl_world *world;
+    struct pl_device *device;
+    struct pl_nccl library;
+    struct pl_stream stream;
+    struct pl_rolls rolls;
+    void *token; /* device memory that a barrier adds up */
+    int rank;
+    int size;
+    int *place_of; /* [size]: a rank's number in the communicator */
+    bool straight; /* it is the rank itself */
+
+    struct pl_request *waiting; /* posted, not given; linked by WORD_AFTER */
+    struct pl_request **waiting_tail;
+    struct pl_request *given; /* to NCCL, and not launched */
+    int given_count;
+    int64_t stuck_since_ns; /* 0: NCCL has reported no error */
+    struct pl_error stuck_error;
+    int64_t alone_since_ns; /* 0: all ranks are there */
+    bool aborted;
+};
+
+static struct pl_roll **roll_of(struct pl_request *request)
+{
+    return (struct pl_roll **)(void *)&request->words[WORD_ROLL];
+}
+
+static struct pl_request **after(struct pl_request *request)
+{
+    return (struct pl_request **)(void *)&request->words[WORD_AFTER];
+}
+
+static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
+{
+    return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
+}
+
+/* ---- what NCCL is asked for ---- */
+
+/* How a reduction is done: sources times `before` (by NCCL where `multiplied`, else into recv first), then results times `behind`. */
+struct scaling {
+    double before;
+    double behind;
+    bool multiplied;
+};
+
+/* The factor of NCCL's multiplying sum is of the data's own type. */
+static bool holds(enum pl_dtype dtype, double factor)
+{
+    float single = (float)factor;
+    float back;
+    uint16_t half;
+
+    if (!pl_is_half(dtype)) {
+        return true; /* the host's reductions round it to float32, too */
+    }
+    pl_kernel_narrow(pl_kernel_best(), dtype, &half, &single, 1);
+    pl_kernel_widen(pl_kernel_best(), dtype, &back, &half, 1);
+    return (double)back == factor;
+}
+
+/*
+ * Averages by a power of two are divided before the sum, which is exact. Others are divided behind it; half-width ones are made small by
+ * a power of two before, so that sums cannot overflow.
+ */
+static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
+{
+    struct scaling scaling = {.before = c->prescale, .behind = c->postscale};
+
+    if (c->op == PL_AVERAGE) {
+        double guard = 1.0;
+
+        while (guard < n->size) {
+            guard *= 2;
+        }
+        if (pl_is_half(c->dtype)) {
+            scaling.before /= guard;
+            scaling.behind *= guard / c->divisor;
+        } else if ((c->divisor & (c->divisor - 1)) == 0) {
+            scaling.before /= c->divisor;
+        } else {
+            scaling.behind /= c->divisor;
+        }
+    }
+    scaling.multiplied = (c->op == PL_SUM || c->op == PL_AVERAGE) && holds(c->dtype, scaling.before);
+    return scaling;
+}
+
+static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
+{
+    static const struct {
+        bool has;
+        ncclDataType_t type;
+    } types[PL_DTYPE_COUNT] = {
+        [PL_FLOAT32] = {true, ncclFloat32},       [PL_FLOAT64] = {true, ncclFloat64}, [PL_FLOAT16] = {true, ncclFloat16},
+        [PL_BFLOAT16] = {true, PL_NCCL_BFLOAT16}, [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
+        [PL_INT64] = {true, ncclInt64},           [PL_UINT8] = {true, ncclUint8},
+    };
+
+    *ret_type = types[dtype].type;
+    return types[dtype].has;
+}
+
+/*
+ * Whether NCCL's result is what collective.h promises. It has no int16 and bool; its order of additions depends on the layout; its integers are
+ * averaged and scaled in their own width; its float minimum and maximum lose NaNs.
+ */
+static bool exact(const struct nccl *n, const struct pl_collective *c)
+{
+    struct scaling scaling = scaling_of(n, c);
+    ncclDataType_t type;
+
+    if (!pl_kind_reduces(c->kind)) {
+        return true;
+    }
+    if (!find_type(c->dtype, &type) || (c->flags & PL_REPRODUCIBLE)) {
+        return false;
+    }
+    if (!pl_dtype_is_float(c->dtype)) {
+        return c->op != PL_AVERAGE && c->prescale == 1.0 && c->postscale == 1.0;
+    }
+    return c->op != PL_MIN && c->op != PL_MAX && (scaling.before == 1.0 || scaling.multiplied || c->kind == PL_ALLREDUCE);
+}
+
+static bool serves(void *state, const struct pl_collective *c)
+{
+    return c->memory == PL_MEMORY_DEVICE && exact(state, c);
+}
+
+static ncclResult_t make_factor(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, double factor, ncclRedOp_t *ret_op)
+{
+    float single = (float)factor;
+    uint16_t half;
+    void *scalar = c->dtype == PL_FLOAT64 ? (void *)&factor : c->dtype == PL_FLOAT32 ? (void *)&single : (void *)&half;
+
+    if (pl_is_half(c->dtype)) {
+        pl_kernel_narrow(pl_kernel_best(), c->dtype, &half, &single, 1);
+    }
+    return n->library.RedOpCreatePreMulSum(ret_op, scalar, type, ncclScalarHostImmediate, n->library.comm);
+}
+
+static ncclRedOp_t plain_op(enum pl_op op)
+{
+    return op == PL_MIN ? ncclMin : op == PL_MAX ? ncclMax : op == PL_PRODUCT ? ncclProd : ncclSum;
+}
+
+static uint64_t count_of(const struct pl_collective *c, int rank)
+{
+    return c->counts ? c->counts[rank] : c->count;
+}
+
+/* Block after block, each with the rank whose it is as root. */
+static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
+{
+    const struct pl_nccl *l = &n->library;
+    ncclResult_t result = ncclSuccess;
+    uint64_t at = 0;
+
+    for (int r = 0; r < n->size && (result == ncclSuccess || result == ncclInProgress); r++) {
+        uint64_t count = count_of(c, r);
+
+        if (count && c->kind == PL_ALLGATHER) {
+            char *block = at_elem(c->recv, at, c->dtype);
+
+            result = l->Broadcast(r == n->rank ? c->send : block, block, count * pl_dtype_bytes(c->dtype), ncclInt8, n->place_of[r], l->comm,
+                                  n->stream.stream);
+        } else if (count) {
+            result =
+                l->Reduce(at_elem(c->send, at, c->dtype), r == n->rank ? c->recv : NULL, count, type, op, n->place_of[r], l->comm, n->stream.stream);
+        }
+        at += count;
+    }
+    return result;
+}
+
+static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
+{
+    const struct pl_nccl *l = &n->library;
+    ncclResult_t result = ncclSuccess;
+    uint64_t item = pl_dtype_bytes(c->dtype);
+    uint64_t send_at = 0;
+    uint64_t recv_at = 0;
+
+    for (int r = 0; r < n->size && (result == ncclSuccess || result == ncclInProgress); r++) {
+        uint64_t send = count_of(c, r);
+        uint64_t recv = c->recv_counts ? c->recv_counts[r] : c->count;
+
+        if (send) {
+            result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->place_of[r], l->comm, n->stream.stream);
+        }
+        if (recv && (result == ncclSuccess || result == ncclInProgress)) {
+            result = l->Recv(at_elem(c->recv, recv_at, c->dtype), recv * item, ncclInt8, n->place_of[r], l->comm, n->stream.stream);
+        }
+        send_at += send;
+        recv_at += recv;
+    }
+    return result;
+}
+
+static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const void *send, ncclDataType_t type, ncclRedOp_t op)
+{
+    const struct pl_nccl *l = &n->library;
+    void *stream = n->stream.stream;
+    uint64_t bytes = c->count * pl_dtype_bytes(c->dtype);
+    bool whole = n->straight && !c->counts;
+
+    switch (c->kind) {
+    case PL_ALLREDUCE:
+        return c->count ? l->AllReduce(send, c->recv, c->count, type, op, l->comm, stream) : ncclSuccess;
+    case PL_REDUCE:
+        return c->count ? l->Reduce(send, c->recv, c->count, type, op, n->place_of[c->root], l->comm, stream) : ncclSuccess;
+    case PL_BROADCAST:
+        return bytes
+                   ? l->Broadcast(c->send && n->rank == c->root ? c->send : c->recv, c->recv, bytes, ncclInt8, n->place_of[c->root], l->comm, stream)
+                   : ncclSuccess;
+    case PL_ALLGATHER:
+        return whole && bytes ? l->AllGather(send, c->recv, bytes, ncclInt8, l->comm, stream) : ask_ragged(n, c, type, op);
+    case PL_REDUCE_SCATTER:
+        return whole && bytes ? l->ReduceScatter(send, c->recv, c->count, type, op, l->comm, stream) : ask_ragged(n, c, type, op);
+    case PL_ALLTOALL:
+        return ask_alltoall(n, c);
+    case PL_BARRIER:
+        return l->AllReduce(n->token, n->token, 1, ncclInt32, ncclSum, l->comm, stream);
+    }
+    return ncclSuccess;
+}
+
+/* One request, inside a group. The wait comes only here: before, an earlier request that NCCL is still at would be behind it. */
+static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &request->collective;
+    struct scaling scaling = scaling_of(n, c);
+    ncclRedOp_t op = plain_op(c->op);
+    ncclDataType_t type = ncclInt8;
+    const void *send = c->send;
+    bool made = false;
+    enum pl_status status;
+
+    PL_TRY(pl_stream_order(&n->stream, request, n->stream.stream, reterr));
+    if (pl_kind_reduces(c->kind)) {
+        (void)find_type(c->dtype, &type);
+        if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
+            PL_TRY(pl_device_scale(n->device, c->recv, c->dtype, send, c->dtype, c->count, scaling.before, n->stream.stream, reterr));
+            send = c->recv;
+        } else if (scaling.before != 1.0) {
+            PL_TRY(pl_nccl_check(&n->library, make_factor(n, c, type, scaling.before, &op), "making a factor", reterr));
+            made = true;
+        }
+    }
+    status = pl_nccl_check(&n->library, ask(n, c, send, type, op), pl_kind_text(c->kind), reterr);
+    if (made && status == PL_OK) { /* its value went with the call */
+        status = pl_nccl_check(&n->library, n->library.RedOpDestroy(op, n->library.comm), "dropping a factor", reterr);
+    }
+    return status;
+}
+
+/* What is left to do on the results. */
+static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
+{
+    double factor = scaling_of(n, c).behind;
+    uint64_t count = c->kind == PL_REDUCE_SCATTER ? count_of(c, n->rank) : c->kind == PL_REDUCE && n->rank != c->root ? 0 : c->count;
+
+    if (!pl_kind_reduces(c->kind) || factor == 1.0 || !count) {
+        return PL_OK;
+    }
+    return pl_device_scale(n->device, c->recv, c->dtype, c->recv, c->dtype, count, factor, n->stream.stream, reterr);
+}
+
+/* ---- requests on their way ---- */
+
+/* Give NCCL the first that waits, and with it the others of its group. */
+static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
+{
+    struct pl_request *request = n->waiting;
+    enum pl_status status = pl_nccl_check(&n->library, n->library.GroupStart(), "opening a group", reterr);
+    ncclResult_t closed;
+
+    PL_TRY(status);
+    n->given = request;
+    n->given_count = 0;
+    while (status == PL_OK) {
+        struct pl_request *next = *after(request);
+
+        status = give(n, request, reterr);
+        n->given_count++;
+        n->waiting = next;
+        if (!next || next != request->sibling) {
+            break;
+        }
+        request = next;
+    }
+    if (!n->waiting) {
+        n->waiting_tail = &n->waiting;
+    }
+    closed = n->library.GroupEnd(); /* also after a failure: it is the thread's group, and whatever else NCCL is asked for here would join it */
+    PL_TRY(status);
+    return pl_nccl_check(&n->library, closed, "closing a group", reterr);
+}
+
+/* NCCL has put all that was given in the stream. */
+static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
+{
+    struct pl_request *request = n->given;
+
+    for (int i = 0; i < n->given_count; i++, request = request->sibling) {
+        PL_TRY(finish(n, &request->collective, reterr));
+        PL_TRY(pl_device_event_record(n->device, *pl_stream_event_of(request), n->stream.stream, reterr));
+        request->launched = true;
+        request->moves++;
+    }
+    n->given_count = 0;
+    return PL_OK;
+}
+
+static enum pl_status move(struct nccl *n, struct pl_error *reterr)
+{
+    PL_TRY(pl_device_enter(n->device, reterr)); /* NCCL takes the thread's device, the first one where it has none, as the progress thread at first */
+    for (;;) {
+        bool ready;
+
+        PL_TRY(pl_nccl_poll(&n->library, &ready, reterr));
+        if (!ready) {
+            return PL_OK;
+        }
+        if (n->given_count) {
+            PL_TRY(launched(n, reterr));
+        }
+        if (!n->waiting) {
+            return PL_OK;
+        }
+        PL_TRY(give_group(n, reterr));
+    }
+}
+
+static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct nccl *n = state;
+
+    (void)ret_done;
+    PL_TRY(pl_stream_mark(&n->stream, request->collective.stream, pl_stream_event_of(request), reterr));
+    if (!(request->collective.flags & PL_AGREED)) {
+        PL_TRY(pl_roll_call(&n->rolls, &request->signature, NULL, roll_of(request), reterr));
+    }
+    *n->waiting_tail = request;
+    n->waiting_tail = after(request);
+    return PL_OK;
+}
+
+/* NCCL or the device has failed: that is the news, unless ranks disagree, which then is the reason. */
+static enum pl_status stuck(struct nccl *n, bool agreed, struct pl_error *reterr)
+{
+    int64_t now_ns = pl_clock_now_ns();
+
+    if (!n->stuck_since_ns) {
+        n->stuck_since_ns = now_ns;
+        /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice. */
+        (void)!pl_device_stream_finish(n->device, n->stream.stream, now_ns, NULL);
+        (void)pl_device_failure(n->device, &n->stuck_error);
+    }
+    if (!agreed && now_ns - n->stuck_since_ns < HEAR_NS) {
+        return PL_OK;
+    }
+    *reterr = n->stuck_error;
+    return n->stuck_error.status;
+}
+
+static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct nccl *n = state;
+    struct pl_roll *roll = *roll_of(request);
+    bool asks = request->launched; /* what this very call launches has not ended */
+    bool agreed = true;
+    bool reached = false;
+    enum pl_status status = PL_OK;
+
+    if (roll) {
+        PL_TRY(pl_roll_progress(&n->rolls, roll, &agreed, reterr));
+    }
+    if (!n->stuck_since_ns) {
+        status = move(n, &n->stuck_error);
+        if (status == PL_OK && asks) {
+            status = pl_stream_reached(&n->stream, pl_stream_event_of(request), &reached, &n->stuck_error);
+        }
+    }
+    if (status != PL_OK || n->stuck_since_ns) {
+        return stuck(n, agreed, reterr);
+    }
+    *ret_done = reached && agreed;
+    if (*ret_done) {
+        pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
+    }
+    return PL_OK;
+}
+
+static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    const struct nccl *n = state;
+
+    return pl_stream_order(&n->stream, request, stream, reterr);
+}
+
+static enum pl_status rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
+{
+    struct nccl *n = state;
+    enum pl_status status;
+    bool left;
+
+    if (*roll_of(request) && (*roll_of(request))->gather) {
+        return pl_world_rest(pl_world_host_part(n->world), until_ns, reterr);
+    }
+    pl_clock_nap(NAP_NS, until_ns);
+    status = pl_world_look(pl_world_host_part(n->world), &left, reterr);
+    if (!left) {
+        return status;
+    }
+    /* Perhaps because all is done there, and then will be here. */
+    if (!n->alone_since_ns) {
+        n->alone_since_ns = pl_clock_now_ns();
+    }
+    return pl_clock_now_ns() - n->alone_since_ns < HEAR_NS ? PL_OK : status;
+}
+
+static void cancel(void *state, struct pl_request *request)
+{
+    struct nccl *n = state;
+
+    if (!n->aborted) {
+        n->aborted = true;
+        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure); /* first: to leave may take seconds */
+        pl_nccl_abort(&n->library);
+        (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL); /* the device notes what hangs */
+    }
+    pl_stream_give_back(&n->stream, pl_stream_event_of(request));
+    pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
+    n->waiting = NULL;
+    n->given_count = 0;
+}
+
+static int waits_for(void *state, const struct pl_request *request)
+{
+    const struct nccl *n = state;
+
+    (void)request;
+    return pl_world_waits_for(pl_world_host_part(n->world));
+}
+
+/* ---- setting up ---- */
+
+static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    struct pl_nccl library;
+    int size = pl_world_size(world);
+
+    if (size == 1) {
+        strcpy(reason, "one rank alone");
+        return false;
+    }
+    for (int r = 0; r < size; r++) {
+        for (int other = 0; other < r; other++) {
+            if (strcmp(pl_world_place(world, r)->device, pl_world_place(world, other)->device) == 0) {
+                (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d share %s and NCCL takes one rank a GPU",
+                               pl_world_label(world, other), pl_world_label(world, r), pl_world_place(world, r)->device);
+                return false;
+            }
+        }
+    }
+    return pl_nccl_load(&library, reason);
+}
+
+static void free_nccl(void *state)
+{
+    struct nccl *n = state;
+
+    pl_nccl_leave(&n->library);
+    pl_rolls_done(&n->rolls);
+    if (n->token) {
+        pl_device_release(n->device, n->token);
+    }
+    pl_stream_done(&n->stream);
+    free(n->place_of);
+    free(n);
+}
+
+static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
+{
+    char reason[PL_BACKEND_REASON_BYTES];
+
+    n->place_of = pl_memory_new((size_t)n->size, sizeof(*n->place_of), reterr);
+    if (!n->place_of) {
+        return PL_MEMORY;
+    }
+    if (!pl_nccl_load(&n->library, reason)) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
+    }
+    for (int place = 0; place < n->size; place++) {
+        n->place_of[pl_world_ring_order(n->world)[place]] = place;
+        n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
+    }
+    n->library.device = n->device;
+    PL_TRY(pl_device_load_kernels(n->device, reterr)); /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
+    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
+    return pl_stream_init(&n->stream, n->device, reterr);
+}
+
+static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+{
+    struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
+    /* Within the time that the world's making has, so that ranks which cannot join meet those that could have. */
+    int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
+    struct pl_news news = {.text = ""};
+    enum pl_status status;
+
+    if (!n) { /* the others are about to tell each other whether they can */
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_deadline_after_ns(join_ns));
+    }
+    n->world = world;
+    n->device = pl_world_device(world);
+    n->rank = pl_world_rank(world);
+    n->size = pl_world_size(world);
+    n->straight = true;
+    n->rolls.world = world;
+    n->waiting_tail = &n->waiting;
+    status = allocate(n, reterr);
+    /* Nobody joins unless all can. */
+    news.status = status;
+    if (pl_world_share_news(world, &news, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK || news.status != PL_OK) {
+        status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
+    }
+    if (status == PL_OK) {
+        status = pl_nccl_join(&n->library, world, n->place_of[n->rank], pl_deadline_after_ns(join_ns), reterr);
+    }
+    if (status != PL_OK) {
+        free_nccl(n);
+        return status;
+    }
+    *ret_state = n;
+    return PL_OK;
+}
+
+static void describe(void *state, struct pl_text *text)
+{
+    const struct nccl *n = state;
+
+    pl_text_printf(text, "  NCCL %d.%d.%d; place 0 to %d of its communicator: ranks", n->library.version / 10000, n->library.version / 100 % 100,
+                   n->library.version % 100, n->size - 1);
+    for (int place = 0; place < n->size; place++) {
+        pl_text_printf(text, " %d", pl_world_ring_order(n->world)[place]);
+    }
+    pl_text_append(text,
+                   "\n  left to the backend device: reductions of int16 and bool, integer averages and factors, minimum and maximum of floats,\n"
+                   "  reproducible sums, factors that a half-width type cannot hold (except in allreduce)\n");
+}
+
+const struct pl_backend pl_backend_nccl = {.name = "nccl",
+                                           .on_device = true,
+                                           .streamed = true,
+                                           .probe = probe,
+                                           .init = init,
+                                           .serves = serves,
+                                           .post = post,
+                                           .progress = progress,
+                                           .rest = rest,
+                                           .order = order,
+                                           .cancel = cancel,
+                                           .waits_for = waits_for,
+                                           .describe = describe,
+                                           .free = free_nccl};

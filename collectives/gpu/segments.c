@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segments of a collective on their way: device to pinned memory, a collective of the hosts there, and back. A segment takes the same
+ * number of elements of every block: one block for what is added up or broadcast whole, else one a rank.
+ */
+#include "collectives/gpu/segments.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_whole(enum pl_kind kind)
+{
+    return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_BROADCAST;
+}
+
+static char *slot_data(const struct pl_staged *d, uint64_t segment)
+{
+    return (char *)d->staging.data + segment % PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES;
+}
+
+static uint64_t block_of(const uint64_t *counts, uint64_t count, int rank)
+{
+    return counts ? counts[rank] : count;
+}
+
+/* Elements of a block of `block` that the segment takes. */
+static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segment)
+{
+    uint64_t at = segment * d->share_elems;
+
+    return block <= at ? 0 : block - at < d->share_elems ? block - at : d->share_elems;
+}
+
+/* ALLTOALL's results lie behind what was sent; all others are in place. */
+static char *results_of(const struct pl_staged *d, uint64_t segment)
+{
+    return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_STAGED_SLOT_BYTES / 2 : 0);
+}
+
+void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
+{
+    const struct pl_collective *c = &d->request->collective;
+    uint64_t room = PL_STAGED_SLOT_BYTES / pl_dtype_bytes(c->dtype);
+    uint64_t most = c->kind == PL_ALLTOALL ? most_elems : c->count;
+
+    for (int r = 0; c->counts && c->kind != PL_ALLTOALL && r < d->size; r++) {
+        most = r == 0 || c->counts[r] > most ? c->counts[r] : most;
+    }
+    d->share_elems = is_whole(c->kind) ? room : c->kind == PL_ALLTOALL ? room / 2 / (uint64_t)d->size : room / (uint64_t)d->size;
+    PL_BUG_IF(d->share_elems == 0);
+    d->segments = c->kind == PL_BARRIER ? 0 : (most + d->share_elems - 1) / d->share_elems;
+    d->taken_down = 0;
+    d->posted = 0;
+    d->ended = 0;
+    memset(d->slots, 0, sizeof(d->slots));
+}
+
+/*
+ * Copy the segment's part of blocks `first` to `last` - 1 between device memory, where each block begins after the whole ones before it, and
+ * the slot, where the parts lie one after the other.
+ */
+static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data, const uint64_t *counts,
+                                 const struct pl_stream *stream, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &d->request->collective;
+    uint64_t item = pl_dtype_bytes(c->dtype);
+    int blocks = is_whole(c->kind) ? 1 : d->size;
+    uint64_t at = 0;
+
+    for (int b = 0; b < blocks; b++) {
+        uint64_t block = block_of(counts, c->count, b);
+        uint64_t part = taken(d, block, segment);
+        char *there = (char *)(uintptr_t)device_data + (at + segment * d->share_elems) * item;
+        bool up = stream == &d->up;
+
+        if (part) {
+            PL_TRY(pl_device_copy(stream->device, up ? there : host_data, up ? host_data : there, part * item, stream->stream, reterr));
+        }
+        host_data += part * item;
+        at += block;
+    }
+    return PL_OK;
+}
+
+/* Where this rank's own part begins among the parts in a slot, in elements. */
+static uint64_t own_part_at(const struct pl_staged *d, uint64_t segment)
+{
+    const struct pl_collective *c = &d->request->collective;
+    uint64_t at = 0;
+
+    for (int r = 0; r < d->rank; r++) {
+        at += taken(d, block_of(c->counts, c->count, r), segment);
+    }
+    return at;
+}
+
+static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &d->request->collective;
+    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    char *data = slot_data(d, segment);
+    uint64_t item = pl_dtype_bytes(c->dtype);
+    uint64_t own = taken(d, block_of(c->counts, c->count, d->rank), segment);
+
+    slot->stage = PL_SLOT_DOWN;
+    slot->event = NULL;
+    if (c->kind == PL_ALLGATHER) {
+        if (own) {
+            PL_TRY(pl_device_copy(d->down.device, data + own_part_at(d, segment) * item, (const char *)c->send + segment * d->share_elems * item,
+                                  own * item, d->down.stream, reterr));
+        }
+    } else if (c->kind == PL_BROADCAST) {
+        if (d->rank != c->root) {
+            return PL_OK;
+        }
+        PL_TRY(copy_parts(d, segment, c->send ? c->send : c->recv, data, NULL, &d->down, reterr));
+    } else {
+        PL_TRY(copy_parts(d, segment, c->send, data, c->counts, &d->down, reterr));
+    }
+    return pl_stream_mark(&d->down, d->down.stream, &slot->event, reterr);
+}
+
+/* The same collective of the hosts, on the segment. */
+static enum pl_status pass_on(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &d->request->collective;
+    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    struct pl_collective part = *c;
+    uint64_t item = pl_dtype_bytes(c->dtype);
+    char name[48];
+
+    part.memory = PL_MEMORY_HOST;
+    part.stream = NULL;
+    part.deadline_ns = INT64_MAX;
+    part.send = slot_data(d, segment);
+    part.recv = results_of(d, segment);
+    /* What a narrow wire loses is kept by name: the whole's, and the place in it. */
+    if (d->request->signature.name_hash) {
+        (void)snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, d->request->signature.name_hash, segment);
+        part.name = name;
+    }
+    if (is_whole(c->kind)) {
+        part.count = taken(d, c->count, segment);
+    } else {
+        for (int r = 0; r < d->size; r++) {
+            d->counts[r] = taken(d, block_of(c->counts, c->count, r), segment);
+            d->counts[d->size + r] = taken(d, block_of(c->recv_counts, c->count, r), segment);
+        }
+        part.counts = d->counts;
+        part.recv_counts = c->kind == PL_ALLTOALL ? d->counts + d->size : NULL;
+        if (c->kind == PL_ALLGATHER) {
+            part.send = slot_data(d, segment) + own_part_at(d, segment) * item;
+        } else if (c->kind == PL_REDUCE_SCATTER) {
+            part.recv = slot_data(d, segment) + own_part_at(d, segment) * item;
+        }
+    }
+    slot->stage = PL_SLOT_HOSTS;
+    return pl_collective_post(d->host, &part, &slot->request, reterr);
+}
+
+static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &d->request->collective;
+    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    uint64_t item = pl_dtype_bytes(c->dtype);
+    uint64_t own = taken(d, block_of(c->counts, c->count, d->rank), segment);
+
+    slot->stage = PL_SLOT_UP;
+    if (c->kind == PL_REDUCE_SCATTER) {
+        if (own) {
+            PL_TRY(pl_device_copy(d->up.device, (char *)c->recv + segment * d->share_elems * item,
+                                  slot_data(d, segment) + own_part_at(d, segment) * item, own * item, d->up.stream, reterr));
+        }
+    } else if (c->kind == PL_REDUCE && d->rank != c->root) {
+        return PL_OK;
+    } else {
+        PL_TRY(copy_parts(d, segment, c->recv, results_of(d, segment), c->kind == PL_ALLTOALL ? c->recv_counts : c->counts, &d->up, reterr));
+    }
+    return pl_stream_mark(&d->up, d->up.stream, &slot->event, reterr);
+}
+
+enum pl_status pl_staged_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_request *step = *request;
+    enum pl_status status = pl_request_test(step, ret_done, reterr);
+
+    if (*ret_done) {
+        *request = NULL;
+        status = pl_request_wait(step, reterr);
+    }
+    return status;
+}
+
+/* Advance one segment as far as it goes; `*moved` when it went somewhere. */
+static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, struct pl_error *reterr)
+{
+    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    bool done = false;
+
+    if (slot->stage == PL_SLOT_DOWN && segment == d->posted) {
+        PL_TRY(pl_stream_reached(&d->down, &slot->event, &done, reterr));
+        if (done) {
+            PL_TRY(pass_on(d, segment, reterr));
+            d->posted++;
+        }
+    } else if (slot->stage == PL_SLOT_HOSTS) {
+        PL_TRY(pl_staged_step(&slot->request, &done, reterr));
+        if (done) {
+            PL_TRY(bring_up(d, segment, reterr));
+        }
+    } else if (slot->stage == PL_SLOT_UP) {
+        PL_TRY(pl_stream_reached(&d->up, &slot->event, &done, reterr));
+        if (done) {
+            slot->stage = PL_SLOT_FREE;
+            d->ended++;
+        }
+    }
+    *moved = *moved || done;
+    return PL_OK;
+}
+
+enum pl_status pl_staged_progress(struct pl_staged *d, bool *ret_done, struct pl_error *reterr)
+{
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        if (d->taken_down < d->segments && d->slots[d->taken_down % PL_STAGED_SLOTS].stage == PL_SLOT_FREE) {
+            PL_TRY(begin(d, d->taken_down, reterr));
+            d->taken_down++;
+            moved = true;
+        }
+        for (uint64_t k = d->taken_down > PL_STAGED_SLOTS ? d->taken_down - PL_STAGED_SLOTS : 0; k < d->taken_down; k++) {
+            PL_TRY(move(d, k, &moved, reterr));
+        }
+        d->request->moves += moved;
+    }
+    *ret_done = d->ended == d->segments;
+    return PL_OK;
+}
+
+bool pl_staged_waits_for_hosts(const struct pl_staged *d)
+{
+    bool hosts = false;
+
+    for (int i = 0; i < PL_STAGED_SLOTS; i++) {
+        if (d->slots[i].stage == PL_SLOT_DOWN || d->slots[i].stage == PL_SLOT_UP) {
+            return false;
+        }
+        hosts = hosts || d->slots[i].stage == PL_SLOT_HOSTS;
+    }
+    return d->stage == PL_STAGED_SEGMENTS && hosts;
+}
+
+void pl_staged_cancel(struct pl_staged *d)
+{
+    for (int i = 0; i < PL_STAGED_SLOTS; i++) {
+        struct pl_slot *slot = &d->slots[i];
+
+        if (slot->request) {
+            pl_request_cancel(slot->request);
+            slot->request = NULL;
+        }
+        pl_stream_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
+        *slot = (struct pl_slot){.stage = PL_SLOT_FREE};
+    }
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A world of one rank, device memory: every collective is a copy on the device, scaled where asked, in order with the caller's stream. */
+#include "base/memory.h"
+#include "base/text.h"
+#include "collectives/core/backend.h"
+#include "collectives/gpu/stream_events.h"
+#include "device/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    strcpy(reason, "there is more than one rank");
+    return pl_world_size(world) == 1;
+}
+
+static void free_solo(void *state)
+{
+    pl_stream_done(state);
+    free(state);
+}
+
+static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+{
+    struct pl_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    enum pl_status status;
+
+    if (!stream) {
+        return PL_MEMORY;
+    }
+    status = pl_stream_init(stream, pl_world_device(world), reterr);
+    if (status != PL_OK) {
+        free(stream);
+        return status;
+    }
+    *ret_state = stream;
+    return PL_OK;
+}
+
+static bool serves(void *state, const struct pl_collective *collective)
+{
+    (void)state;
+    return collective->memory == PL_MEMORY_DEVICE;
+}
+
+static enum pl_status launch(struct pl_stream *stream, const struct pl_collective *c, struct pl_error *reterr)
+{
+    uint64_t count = c->counts ? c->counts[0] : c->count;
+
+    if (!count || !c->send) {
+        return PL_OK;
+    }
+    if (pl_kind_reduces(c->kind) && (c->prescale != 1.0 || c->postscale != 1.0 || c->divisor != 1 || c->dtype == PL_BOOL)) {
+        return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->divisor, c->prescale, c->postscale, stream->stream,
+                                reterr);
+    }
+    if (c->send != c->recv) {
+        return pl_device_copy(stream->device, c->recv, c->send, count * pl_dtype_bytes(c->dtype), stream->stream, reterr);
+    }
+    return PL_OK;
+}
+
+static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_stream *stream = state;
+    void **event = pl_stream_event_of(request);
+
+    (void)ret_done;
+    PL_TRY(pl_stream_mark(stream, request->collective.stream, event, reterr));
+    PL_TRY(pl_stream_order(stream, request, stream->stream, reterr));
+    PL_TRY(launch(stream, &request->collective, reterr));
+    PL_TRY(pl_device_event_record(stream->device, *event, stream->stream, reterr));
+    request->launched = true;
+    return PL_OK;
+}
+
+static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    return pl_stream_reached(state, pl_stream_event_of(request), ret_done, reterr);
+}
+
+static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
+{
+    return pl_stream_order(state, request, stream, reterr);
+}
+
+static void cancel(void *state, struct pl_request *request)
+{
+    pl_stream_give_back(state, pl_stream_event_of(request));
+}
+
+static void describe(void *state, struct pl_text *text)
+{
+    (void)state;
+    pl_text_append(text, "  device memory of every size: a copy on the device, nothing where it is in place\n");
+}
+
+const struct pl_backend pl_backend_solo = {.name = "solo",
+                                           .on_device = true,
+                                           .streamed = true,
+                                           .probe = probe,
+                                           .init = init,
+                                           .serves = serves,
+                                           .post = post,
+                                           .progress = progress,
+                                           .order = order,
+                                           .cancel = cancel,
+                                           .describe = describe,
+                                           .free = free_solo};

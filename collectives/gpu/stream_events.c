@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/gpu/stream_events.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device, struct pl_error *reterr)
+{
+    *stream = (struct pl_stream){.device = device};
+    return pl_device_stream_new(device, &stream->stream, reterr);
+}
+
+void pl_stream_done(struct pl_stream *stream)
+{
+    if (!stream->device) {
+        return;
+    }
+    PL_BUG_IF(stream->spare_count != stream->events);
+    for (size_t i = 0; i < stream->spare_count; i++) {
+        pl_device_event_free(stream->device, stream->spare[i]);
+    }
+    free(stream->spare);
+    if (stream->stream) {
+        pl_device_stream_free(stream->device, stream->stream);
+    }
+    *stream = (struct pl_stream){.device = NULL};
+}
+
+enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event, struct pl_error *reterr)
+{
+    void *event;
+
+    if (stream->spare_count == 0) {
+        PL_TRY(pl_memory_grow(&stream->spare, &stream->spare_capacity, stream->events + 1, sizeof(*stream->spare), reterr));
+        PL_TRY(pl_device_event_new(stream->device, false, &stream->spare[0], reterr));
+        stream->events++;
+        stream->spare_count = 1;
+    }
+    event = stream->spare[stream->spare_count - 1];
+    PL_TRY(pl_device_event_record(stream->device, event, on, reterr));
+    stream->spare_count--;
+    *ret_event = event;
+    return PL_OK;
+}
+
+enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *ret_reached, struct pl_error *reterr)
+{
+    *ret_reached = true;
+    if (*event) {
+        PL_TRY(pl_device_event_done(stream->device, *event, ret_reached, reterr));
+        if (*ret_reached) {
+            pl_stream_give_back(stream, event);
+        }
+    }
+    return PL_OK;
+}
+
+void pl_stream_give_back(struct pl_stream *stream, void **event)
+{
+    if (*event) {
+        stream->spare[stream->spare_count++] = PL_TAKE(*event); /* there is room: it was taken from there */
+    }
+}
+
+enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other, struct pl_error *reterr)
+{
+    void *event = *pl_stream_event_of(request);
+
+    return event ? pl_device_stream_wait(stream->device, other, event, reterr) : PL_OK;
+}

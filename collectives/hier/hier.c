@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The hierarchy backend's table: set up, agree, take down, describe. */
+#include "collectives/hier/state.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "collectives/p2p/p2p.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOGETHER_MOST_BYTES = 4096 }; /* of all ranks' data: beside the cards of an agreement, which all ranks need anyway */
+
+static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_hierarchy *h = state;
+    bool ended = false;
+    bool agreed;
+
+    PL_TRY(pl_agree_progress(&h->agree, &request->moves, reterr));
+    agreed = h->agree.done;
+    /* A part fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
+    if (!h->stuck) {
+        h->stuck = pl_hierarchy_advance(h, &ended, &h->stuck_error) != PL_OK;
+    }
+    if (h->stuck && agreed) {
+        *reterr = h->stuck_error;
+        return h->stuck_error.status;
+    }
+    *ret_done = ended && agreed && !h->stuck;
+    return PL_OK;
+}
+
+static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
+{
+    struct pl_hierarchy *h = state;
+
+    h->request = request;
+    h->stuck = false;
+    PL_TRY(pl_hierarchy_begin(h, reterr));
+    PL_TRY(pl_agree_start(&h->agree, &request->signature, NULL, 0, NULL, reterr));
+    return progress(state, request, ret_done, reterr);
+}
+
+static void cancel(void *state, struct pl_request *request)
+{
+    struct pl_hierarchy *h = state;
+
+    (void)request;
+    pl_agree_cancel(&h->agree);
+    pl_world_give_up(h->inside, &h->world->failure); /* who waits for this rank there is told the same reason */
+    pl_hierarchy_drop(h);
+    /* What travels between hosts is the caller's memory or, of the arena, a piece of the part's inside. */
+    if (h->between && pl_bootstrap_is_stranded(pl_world_bootstrap(h->between))) {
+        pl_world_bootstrap(h->world)->transport->stranded = true;
+        pl_world_bootstrap(h->inside)->transport->stranded = true;
+    }
+}
+
+/* Whom the head of a part's queue waits for, as a rank of the whole; -1 when unknown. */
+static int part_waits_for(const struct pl_world *part, const int *ranks)
+{
+    int peer = part ? pl_world_waits_for(part) : -1;
+
+    return peer < 0 ? -1 : ranks[peer];
+}
+
+static int waits_for(void *state, const struct pl_request *request)
+{
+    struct pl_hierarchy *h = state;
+    int peer = part_waits_for(h->between, h->between_ranks);
+
+    (void)request;
+    if (peer < 0) {
+        peer = part_waits_for(h->inside, h->inside_ranks);
+    }
+    return peer < 0 ? pl_agree_waits_for(&h->agree) : peer;
+}
+
+static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    if (pl_world_cross_size(world) == 1) {
+        strcpy(reason, "all ranks are on one host");
+        return false;
+    }
+    if (pl_world_cross_size(world) == pl_world_size(world)) {
+        strcpy(reason, "every host has one rank");
+        return false;
+    }
+    strcpy(reason, "the ranks have no way to send messages");
+    return pl_world_bootstrap(world)->transport != NULL;
+}
+
+static void free_hierarchy(void *state)
+{
+    struct pl_hierarchy *h = state;
+    /* Some sums between hosts leave from there, and what MPI did not take back it may send until the process ends. */
+    bool sending = pl_bootstrap_is_stranded(pl_world_bootstrap(h->world));
+
+    pl_world_free(h->between);
+    pl_world_free(h->inside);
+    pl_agree_done(&h->agree);
+    free(h->inside_ranks);
+    free(h->between_ranks);
+    free(h->shares);
+    free(sending ? NULL : h->scratch);
+    free(h);
+}
+
+/* The ranks of both parts, from the topology. */
+static enum pl_status list_ranks(struct pl_hierarchy *h, struct pl_error *reterr)
+{
+    int size = pl_world_size(h->world);
+    int lane = h->lanes ? h->local_rank : 0;
+    int inside = 0;
+
+    h->inside_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
+    h->between_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
+    h->shares = pl_memory_new((size_t)h->local_size, sizeof(*h->shares), reterr);
+    if (!h->inside_ranks || !h->between_ranks || !h->shares) {
+        return PL_MEMORY;
+    }
+    for (int r = 0; r < size; r++) {
+        if (pl_world_host_of(h->world, r) == pl_world_cross_rank(h->world)) {
+            h->inside_ranks[inside++] = r;
+        }
+        if (pl_world_local_of(h->world, r) == lane) {
+            h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the host's number is the rank's in `between` */
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_parts(struct pl_hierarchy *h, struct pl_error *reterr)
+{
+    const struct pl_bootstrap *bootstrap = pl_world_bootstrap(h->world);
+    int64_t deadline_ns = pl_world_deadline_ns(h->world);
+    enum pl_status status = list_ranks(h, reterr);
+
+    if (status == PL_OK) {
+        status = pl_agree_init(&h->agree, h->world, reterr);
+    }
+    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr));
+    status = pl_world_new_inner(h->world, h->inside_ranks, h->local_size, &h->inside, reterr);
+    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr)); /* the ranks of another host would wait for this one's between hosts */
+    if (h->lanes || h->local_rank == 0) {
+        PL_TRY(pl_world_new_inner(h->world, h->between_ranks, h->hosts, &h->between, reterr));
+        h->between->has_notices = false;
+    }
+    h->inside->has_notices = false; /* who waits in a part looks after the whole as well */
+    return PL_OK;
+}
+
+static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+{
+    struct pl_hierarchy *h = pl_memory_new(1, sizeof(*h), reterr);
+    enum pl_status status;
+
+    if (!h) {
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
+    }
+    h->world = world;
+    h->kernel = pl_kernel_best();
+    h->local_rank = pl_world_local_rank(world);
+    h->local_size = pl_world_local_size(world);
+    h->hosts = pl_world_cross_size(world);
+    h->lanes = pl_world_is_homogeneous(world);
+    h->alone = strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_BACKEND), pl_backend_hierarchy.name) == 0;
+    status = make_parts(h, reterr);
+    if (status != PL_OK) {
+        free_hierarchy(h);
+        return status;
+    }
+    *ret_state = h;
+    return PL_OK;
+}
+
+/* The backend exchange of the same world; NULL where nothing is left to it. */
+static const struct pl_exchange *beside(const struct pl_hierarchy *h)
+{
+    for (int i = 0; i < h->world->backend_count && !h->alone; i++) {
+        if (h->world->backends[i].on && h->world->backends[i].backend == &pl_backend_exchange) {
+            return h->world->backends[i].state;
+        }
+    }
+    return NULL;
+}
+
+/* Where exchange's agreement is all that it takes, fewer steps than this backend's are made. */
+static bool is_small(const struct pl_hierarchy *h, const struct pl_collective *c)
+{
+    const struct pl_exchange *exchange = beside(h);
+
+    if (!exchange || c->kind == PL_BARRIER) {
+        return exchange != NULL;
+    }
+    return pl_exchange_sums_inline(exchange, c) || ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
+                                                    c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world)));
+}
+
+static bool serves(void *state, const struct pl_collective *c)
+{
+    const struct pl_hierarchy *h = state;
+
+    if (c->memory == PL_MEMORY_DEVICE || pl_exchange_needs_direct(c) || is_small(h, c)) {
+        return false;
+    }
+    if (pl_hierarchy_is_rooted(c)) {
+        return h->lanes || pl_world_local_of(h->world, c->root) == 0;
+    }
+    return c->kind == PL_ALLREDUCE || c->kind == PL_BARRIER;
+}
+
+static void describe(void *state, struct pl_text *text)
+{
+    const struct pl_hierarchy *h = state;
+    const struct pl_exchange *exchange = beside(h);
+    uint64_t small = TOGETHER_MOST_BYTES / (uint64_t)pl_world_size(h->world);
+
+    pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->alone ? ", barrier" : "",
+                   h->lanes ? "each local rank carries its share" : "local rank 0 carries all");
+    if (exchange) {
+        pl_text_printf(text,
+                       "  left to the backend exchange: barriers, allreduce up to %" PRIu64 " bytes, reduce up to %" PRIu64
+                       " bytes, reproducible sums, integer averages and factors%s; all else\n",
+                       exchange->sum_most_bytes > small ? exchange->sum_most_bytes : small, small, h->lanes ? "" : ", roots other than local rank 0");
+    }
+    pl_text_printf(text, "  allreduce from %d bytes: in chunks of at most %d bytes, scattered inside, summed between, gathered inside\n",
+                   PL_HIERARCHY_SPLIT_LEAST_BYTES, PL_HIERARCHY_CHUNK_MOST_BYTES);
+    pl_text_append(text, "  inside this host:\n");
+    for (int i = 0; i < h->inside->backend_count; i++) {
+        const struct pl_world_backend *entry = &h->inside->backends[i];
+
+        if (entry->on) {
+            pl_text_printf(text, "  backend %s: on\n", entry->backend->name);
+            if (entry->backend->describe) {
+                entry->backend->describe(entry->state, text);
+            }
+        }
+    }
+}
+
+static enum pl_status arena_alloc(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+{
+    struct pl_hierarchy *h = state;
+
+    return pl_arena_alloc(h->inside, bytes, PL_MEMORY_HOST, ret_span, reterr);
+}
+
+static void arena_free(void *state, struct pl_span *span)
+{
+    struct pl_hierarchy *h = state;
+
+    pl_arena_free(h->inside, span);
+}
+
+const struct pl_backend pl_backend_hierarchy = {.name = "hierarchy",
+                                                .probe = probe,
+                                                .init = init,
+                                                .serves = serves,
+                                                .post = post,
+                                                .progress = progress,
+                                                .cancel = cancel,
+                                                .waits_for = waits_for,
+                                                .describe = describe,
+                                                .arena_alloc = arena_alloc,
+                                                .arena_free = arena_free,
+                                                .free = free_hierarchy};

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/shm/region.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "collectives/bootstrap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/sysinfo.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+enum {
+    HUGE_BYTES = 2 << 20,
+    NONCE_BYTES = 16,
+    REPORT_TEXT_BYTES = 240,
+};
+
+/* What rank 0 tells the others, and at the end every rank tells all. */
+struct offer {
+    unsigned char nonce[NONCE_BYTES];
+    char *base; /* where ranks are threads */
+    bool huge_pages;
+    enum pl_status status;
+    char text[REPORT_TEXT_BYTES];
+};
+
+/* 4 KiB on x86-64; 4, 16 or 64 KiB on 64-bit ARM, as the kernel was built. */
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t alignment_of(size_t bytes)
+{
+    return bytes >= HUGE_BYTES ? HUGE_BYTES : page_bytes();
+}
+
+static void describe_failure(struct offer *offer, enum pl_status status, const struct pl_error *error)
+{
+    offer->status = status;
+    (void)pl_error_text(error, offer->text, sizeof(offer->text));
+}
+
+static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sockaddr_un *address)
+{
+    int length;
+
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "paceline-");
+    for (int i = 0; i < NONCE_BYTES; i++) {
+        length += snprintf(address->sun_path + 1 + length, sizeof(address->sun_path) - 1 - (size_t)length, "%02x", nonce[i]);
+    }
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
+{
+    int ready = pl_fd_poll_readable(fd, deadline_ns);
+
+    if (ready < 0) {
+        return pl_error_errno(reterr, "poll for %s", what);
+    }
+    return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s did not come in time", what);
+}
+
+static enum pl_status send_descriptor(int socket_fd, int fd, struct pl_error *reterr)
+{
+    char byte = 0;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+
+    memset(&control, 0, sizeof(control));
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+    if (sendmsg(socket_fd, &message, MSG_NOSIGNAL) != 1) {
+        return pl_error_errno(reterr, "send the shared memory's descriptor");
+    }
+    return PL_OK;
+}
+
+static enum pl_status receive_descriptor(int socket_fd, int *ret_fd, struct pl_error *reterr)
+{
+    char byte;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+
+    if (got < 0) {
+        return pl_error_errno(reterr, "receive the shared memory's descriptor");
+    }
+    if (header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) {
+        return pl_error_set(reterr, PL_SYSTEM, "rank 0 sent no descriptor of the shared memory");
+    }
+    memcpy(ret_fd, CMSG_DATA(header), sizeof(*ret_fd));
+    return PL_OK;
+}
+
+static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
+{
+    *ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open a unix socket for the shared memory's descriptor");
+}
+
+static enum pl_status listen_here(const unsigned char nonce[NONCE_BYTES], int *ret_fd, struct pl_error *reterr)
+{
+    struct sockaddr_un address;
+    socklen_t length = name_socket(nonce, &address);
+
+    PL_TRY(open_socket(ret_fd, reterr));
+    if (bind(*ret_fd, (struct sockaddr *)&address, length) != 0 || listen(*ret_fd, SOMAXCONN) != 0) {
+        return pl_error_errno(reterr, "listen on a unix socket for the shared memory's descriptor");
+    }
+    return PL_OK;
+}
+
+/* Rank 0: give `fd` to every other rank. A caller of another user gets nothing and does not count. */
+static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadline_ns, struct pl_error *reterr)
+{
+    while (others > 0) {
+        struct ucred peer;
+        socklen_t length = sizeof(peer);
+        PL_AUTO_CLOSE int accepted_fd = -1;
+
+        PL_TRY(wait_readable(listen_fd, deadline_ns, "a rank that fetches the shared memory", reterr));
+        accepted_fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (accepted_fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
+            continue;
+        }
+        if (accepted_fd < 0) {
+            return pl_error_errno(reterr, "accept on the shared memory's socket");
+        }
+        if (getsockopt(accepted_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != geteuid()) {
+            continue;
+        }
+        PL_TRY(send_descriptor(accepted_fd, fd, reterr));
+        others--;
+    }
+    return PL_OK;
+}
+
+static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES], int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
+{
+    struct sockaddr_un address;
+    socklen_t length = name_socket(nonce, &address);
+
+    if (connect(socket_fd, (struct sockaddr *)&address, length) != 0) {
+        return pl_error_errno(reterr, "connect to rank 0's socket for shared memory");
+    }
+    PL_TRY(wait_readable(socket_fd, deadline_ns, "the shared memory's descriptor", reterr));
+    return receive_descriptor(socket_fd, ret_fd, reterr);
+}
+
+/* Address space aligned for huge pages: reserve more, then map into the aligned part. */
+static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error *reterr)
+{
+    size_t align = alignment_of(region->bytes);
+    char *reserved = mmap(NULL, region->bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *aligned;
+
+    if (reserved == MAP_FAILED) {
+        return pl_error_errno(reterr, "reserve %zu bytes of address space", region->bytes);
+    }
+    aligned = (char *)(((uintptr_t)reserved + align - 1) & ~(uintptr_t)(align - 1));
+    if (mmap(aligned, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        enum pl_status status = pl_error_errno(reterr, "map %zu bytes of shared memory", region->bytes);
+
+        munmap(reserved, region->bytes + align);
+        return status;
+    }
+    if (aligned > reserved) {
+        munmap(reserved, (size_t)(aligned - reserved));
+    }
+    munmap(aligned + region->bytes, (size_t)(reserved + align - aligned));
+    region->base = aligned;
+    (void)madvise(region->base, region->bytes, MADV_DONTFORK);
+    return PL_OK;
+}
+
+/*
+ * Allocate this rank's piece. Huge pages are asked for twice: as advice, and by collapsing, which works also where the
+ * system gives none to shared memory by itself. Both may be refused.
+ */
+static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, struct pl_error *reterr)
+{
+    size_t offset = (size_t)rank * region->piece_bytes;
+    int code;
+
+    (void)madvise(region->base, region->bytes, MADV_HUGEPAGE);
+    code = pl_fd_allocate(fd, (off_t)offset, (off_t)region->piece_bytes);
+    if (code != 0) {
+        return pl_error_raise(reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
+                              "allocate %zu bytes of shared memory", region->piece_bytes);
+    }
+    if (region->piece_bytes % HUGE_BYTES == 0) {
+        region->huge_pages = madvise(region->base + offset, region->piece_bytes, MADV_COLLAPSE) == 0;
+    }
+    return PL_OK;
+}
+
+/* Behind the pieces lies a page for this. */
+static _Atomic int *users_of(const struct pl_shm_region *region)
+{
+    return (_Atomic int *)(void *)(region->base + region->bytes - page_bytes());
+}
+
+static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region, int *ret_fd, int *ret_listen_fd,
+                                  struct offer *offer, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct sysinfo machine;
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "memfd_create");
+    }
+    /* Of a memory file the kernel refuses nothing: it would end processes until there is room. */
+    if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
+        return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has", region->bytes);
+    }
+    if (ftruncate(fd, (off_t)region->bytes) != 0) {
+        return pl_error_errno(reterr, "size shared memory to %zu bytes", region->bytes);
+    }
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    if (one_process) {
+        PL_TRY(map(fd, region, reterr));
+        region->users = users_of(region);
+        atomic_store(region->users, bootstrap->size);
+        offer->base = region->base;
+    } else {
+        if (getrandom(offer->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
+            return pl_error_errno(reterr, "getrandom");
+        }
+        PL_TRY(listen_here(offer->nonce, ret_listen_fd, reterr));
+    }
+    *ret_fd = fd;
+    fd = -1;
+    return PL_OK;
+}
+
+/* Tell all ranks how this one fared; the lowest rank that failed decides what all return. */
+static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *mine, struct offer *all, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_TRY(bootstrap->allgather(bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
+    for (int rank = 0; rank < bootstrap->size; rank++) {
+        if (all[rank].status != PL_OK) {
+            return pl_error_set(reterr, all[rank].status, "rank %d: %s", bootstrap->transport ? pl_transport_label(bootstrap->transport, rank) : rank,
+                                all[rank].text);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct offer *root, int socket_fd, int64_t deadline_ns, int *fd,
+                             struct pl_shm_region *region, struct pl_error *reterr)
+{
+    if (one_process) {
+        region->base = root->base;
+        region->users = users_of(region);
+        if (bootstrap->rank == 0) {
+            for (int rank = 0; rank < bootstrap->size; rank++) {
+                PL_TRY(allocate(*fd, region, rank, reterr));
+            }
+        }
+        return PL_OK;
+    }
+    if (bootstrap->rank == 0) {
+        PL_TRY(hand_out(socket_fd, *fd, bootstrap->size - 1, deadline_ns, reterr));
+    } else {
+        PL_TRY(fetch(socket_fd, root->nonce, deadline_ns, fd, reterr));
+    }
+    PL_TRY(map(*fd, region, reterr));
+    return allocate(*fd, region, bootstrap->rank, reterr);
+}
+
+enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_process, size_t piece_bytes, int64_t deadline_ns,
+                                 struct pl_shm_region *ret_region, struct pl_error *reterr)
+{
+    size_t align = alignment_of(piece_bytes);
+    struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
+    PL_AUTO_CLOSE int fd = -1;
+    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; that of another one is opened before rank 0 waits for it */
+    PL_AUTO_FREE struct offer *all = NULL;
+    struct offer mine;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = PL_OK;
+
+    memset(&mine, 0, sizeof(mine));
+    all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
+    if (all == NULL) {
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    if (region.piece_bytes < piece_bytes || __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
+        __builtin_add_overflow(region.bytes, page_bytes(), &region.bytes)) {
+        return pl_error_set(reterr, PL_MEMORY, "%zu bytes for each of %d ranks exceed the address space", piece_bytes, bootstrap->size);
+    }
+    if (bootstrap->rank == 0) {
+        status = open_memory(bootstrap, one_process, &region, &fd, &socket_fd, &mine, &error);
+    } else if (!one_process) {
+        status = open_socket(&socket_fd, &error);
+    }
+    if (status != PL_OK) {
+        describe_failure(&mine, status, &error);
+    }
+    status = agree(bootstrap, &mine, all, deadline_ns, reterr);
+    if (status == PL_OK) {
+        status = attach(bootstrap, one_process, &all[0], socket_fd, deadline_ns, &fd, &region, &error);
+        pl_file_close_at(&socket_fd); /* where rank 0 could not serve all, those whom it has not notice */
+        if (status != PL_OK) {
+            describe_failure(&mine, status, &error);
+        }
+        mine.huge_pages = region.huge_pages;
+        status = agree(bootstrap, &mine, all, deadline_ns, reterr);
+    }
+    if (status != PL_OK) {
+        pl_shm_region_free(&region);
+        return status;
+    }
+    region.huge_pages = all[0].huge_pages;
+    if (!one_process || bootstrap->rank == 0) {
+        (void)madvise(region.base, region.bytes, MADV_POPULATE_WRITE); /* else pages are mapped at first touch */
+    }
+    *ret_region = region;
+    return PL_OK;
+}
+
+void pl_shm_region_free(struct pl_shm_region *region)
+{
+    bool last = region->users == NULL || atomic_fetch_sub(region->users, 1) == 1;
+
+    if (last && region->base != NULL) {
+        munmap(region->base, region->bytes);
+    }
+    memset(region, 0, sizeof(*region));
+}

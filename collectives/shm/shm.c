@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The shared-memory backend's table: set up, take down, describe. */
+#include "collectives/shm/layout.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "collectives/bootstrap.h"
+#include "collectives/core/types.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const store_names[PL_SHM_STORES] = {"cached", "migrate", "stream"};
+
+static bool shm_probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    if (pl_world_size(world) == 1) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "one rank shares memory with nobody");
+        return false;
+    }
+    if (pl_world_cross_size(world) > 1) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks on %d hosts", pl_world_cross_size(world));
+        return false;
+    }
+    if (pl_world_size(world) > PL_SHM_MAX_RANKS) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "more than %d ranks on one host", PL_SHM_MAX_RANKS);
+        return false;
+    }
+    return true;
+}
+
+static size_t round_up(size_t value, size_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+static void shm_free(void *state)
+{
+    struct pl_shm *shm = state;
+
+    if (shm->region.base != NULL) {
+        atomic_store(&pl_shm_words(shm, shm->rank)->left, 1);
+        pl_shm_ring(shm);
+    }
+    for (int rank = 0; shm->pidfds != NULL && rank < shm->size; rank++) {
+        if (shm->pidfds[rank] >= 0) {
+            close(shm->pidfds[rank]);
+        }
+    }
+    for (size_t i = 0; i < shm->span_count && !pl_bootstrap_is_stranded(pl_world_bootstrap(shm->world)); i++) {
+        pl_shm_region_free(&shm->spans[i].region);
+    }
+    pl_shm_region_free(&shm->region);
+    free(shm->spans);
+    free(shm->sources);
+    free(shm->dests);
+    free(shm->send_displ);
+    free(shm->recv_displ);
+    free(shm->pidfds);
+    free(shm);
+}
+
+static void read_knobs(struct pl_shm *shm)
+{
+    const struct pl_knobs *knobs = pl_world_knobs(shm->world);
+    const char *kernel = pl_knob_text(knobs, PL_KNOB_KERNEL);
+    const char *store = pl_knob_text(knobs, PL_KNOB_SHM_STORE);
+
+    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world.c knows to be there */
+    shm->forced_store = -1;
+    for (int i = 0; i < PL_SHM_STORES; i++) {
+        if (strcmp(store, store_names[i]) == 0) {
+            shm->forced_store = i;
+        }
+    }
+}
+
+static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
+{
+    size_t ranks = (size_t)shm->size;
+
+    shm->sources = pl_memory_new(ranks, sizeof(*shm->sources), reterr);
+    shm->dests = pl_memory_new(ranks, sizeof(*shm->dests), reterr);
+    shm->send_displ = pl_memory_new(ranks + 1, sizeof(*shm->send_displ), reterr);
+    shm->recv_displ = pl_memory_new(ranks + 1, sizeof(*shm->recv_displ), reterr);
+    shm->pidfds = pl_memory_new(ranks, sizeof(*shm->pidfds), reterr);
+    if (shm->sources == NULL || shm->dests == NULL || shm->send_displ == NULL || shm->recv_displ == NULL || shm->pidfds == NULL) {
+        return PL_MEMORY;
+    }
+    pl_shm_watch(shm);
+    return PL_OK;
+}
+
+static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
+{
+    struct pl_shm *shm = pl_memory_new(1, sizeof(*shm), reterr);
+    enum pl_status status;
+    size_t piece_bytes;
+
+    if (shm == NULL) {
+        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
+    }
+    shm->world = world;
+    shm->rank = pl_world_rank(world);
+    shm->size = pl_world_size(world);
+    shm->one_process = pl_world_is_one_process(world);
+    shm->flat_bytes = shm->size == 2 ? PL_SHM_FLAT_BYTES / 2 : PL_SHM_FLAT_BYTES; /* with two ranks, waiting once more costs least */
+    shm->flat_at = round_up(sizeof(struct pl_shm_head) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);
+    shm->slot_bytes = round_up(shm->flat_at + PL_SHM_FLAT_BYTES, 2 * PL_SHM_LINE_BYTES);
+    shm->staging_at = round_up(sizeof(struct pl_shm_control) + sizeof(struct pl_shm_words) + 2 * shm->slot_bytes, 4096);
+    shm->round_bytes = (size_t)shm->size * PL_SHM_PART_BYTES;
+    shm->round_bytes = shm->round_bytes < PL_SHM_ROUND_BYTES ? PL_SHM_ROUND_BYTES : shm->round_bytes;
+    piece_bytes = shm->staging_at + PL_SHM_DEPTH * shm->round_bytes;
+
+    read_knobs(shm);
+    status = allocate(shm, reterr);
+    if (status != PL_OK) {
+        (void)pl_bootstrap_refuse(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
+    } else {
+        status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes, pl_world_deadline_ns(world), &shm->region, reterr);
+    }
+    if (status != PL_OK) {
+        shm_free(shm);
+        return status;
+    }
+    shm->control = (struct pl_shm_control *)(void *)shm->region.base;
+    *ret_state = shm;
+    return PL_OK;
+}
+
+static bool shm_serves(void *state, const struct pl_collective *collective)
+{
+    (void)state;
+    return collective->memory != PL_MEMORY_DEVICE;
+}
+
+static enum pl_status shm_rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
+{
+    (void)request;
+    (void)reterr; /* a failure is reported by the next progress, which first takes what has come */
+    pl_shm_sleep(state, until_ns);
+    return PL_OK;
+}
+
+static void shm_cancel(void *state, struct pl_request *request)
+{
+    struct pl_shm *shm = state;
+    const struct pl_error *why = &request->world->failure;
+
+    pl_shm_declare(shm, why->status == PL_TIMEOUT && shm->op.waits_for >= 0 ? PL_TIMEOUT : PL_PEER, why);
+}
+
+static void shm_farewell(void *state, const struct pl_error *why)
+{
+    pl_shm_declare(state, PL_PEER, why);
+}
+
+static int shm_waits_for(void *state, const struct pl_request *request)
+{
+    const struct pl_shm *shm = state;
+
+    (void)request;
+    return shm->op.waits_for;
+}
+
+static void describe_choice(const struct pl_shm_choice *choice, const char *what, struct pl_text *text)
+{
+    for (int class = 0; class < PL_SHM_CLASSES; class ++) {
+        if (choice->uses[class] > 0) {
+            pl_text_printf(text, "  %s from %d KiB, ns/KiB:", what, 32 << (2 * class));
+            for (int store = 0; store < PL_SHM_STORES; store++) {
+                pl_text_printf(text, " %s %.1f", store_names[store], choice->ns_per_byte[class][store] * 1024);
+            }
+            pl_text_append(text, "\n");
+        }
+    }
+}
+
+static void shm_describe(void *state, struct pl_text *text)
+{
+    const struct pl_shm *shm = state;
+
+    pl_text_printf(
+        text, "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else through %zu KiB of staging a rank\n",
+        shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
+    pl_text_printf(text, "  reduction code: %s; stores to other ranks' lines: %s; huge pages for shared memory: %s\n", shm->kernel->name,
+                   shm->forced_store < 0 ? "measured" : store_names[shm->forced_store],
+                   shm->span_count == 0              ? "not asked yet"
+                   : shm->spans[0].region.huge_pages ? "yes"
+                                                     : "no");
+    describe_choice(&shm->direct_choice, "arena", text);
+    describe_choice(&shm->staged_choice, "staged", text);
+}
+
+const struct pl_backend pl_backend_shm = {
+    .name = "shm",
+    .probe = shm_probe,
+    .init = shm_init,
+    .serves = shm_serves,
+    .post = pl_shm_begin,
+    .progress = pl_shm_advance,
+    .rest = shm_rest,
+    .cancel = shm_cancel,
+    .farewell = shm_farewell,
+    .waits_for = shm_waits_for,
+    .look = pl_shm_look,
+    .describe = shm_describe,
+    .arena_alloc = pl_shm_arena_alloc,
+    .arena_free = pl_shm_arena_free,
+    .free = shm_free,
+};

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
+#include "base/log.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "collectives/reduce/kernel.h"
+#include "collectives/world.h"
+#include "collectives/world_on_device.h"
+#include "device/device.h"
+#include "device/place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *source_text(enum pl_knob_source source)
+{
+    return source == PL_KNOB_FROM_PACELINE ? "PACELINE_*" : source == PL_KNOB_FROM_HOROVOD ? "HOROVOD_*" : "default";
+}
+
+static void print_knobs(const struct pl_knobs *knobs)
+{
+    puts("settings (PACELINE_NAME in the environment, paceline_name as a hyperparameter):");
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        const struct pl_knob_info *info = pl_knob_info((enum pl_knob)i);
+        const struct pl_knob_value *value = &knobs->values[i];
+
+        printf("  %-18s %s%s%s (%s): %s\n", info->name, value->text[0] ? value->text : "empty", *info->unit ? " " : "", info->unit,
+               source_text(value->source), info->help);
+    }
+}
+
+static void print_device(int ordinal)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device *device;
+    const struct pl_device_info *info;
+    struct pl_device_place place;
+    char text[1200];
+
+    if (pl_device_open(ordinal, &device, &error) != PL_OK) {
+        printf("  %d: %s\n", ordinal, pl_error_text(&error, text, sizeof(text)));
+        return;
+    }
+    info = pl_device_info(device);
+    pl_device_place_read("", info->pci, &place);
+    printf("  %d: %s, %s, %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d\n", ordinal, info->name, info->uuid, info->pci,
+           info->compute_major, info->compute_minor, info->multiprocessors, (double)info->memory_bytes / 1073741824.0, info->driver_version / 1000,
+           info->driver_version % 1000 / 10);
+    if (place.numa_node >= 0 || place.cpu_list[0] || place.nic[0]) {
+        printf("     NUMA node %d, beside CPUs %s, nearest network interface %s%s\n", place.numa_node, place.cpu_list[0] ? place.cpu_list : "unknown",
+               place.nic[0] ? place.nic : "unknown", place.nic_by_node ? " (same node)" : "");
+    }
+    pl_device_close(device);
+}
+
+static void print_devices(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char text[1200];
+    int count = 0;
+
+    if (pl_device_count(&count, &error) != PL_OK) {
+        printf("devices: %s\n", pl_error_text(&error, text, sizeof(text)));
+        return;
+    }
+    printf("devices: %d\n", count);
+    for (int i = 0; i < count; i++) {
+        print_device(i);
+    }
+}
+
+/*
+ * As a training program would make it: with a GPU for each rank where there are any. What keeps a GPU from being used is part of the answer:
+ * `ret_reason`, and a world without.
+ */
+static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_device **ret_device, struct pl_world **ret_world,
+                                 struct pl_error *ret_reason, struct pl_error *reterr)
+{
+    if (pl_world_new_on_device(bootstrap, NULL, NULL, ret_device, ret_world, ret_reason) == PL_OK) {
+        return PL_OK;
+    }
+    return pl_world_new(bootstrap, NULL, ret_world, reterr);
+}
+
+int main(int argc, char **argv)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error reason = PL_ERROR_NONE;
+    struct pl_device *device = NULL;
+    struct pl_world *world = NULL;
+    enum pl_status status;
+    bool printed = true;
+    char why[1200];
+
+    pl_log_set_prefix("paceline info");
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+        puts("usage: paceline info                     (of a whole job: mpirun -n N paceline info)");
+        return 0;
+    }
+    if (argc > 1) {
+        pl_log(PL_LOG_ERROR, "expected nothing, found '%s'; --help tells more", argv[1]);
+        return PL_EXIT_USAGE;
+    }
+    status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error) : pl_bootstrap_new_self(&bootstrap, &error);
+    if (status == PL_OK) {
+        status = make_world(bootstrap, &device, &world, &reason, &error);
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "making a world");
+        return 1;
+    }
+    if (pl_world_rank(world) == 0) {
+        pl_world_describe(world, &text);
+        fputs(pl_text_string(&text), stdout);
+        printf("reductions by %s code\n", pl_kernel_best()->name);
+        if (reason.status != PL_OK) {
+            printf("no device is used: %s\n", pl_error_text(&reason, why, sizeof(why)));
+        }
+        print_devices();
+        print_knobs(pl_world_knobs(world));
+        printed = fflush(stdout) == 0 && !ferror(stdout);
+        if (!printed) {
+            pl_log(PL_LOG_ERROR, "standard output cannot be written");
+        }
+    }
+    status = pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(world), &error);
+    if (status != PL_OK) {
+        pl_log_error(&error, "leaving");
+    }
+    pl_world_free(world);
+    pl_device_close(device);
+    pl_bootstrap_free(bootstrap);
+    return status == PL_OK && printed ? 0 : 1;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collectives/world_on_device.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "collectives/collective.h"
+#include "device/choose.h"
+#include "device/place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NONE = -1, FAILED = -2 }; /* beside the ordinals */
+
+/* What the ranks of this rank's host see, by local rank. */
+static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sight **ret_sights, struct pl_error *reterr)
+{
+    int size = pl_world_size(world), host = pl_world_host_of(world, pl_world_rank(world));
+    struct pl_device_sight own;
+    struct pl_device_sight *all = pl_memory_new((size_t)size, sizeof(*all), reterr);
+    enum pl_status status;
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    memset(&own, 0, sizeof(own));
+    pl_device_look(&own);
+    status = pl_allgather(world, &own, all, sizeof(own), PL_UINT8, reterr);
+    if (status != PL_OK) {
+        free(all);
+        return status;
+    }
+    for (int rank = 0, local = 0; rank < size; rank++) {
+        if (pl_world_host_of(world, rank) == host) {
+            all[local++] = all[rank];
+        }
+    }
+    *ret_sights = all;
+    return PL_OK;
+}
+
+/* Choose and open; `*ret_ordinal` stays NONE where no device is used. */
+static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_sight *sights, int *ret_ordinal,
+                                  struct pl_device **ret_device, struct pl_error *reterr)
+{
+    const struct pl_knobs *knobs = pl_world_knobs(world);
+    struct pl_device_wish wish;
+
+    PL_TRY(pl_device_wish_parse(wanted ? wanted : pl_knob_text(knobs, PL_KNOB_DEVICE), &wish, reterr));
+    PL_TRY(pl_device_choose(sights, pl_world_local_size(world), pl_world_local_rank(world), wish, pl_knob_bool(knobs, PL_KNOB_SHARE_DEVICE),
+                            ret_ordinal, reterr));
+    return *ret_ordinal >= 0 ? pl_device_open(*ret_ordinal, ret_device, reterr) : PL_OK;
+}
+
+/* All ranks have devices or none has; otherwise say on every rank which ones differ. */
+static enum pl_status agree(struct pl_world *world, int32_t own, struct pl_error *reterr)
+{
+    int size = pl_world_size(world);
+    PL_AUTO_FREE int32_t *all = pl_memory_new((size_t)size, sizeof(*all), reterr);
+
+    if (!all) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_allgather(world, &own, all, 1, PL_INT32, reterr));
+    for (int rank = 0; rank < size; rank++) {
+        if (all[rank] == FAILED) {
+            return pl_error_set(reterr, PL_PEER, "rank %d could not open a GPU; its own message says why", rank);
+        }
+    }
+    for (int rank = 1; rank < size; rank++) {
+        if ((all[rank] == NONE) != (all[0] == NONE)) {
+            int with = all[0] == NONE ? rank : 0, without = all[0] == NONE ? 0 : rank;
+
+            return pl_error_set(reterr, PL_MISMATCH,
+                                "rank %d has a GPU and rank %d, on another host, has none: PACELINE_DEVICE=off trains on the CPUs", with, without);
+        }
+    }
+    return PL_OK;
+}
+
+/* Being beside the device is a matter of speed: what cannot be done is said and no more. */
+static void run_beside(struct pl_device *device)
+{
+    const struct pl_device_info *info = pl_device_info(device);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_device_place place;
+    enum pl_device_binding binding;
+
+    pl_device_place_read("", info->pci, &place);
+    if (pl_device_place_bind(&place, &binding, &error) == PL_OK) {
+        pl_log(PL_LOG_DEBUG, "device %d, %s: %s", info->ordinal, info->name, pl_device_binding_text(binding));
+    } else {
+        pl_log(PL_LOG_WARNING, "device %d, %s: %s", info->ordinal, info->name, error.cause);
+    }
+}
+
+static enum pl_status choose(struct pl_world *world, const char *wanted, struct pl_device **ret_device, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_device_sight *sights = NULL;
+    struct pl_error reason = PL_ERROR_NONE, said = PL_ERROR_NONE;
+    struct pl_device *device = NULL;
+    int ordinal = NONE;
+    enum pl_status own, others;
+
+    PL_TRY(gather_sights(world, &sights, reterr));
+    own = open_chosen(world, wanted, sights, &ordinal, &device, &reason);
+    others = agree(world, own == PL_OK ? ordinal : FAILED, &said);
+    if (own != PL_OK || others != PL_OK) {
+        if (reterr) {
+            *reterr = own != PL_OK ? reason : said;
+        }
+        pl_device_close(device);
+        return own != PL_OK ? own : others;
+    }
+    if (device) {
+        run_beside(device);
+    }
+    *ret_device = device;
+    return PL_OK;
+}
+
+enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const char *wanted,
+                                      struct pl_device **ret_device, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    struct pl_world_options with = options ? *options : (struct pl_world_options){.knobs = NULL};
+    struct pl_world *world = NULL;
+    enum pl_status status;
+
+    /* Who shares a host is known to a world only, and a world is told its device when it is made. */
+    PL_TRY(pl_world_new(bootstrap, &with, &world, reterr));
+    status = choose(world, wanted, &with.device, reterr);
+    if (status == PL_OK && with.device) {
+        pl_world_free(PL_TAKE(world));
+        status = pl_world_new(bootstrap, &with, &world, reterr);
+    }
+    if (status != PL_OK) {
+        pl_world_free(world);
+        pl_device_close(with.device);
+        return status;
+    }
+    *ret_device = with.device;
+    *ret_world = world;
+    return PL_OK;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/config.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SHOWN_BYTES = 60 };
+
+enum pl_status pl_config_read(const char *path, bool required, struct pl_python_json **ret_root, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    enum pl_status status = pl_python_json_read(path, PL_JOB_CONFIG_MAX_BYTES, &root, reterr);
+
+    if (status == PL_NOT_FOUND && !required) {
+        root = pl_python_json_new_object();
+        if (root == NULL) {
+            return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
+        }
+    } else if (status != PL_OK) {
+        return status;
+    }
+    if (pl_python_json_kind(root) != PL_PYTHON_JSON_OBJECT) {
+        return pl_config_wrong(path, root, "an object", reterr);
+    }
+    *ret_root = PL_TAKE(root);
+    return PL_OK;
+}
+
+enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *node, const char *expected, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
+    const char *name = pl_python_json_name(node);
+
+    if (pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
+        pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
+    }
+    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s%s%.*s%s", path, pl_python_json_line(node),
+                        pl_python_json_column(node), name != NULL ? name : "", name != NULL ? ": " : "", expected,
+                        pl_python_json_kind_text(pl_python_json_kind(node)), found.length > 0 ? " " : "", SHOWN_BYTES, pl_text_string(&found),
+                        found.length > SHOWN_BYTES ? "..." : "");
+}
+
+enum pl_status pl_config_member(const char *path, const struct pl_python_json *object, const char *name, enum pl_python_json_kind kind, bool required,
+                                const struct pl_python_json **ret_node, struct pl_error *reterr)
+{
+    const struct pl_python_json *node = pl_python_json_member(object, name);
+
+    if (node == NULL || (!required && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL)) {
+        if (required) {
+            return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected the key \"%s\" with %s, found none", path, pl_python_json_line(object),
+                                pl_python_json_column(object), name, pl_python_json_kind_text(kind));
+        }
+        *ret_node = NULL;
+        return PL_OK;
+    }
+    if (pl_python_json_kind(node) != kind) {
+        return pl_config_wrong(path, node, pl_python_json_kind_text(kind), reterr);
+    }
+    *ret_node = node;
+    return PL_OK;
+}
+
+enum pl_status pl_config_string(const char *path, const struct pl_python_json *object, const char *name, const char *fallback, const char **ret_text,
+                                struct pl_error *reterr)
+{
+    const struct pl_python_json *node = NULL;
+
+    PL_TRY(pl_config_member(path, object, name, PL_PYTHON_JSON_STRING, fallback == NULL, &node, reterr));
+    if (node != NULL && strstr(pl_python_json_text(node), "\xC0\x80") != NULL) {
+        return pl_config_wrong(path, node, "a string without U+0000", reterr);
+    }
+    *ret_text = node != NULL ? pl_python_json_text(node) : fallback;
+    return PL_OK;
+}
+
+enum pl_status pl_config_check_names(const char *path, const struct pl_python_json *list, const char *expected, struct pl_error *reterr)
+{
+    for (const struct pl_python_json *item = pl_python_json_first(list); item != NULL; item = pl_python_json_next(item)) {
+        if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING || *pl_python_json_text(item) == '\0' ||
+            strstr(pl_python_json_text(item), "\xC0\x80") != NULL) {
+            return pl_config_wrong(path, item, expected, reterr);
+        }
+    }
+    return PL_OK;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/devices.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRN2_48XLARGE_CORES = 64, PATH_BYTES = 512 };
+
+int pl_devices_cpus(void)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return cpus > 0 ? (int)cpus : 1;
+}
+
+/* The whole number that the file begins with, and the next one; -1 where there is none. */
+static int64_t number_in(const char *root, const char *name, int64_t *ret_next)
+{
+    char path[PATH_BYTES];
+    PL_AUTO_FREE char *text = NULL;
+    char *end;
+    int64_t number;
+
+    (void)snprintf(path, sizeof(path), "%s/sys/fs/cgroup/%s", root, name);
+    if (pl_file_read(path, 64, &text, NULL, NULL) != PL_OK) {
+        return -1;
+    }
+    number = strtoll(text, &end, 10);
+    *ret_next = strtoll(end, NULL, 10);
+    return end == text ? -1 : number; /* "max" */
+}
+
+int pl_devices_cpu_limit(const char *root)
+{
+    int64_t none, period_us = 0, quota_us = number_in(root, "cpu.max", &period_us); /* version 2 */
+
+    if (quota_us < 0) {
+        quota_us = number_in(root, "cpu/cpu.cfs_quota_us", &none);
+        period_us = number_in(root, "cpu/cpu.cfs_period_us", &none);
+    }
+    return quota_us > 0 && period_us > 0 && quota_us / period_us < INT32_MAX ? (int)((quota_us + period_us - 1) / period_us) : 0;
+}
+
+/* True for `prefix` followed by digits only; sets the number. */
+static bool is_numbered(const char *name, const char *prefix, int *ret_number)
+{
+    size_t length = strlen(prefix);
+
+    if (strncmp(name, prefix, length) != 0 || name[length] == '\0' || strspn(name + length, "0123456789") != strlen(name + length)) {
+        return false;
+    }
+    *ret_number = atoi(name + length);
+    return true;
+}
+
+int pl_devices_gpus(const char *root)
+{
+    char path[PATH_BYTES];
+    bool control = false; /* a container without it cannot use the devices that the driver lists for the whole host */
+    int count = 0;
+    int number;
+    DIR *dir;
+    const struct dirent *entry;
+
+    (void)snprintf(path, sizeof(path), "%s/dev", root);
+    dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        count += is_numbered(entry->d_name, "nvidia", &number);
+        control = control || strcmp(entry->d_name, "nvidiactl") == 0;
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    if (count > 0 || !control) {
+        return count;
+    }
+    (void)snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
+    dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        count += entry->d_name[0] != '.';
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return count;
+}
+
+/* The driver says how many cores a device has; older drivers do not, and the family does. */
+static int neuron_cores_of(const char *root, int device, const char *instance_type)
+{
+    char path[PATH_BYTES];
+    PL_AUTO_FREE char *text = NULL;
+
+    (void)snprintf(path, sizeof(path), "%s/sys/devices/virtual/neuron_device/neuron%d/core_count", root, device);
+    if (pl_file_read(path, 64, &text, NULL, NULL) == PL_OK && atoi(text) > 0) {
+        return atoi(text);
+    }
+    if (strstr(instance_type, "inf1.") != NULL) {
+        return 4;
+    }
+    return strstr(instance_type, "trn2") != NULL ? 8 : 2;
+}
+
+int pl_devices_neuron_cores(const char *root, const char *instance_type)
+{
+    char path[PATH_BYTES];
+    int cores = 0;
+    int number;
+    DIR *dir;
+    const struct dirent *entry;
+
+    if (strstr(instance_type, "trn2.48xlarge") != NULL) {
+        return TRN2_48XLARGE_CORES;
+    }
+    (void)snprintf(path, sizeof(path), "%s/dev", root);
+    dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (is_numbered(entry->d_name, "neuron", &number)) {
+            cores += neuron_cores_of(root, number, instance_type);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return cores;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/hyperparameters.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/pyrepr.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const char sagemaker_prefix[] = "sagemaker_";
+static const char paceline_prefix[] = "paceline_";
+
+/* Reserved names that appear in no variable of their own. */
+static const char *const consumed[] = {
+    "sagemaker_program",        "sagemaker_submit_directory",    "sagemaker_enable_cloudwatch_metrics",
+    "sagemaker_region",         "sagemaker_container_log_level", "sagemaker_job_name",
+    "default_user_module_name", "_tuning_objective_metric",      "sagemaker_s3_output",
+};
+
+static bool is_consumed(const char *name)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(consumed); i++) {
+        if (strcmp(name, consumed[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* json.loads() of a string, the string itself where that refuses; a copy of what is no string. NULL when memory is out. */
+static struct pl_python_json *decode(const struct pl_python_json *raw)
+{
+    struct pl_python_json *decoded = NULL;
+    enum pl_status status;
+
+    if (pl_python_json_kind(raw) != PL_PYTHON_JSON_STRING) {
+        return pl_python_json_copy(raw);
+    }
+    status = pl_python_json_parse_inner(pl_python_json_text(raw), "hyperparameter", &decoded, NULL);
+    if (status == PL_OK) {
+        return decoded;
+    }
+    return status == PL_MEMORY ? NULL : pl_python_json_copy(raw);
+}
+
+/* paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
+static enum pl_status add_knob(const char *name, const struct pl_python_json *value, struct pl_words *knobs, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    for (; *name != '\0'; name++) {
+        bool keep = (*name >= 'A' && *name <= 'Z') || (*name >= '0' && *name <= '9');
+
+        pl_text_append_char(&text, *name >= 'a' && *name <= 'z' ? (char)(*name - 32) : keep ? *name : '_');
+    }
+    pl_text_append_char(&text, '=');
+    pl_pyrepr_append_variable(value, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_words_add(knobs, pl_text_string(&text), reterr);
+}
+
+static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_hyperparameters *sorted, struct pl_error *reterr)
+{
+    if (strncmp(name, paceline_prefix, sizeof(paceline_prefix) - 1) == 0) {
+        return add_knob(name, value, &sorted->knobs, reterr);
+    }
+    if (strncmp(name, sagemaker_prefix, sizeof(sagemaker_prefix) - 1) != 0 && !is_consumed(name)) {
+        return pl_python_json_set(sorted->user, name, pl_python_json_copy(value), reterr);
+    }
+    PL_TRY(pl_python_json_set(sorted->platform, name, pl_python_json_copy(value), reterr));
+    return is_consumed(name) ? PL_OK : pl_python_json_set(sorted->framework, name, pl_python_json_copy(value), reterr);
+}
+
+enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_hyperparameters *ret_sorted, struct pl_error *reterr)
+{
+    *ret_sorted = (struct pl_hyperparameters){.user = pl_python_json_new_object(),
+                                              .framework = pl_python_json_new_object(),
+                                              .platform = pl_python_json_new_object(),
+                                              .knobs = PL_WORDS_NONE};
+    if (ret_sorted->user == NULL || ret_sorted->framework == NULL || ret_sorted->platform == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
+    }
+    for (const struct pl_python_json *member = pl_python_json_first(raw); member != NULL; member = pl_python_json_next(member)) {
+        PL_AUTO_PYTHON_JSON struct pl_python_json *value = decode(member);
+
+        if (value == NULL) {
+            return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
+        }
+        PL_TRY(sort_one(pl_python_json_name(member), value, ret_sorted, reterr));
+    }
+    return PL_OK;
+}
+
+bool pl_hyperparameters_is_true(const struct pl_python_json *node)
+{
+    if (node == NULL) {
+        return false;
+    }
+    switch (pl_python_json_kind(node)) {
+    case PL_PYTHON_JSON_NULL:
+        return false;
+    case PL_PYTHON_JSON_BOOL:
+        return pl_python_json_bool(node);
+    case PL_PYTHON_JSON_INT:
+        return strspn(pl_python_json_text(node), "-0") != strlen(pl_python_json_text(node));
+    case PL_PYTHON_JSON_FLOAT:
+        return pl_python_json_double(node) != 0.0;
+    case PL_PYTHON_JSON_STRING:
+        return *pl_python_json_text(node) != '\0' && strcasecmp(pl_python_json_text(node), "false") != 0;
+    case PL_PYTHON_JSON_ARRAY:
+    case PL_PYTHON_JSON_OBJECT:
+        return pl_python_json_count(node) > 0;
+    }
+    return false;
+}

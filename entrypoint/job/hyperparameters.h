@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** hyperparameters.json: each value decoded as the toolkit does, the names sorted by whose they are. */
+#ifndef PL_ENTRYPOINT_JOB_HYPERPARAMETERS_H
+#define PL_ENTRYPOINT_JOB_HYPERPARAMETERS_H
+
+#include "base/python_json.h"
+#include "entrypoint/job/words.h"
+
+struct pl_hyperparameters {
+    struct pl_python_json *user;      /* what the program sees */
+    struct pl_python_json *framework; /* sagemaker_* but those that are consumed */
+    struct pl_python_json *platform;  /* every sagemaker_* and the other reserved names */
+    struct pl_words knobs;            /* "PACELINE_NAME=value" */
+};
+
+/** Decode and sort the members of `raw`, the whole file. The caller owns the results, also after an error. */
+enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_hyperparameters *ret_sorted,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Python's truth of a decoded value (absent and null are false), with one difference: the text "False", in any case, is
+ * false, since that is how some SDK calls send the boolean.
+ */
+bool pl_hyperparameters_is_true(const struct pl_python_json *node);
+
+#endif

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/job.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/config.h"
+#include "entrypoint/job/devices.h"
+#include "entrypoint/job/hyperparameters.h"
+#include "entrypoint/job/pyrepr.h"
+#include "entrypoint/job/settings.h"
+#include "s3io/s3/profile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char default_base[] = "/opt/ml";
+
+const char *pl_job_base_dir(const struct pl_environment *process)
+{
+    return pl_environment_get_or(process, "SAGEMAKER_BASE_DIR", default_base);
+}
+
+/* *ret_path = "BASE/TAIL"; slashes at the end of the base go. */
+static enum pl_status join(const char *base, const char *tail, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    size_t length = strlen(base);
+
+    while (length > 1 && base[length - 1] == '/') {
+        length--;
+    }
+    pl_text_append_n(&path, base, length);
+    if (*tail != '\0') {
+        pl_text_printf(&path, "%s%s", length == 1 && base[0] == '/' ? "" : "/", tail);
+    }
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+static enum pl_status make_paths(struct pl_job *job, struct pl_error *reterr)
+{
+    struct pl_job_paths *paths = &job->paths;
+    const char *base = pl_job_base_dir(job->process);
+    const struct {
+        const char *tail;
+        char **path;
+    } list[] = {
+        {"", &paths->base},
+        {"code", &paths->code},
+        {"input", &paths->input},
+        {"input/config", &paths->input_config},
+        {"input/data", &paths->input_data},
+        {"model", &paths->model},
+        {"output", &paths->output},
+        {"output/data", &paths->output_data},
+        {"output/intermediate", &paths->output_intermediate},
+    };
+
+    if (base[0] != '/') {
+        return pl_error_set(reterr, PL_INVALID, "SAGEMAKER_BASE_DIR: expected an absolute path, found '%s'", base);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(list); i++) {
+        PL_TRY(join(base, list[i].tail, list[i].path, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status config_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    return join(job->paths.input_config, name, ret_path, reterr);
+}
+
+/* Add the names of `list` to `names`, each once. */
+static enum pl_status add_hosts(const char *path, const struct pl_python_json *list, struct pl_words *names, struct pl_error *reterr)
+{
+    PL_TRY(pl_config_check_names(path, list, "a host name", reterr));
+    for (const struct pl_python_json *host = pl_python_json_first(list); host != NULL; host = pl_python_json_next(host)) {
+        if (pl_words_find(names, pl_python_json_text(host)) >= 0) {
+            return pl_config_wrong(path, host, "each host once", reterr);
+        }
+        PL_TRY(pl_words_add(names, pl_python_json_text(host), reterr));
+    }
+    return PL_OK;
+}
+
+/* The hosts of one group: some of "hosts", and of no group before, which bounds them all. */
+static enum pl_status check_group_hosts(const char *path, const struct pl_python_json *list, const struct pl_job *job, struct pl_words *grouped,
+                                        struct pl_error *reterr)
+{
+    size_t first = grouped->count;
+    const struct pl_python_json *host = pl_python_json_first(list);
+
+    PL_TRY(add_hosts(path, list, grouped, reterr));
+    for (size_t i = first; i < grouped->count; i++, host = pl_python_json_next(host)) {
+        if (pl_words_find(&job->hosts, grouped->items[i]) < 0) {
+            return pl_config_wrong(path, host, "one of the names in \"hosts\"", reterr);
+        }
+    }
+    return PL_OK;
+}
+
+/* instance_groups and topology, with the types that later code counts on. */
+static enum pl_status check_groups(const char *path, struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_WORDS struct pl_words grouped = PL_WORDS_NONE;
+
+    PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_PYTHON_JSON_ARRAY, false, &job->groups, reterr));
+    for (const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL; group != NULL;
+         group = pl_python_json_next(group)) {
+        const struct pl_python_json *hosts = NULL;
+        const char *name = NULL;
+
+        if (pl_python_json_kind(group) != PL_PYTHON_JSON_OBJECT) {
+            return pl_config_wrong(path, group, "an object", reterr);
+        }
+        PL_TRY(pl_config_string(path, group, "instance_group_name", NULL, &name, reterr));
+        PL_TRY(pl_config_member(path, group, "hosts", PL_PYTHON_JSON_ARRAY, true, &hosts, reterr));
+        PL_TRY(check_group_hosts(path, hosts, job, &grouped, reterr));
+    }
+    job->topology = pl_python_json_member(job->resource, "topology");
+    if (job->topology != NULL && !pl_hyperparameters_is_true(job->topology)) {
+        job->topology = NULL;
+    }
+    return PL_OK;
+}
+
+static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    const struct pl_python_json *hosts = NULL;
+    const struct pl_python_json *current;
+
+    PL_TRY(config_path(job, "resourceconfig.json", &path, reterr));
+    PL_TRY(pl_config_read(path, true, &job->resource, reterr));
+    PL_TRY(pl_config_string(path, job->resource, "current_host", NULL, &job->current_host, reterr));
+    PL_TRY(pl_config_member(path, job->resource, "hosts", PL_PYTHON_JSON_ARRAY, true, &hosts, reterr));
+    if (pl_python_json_count(hosts) == 0 || pl_python_json_count(hosts) > PL_JOB_HOSTS_MAX) {
+        return pl_config_wrong(path, hosts, "1 to 4096 host names", reterr);
+    }
+    PL_TRY(add_hosts(path, hosts, &job->hosts, reterr));
+    job->host_index = pl_words_find(&job->hosts, job->current_host);
+    current = pl_python_json_member(job->resource, "current_host");
+    if (job->host_index < 0) {
+        /* SageMaker Studio's local mode runs one container under a name of its own. */
+        if (strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0) {
+            return pl_config_wrong(path, current, "one of the names in \"hosts\"", reterr);
+        }
+        job->host_index = 0;
+    }
+    PL_TRY(pl_config_string(path, job->resource, "network_interface_name", "eth0", &job->network_interface, reterr));
+    PL_TRY(pl_config_string(path, job->resource, "current_instance_type", "local", &job->instance_type, reterr));
+    PL_TRY(pl_config_string(path, job->resource, "current_group_name", "homogeneousCluster", &job->group_name, reterr));
+    return check_groups(path, job, reterr);
+}
+
+static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    PL_TRY(config_path(job, "inputdataconfig.json", &path, reterr));
+    PL_TRY(pl_config_read(path, false, &job->input_data, reterr));
+    job->channels = pl_memory_new(pl_python_json_count(job->input_data) + 1, sizeof(*job->channels), reterr);
+    if (job->channels == NULL) {
+        return PL_MEMORY;
+    }
+    for (const struct pl_python_json *member = pl_python_json_first(job->input_data); member != NULL; member = pl_python_json_next(member)) {
+        struct pl_job_channel *channel = &job->channels[job->channels_count++];
+
+        channel->name = pl_python_json_name(member);
+        if (*channel->name == '\0' || strstr(channel->name, "\xC0\x80") != NULL) {
+            return pl_config_wrong(path, member, "a channel under a name that is not empty", reterr);
+        }
+        PL_TRY(join(job->paths.input_data, channel->name, &channel->path, reterr));
+    }
+    return PL_OK;
+}
+
+/* The text of a reserved hyperparameter; NULL when absent, null or empty. */
+static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text, struct pl_error *reterr)
+{
+    const struct pl_python_json *node = pl_python_json_member(job->platform, name);
+
+    *ret_text = NULL;
+    if (node == NULL || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL) {
+        return PL_OK;
+    }
+    if (pl_python_json_kind(node) != PL_PYTHON_JSON_STRING && pl_python_json_kind(node) != PL_PYTHON_JSON_INT &&
+        pl_python_json_kind(node) != PL_PYTHON_JSON_FLOAT) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string, found %s", name,
+                            pl_python_json_kind_text(pl_python_json_kind(node)));
+    }
+    if (strstr(pl_python_json_text(node), "\xC0\x80") != NULL) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string without U+0000", name);
+    }
+    *ret_text = *pl_python_json_text(node) != '\0' ? pl_python_json_text(node) : NULL;
+    return PL_OK;
+}
+
+/* `named`, else what boto3 takes: AWS_DEFAULT_REGION, else `region` of the profile, else "". */
+static enum pl_status set_region(struct pl_job *job, const char *named, struct pl_error *reterr)
+{
+    PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    const char *region = named != NULL ? named : pl_environment_get_or(job->process, "AWS_DEFAULT_REGION", NULL);
+
+    if (region == NULL && pl_profile_read(job->process, &profile, NULL) == PL_OK) {
+        region = profile.region; /* files that cannot be read say nothing; who needs their keys says so */
+    }
+    job->region = pl_memory_string(region != NULL ? region : "", reterr);
+    return job->region != NULL ? PL_OK : PL_MEMORY;
+}
+
+static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *raw = NULL;
+    struct pl_hyperparameters sorted;
+    enum pl_status status;
+    const char *program = NULL;
+    const char *region = NULL;
+    const struct pl_python_json *level;
+
+    PL_TRY(config_path(job, "hyperparameters.json", &path, reterr));
+    PL_TRY(pl_config_read(path, false, &raw, reterr));
+    status = pl_hyperparameters_sort(raw, &sorted, reterr);
+    job->hyperparameters = sorted.user;
+    job->framework = sorted.framework;
+    job->platform = sorted.platform;
+    job->knobs = sorted.knobs;
+    PL_TRY(status);
+    PL_TRY(platform_text(job, "sagemaker_program", &program, reterr));
+    job->program = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", program);
+    job->unheard = program != NULL && strcmp(program, job->program) != 0 ? program : NULL;
+    PL_TRY(platform_text(job, "sagemaker_submit_directory", &job->submit_uri, reterr));
+    job->module_dir = job->submit_uri != NULL ? job->submit_uri : job->paths.code;
+    job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
+    PL_TRY(platform_text(job, "sagemaker_job_name", &job->sagemaker_job_name, reterr));
+    PL_TRY(platform_text(job, "sagemaker_region", &region, reterr));
+    PL_TRY(set_region(job, region, reterr));
+    level = pl_python_json_member(job->platform, "sagemaker_container_log_level");
+    job->log_level = level != NULL && pl_python_json_kind(level) != PL_PYTHON_JSON_NULL ? pl_python_json_copy(level) : pl_python_json_new_int64(20);
+    if (job->log_level == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
+    }
+    job->framework_module = pl_environment_get_or(job->process, "SAGEMAKER_TRAINING_MODULE", NULL);
+    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
+}
+
+static bool switched_on(const struct pl_job *job, const char *name)
+{
+    return pl_hyperparameters_is_true(pl_python_json_member(job->framework, name));
+}
+
+/* A count given as a number or as text; `*ret_value` stays when it is absent or null. */
+static enum pl_status read_count(const struct pl_job *job, const char *name, int *ret_value, struct pl_error *reterr)
+{
+    const struct pl_python_json *node = pl_python_json_member(job->framework, name);
+    const char *text;
+    char *end = NULL;
+    long value;
+
+    if (node == NULL || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL ||
+        (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING && *pl_python_json_text(node) == '\0')) {
+        return PL_OK;
+    }
+    text = pl_python_json_text(node);
+    value = strtol(text, &end, 10);
+    if ((pl_python_json_kind(node) != PL_PYTHON_JSON_INT && pl_python_json_kind(node) != PL_PYTHON_JSON_STRING) || *end != '\0' || value < 1 ||
+        value > PL_JOB_PROCESSES_MAX) {
+        PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
+
+        pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a whole number from 1 to %d, found %.60s", name, PL_JOB_PROCESSES_MAX,
+                            pl_text_string(&found));
+    }
+    *ret_value = (int)value;
+    return PL_OK;
+}
+
+static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
+{
+    const struct pl_python_json *named = pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
+    const struct pl_job_switches *on = &job->switches;
+
+    if (named != NULL && pl_hyperparameters_is_true(named)) {
+        if (pl_python_json_kind(named) != PL_PYTHON_JSON_ARRAY) {
+            return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_distribution_instance_groups: expected a list of group names, found %s",
+                                pl_python_json_kind_text(pl_python_json_kind(named)));
+        }
+        for (const struct pl_python_json *item = pl_python_json_first(named); item != NULL; item = pl_python_json_next(item)) {
+            if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING) {
+                return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_distribution_instance_groups: expected group names, found %s",
+                                    pl_python_json_kind_text(pl_python_json_kind(item)));
+            }
+            PL_TRY(pl_words_add(&job->distribution_groups, pl_python_json_text(item), reterr));
+        }
+        return PL_OK;
+    }
+    if (on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp || on->xla) {
+        return pl_words_add(&job->distribution_groups, job->group_name, reterr);
+    }
+    return PL_OK;
+}
+
+/* Hosts of the distribution groups in file order; all hosts where the file knows no groups. */
+static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_TRY(choose_groups(job, reterr));
+    if (job->groups == NULL) {
+        PL_TRY(pl_words_add_all(&job->distribution_hosts, &job->hosts, reterr));
+    } else {
+        for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL; group = pl_python_json_next(group)) {
+            const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
+
+            if (pl_words_find(&job->distribution_groups, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
+                continue;
+            }
+            for (; host != NULL; host = pl_python_json_next(host)) {
+                PL_TRY(pl_words_add(&job->distribution_hosts, pl_python_json_text(host), reterr));
+            }
+        }
+    }
+    job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
+    job->distribution_index = pl_words_find(&job->distribution_hosts, job->current_host);
+    if (job->distribution_index < 0 && pl_words_find(&job->distribution_groups, job->group_name) >= 0) {
+        return pl_error_set(reterr, PL_INVALID, "resourceconfig.json: this host '%s' is in the group '%s', but not among that group's hosts",
+                            job->current_host, job->group_name);
+    }
+    return PL_OK;
+}
+
+static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
+{
+    int hosts;
+    int named = 0;
+
+    job->switches = (struct pl_job_switches){
+        .mpi = switched_on(job, "sagemaker_mpi_enabled"),
+        .parameter_server = switched_on(job, "sagemaker_parameter_server_enabled"),
+        .multi_worker_mirrored = switched_on(job, "sagemaker_multi_worker_mirrored_strategy_enabled"),
+        .torch_distributed = switched_on(job, "sagemaker_torch_distributed_enabled"),
+        .smddp = switched_on(job, "sagemaker_distributed_dataparallel_enabled") || switched_on(job, "sagemaker_pytorch_ddp_enabled"),
+        .xla = switched_on(job, "sagemaker_pytorch_xla_multi_worker_enabled"),
+    };
+    job->cpus = pl_devices_cpus();
+    job->gpus = pl_devices_gpus("");
+    job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    PL_TRY(choose_hosts(job, reterr));
+    PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &named, reterr));
+    job->counts_devices = named == 0;
+    job->processes_per_host = named > 0 ? named : job->gpus > 0 ? job->gpus : job->neuron_cores > 0 ? job->neuron_cores : 1;
+    hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
+    if (job->processes_per_host > PL_JOB_PROCESSES_MAX / hosts) {
+        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts, job->processes_per_host,
+                            PL_JOB_PROCESSES_MAX);
+    }
+    job->processes = job->processes_per_host * hosts;
+    return read_count(job, "sagemaker_mpi_num_processes", &job->processes, reterr);
+}
+
+static enum pl_status fill(struct pl_job *job, const struct pl_words *command, struct pl_error *reterr)
+{
+    PL_TRY(make_paths(job, reterr));
+    PL_TRY(read_resource(job, reterr));
+    PL_TRY(read_channels(job, reterr));
+    PL_TRY(read_hyperparameters(job, reterr));
+    if (command != NULL) {
+        PL_TRY(pl_words_add_all(&job->command, command, reterr));
+    }
+    PL_TRY(derive(job, reterr));
+    return pl_settings_check_values(job, reterr);
+}
+
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command, struct pl_job **ret_job,
+                          struct pl_error *reterr)
+{
+    struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
+    enum pl_status status;
+
+    if (job == NULL) {
+        return PL_MEMORY;
+    }
+    job->process = process;
+    job->self_path = self_path;
+    status = fill(job, command, reterr);
+    if (status != PL_OK) {
+        pl_job_free(job);
+        return status;
+    }
+    *ret_job = job;
+    return PL_OK;
+}
+
+void pl_job_free(struct pl_job *job)
+{
+    if (job == NULL) {
+        return;
+    }
+    free(job->paths.base);
+    free(job->paths.code);
+    free(job->paths.input);
+    free(job->paths.input_config);
+    free(job->paths.input_data);
+    free(job->paths.model);
+    free(job->paths.output);
+    free(job->paths.output_data);
+    free(job->paths.output_intermediate);
+    for (size_t i = 0; i < job->channels_count; i++) {
+        free(job->channels[i].path);
+    }
+    free(job->channels);
+    free(job->region);
+    pl_python_json_free(job->resource);
+    pl_python_json_free(job->input_data);
+    pl_python_json_free(job->hyperparameters);
+    pl_python_json_free(job->framework);
+    pl_python_json_free(job->platform);
+    pl_python_json_free(job->log_level);
+    pl_words_done(&job->hosts);
+    pl_words_done(&job->knobs);
+    pl_words_done(&job->command);
+    pl_words_done(&job->user_args);
+    pl_words_done(&job->distribution_groups);
+    pl_words_done(&job->distribution_hosts);
+    free(job);
+}
+
+void pl_job_free_at(struct pl_job **job_at)
+{
+    pl_job_free(*job_at);
+    *job_at = NULL;
+}
+
+const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback)
+{
+    const char *value = pl_environment_get_or(job->process, name, NULL);
+    size_t length = strlen(name);
+
+    PL_BUG_IF(!pl_settings_have(name));
+    for (size_t i = 0; value == NULL && i < job->knobs.count; i++) {
+        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=' && job->knobs.items[i][length + 1] != '\0') {
+            value = job->knobs.items[i] + length + 1;
+        }
+    }
+    return value != NULL ? value : fallback;
+}

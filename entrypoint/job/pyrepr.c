@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/pyrepr.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* repr(str): single quotes unless the text has ' and no ". */
+static void append_string(const char *string, struct pl_text *text)
+{
+    char quote = strchr(string, '\'') != NULL && strchr(string, '"') == NULL ? '"' : '\'';
+
+    pl_text_append_char(text, quote);
+    while (*string != '\0') {
+        unsigned bytes;
+        uint32_t code = pl_python_json_decode(string, &bytes);
+
+        if (code == (unsigned char)quote || code == '\\') {
+            pl_text_printf(text, "\\%c", (char)code);
+        } else if (code == '\n') {
+            pl_text_append(text, "\\n");
+        } else if (code == '\r') {
+            pl_text_append(text, "\\r");
+        } else if (code == '\t') {
+            pl_text_append(text, "\\t");
+        } else if (pl_unicode_is_printable(code)) {
+            pl_text_append_n(text, string, bytes);
+        } else {
+            pl_text_printf(text, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
+        }
+        string += bytes;
+    }
+    pl_text_append_char(text, quote);
+}
+
+static void append_float(const struct pl_python_json *node, struct pl_text *text)
+{
+    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
+
+    pl_python_json_print(node, PL_PYTHON_JSON_COMPACT, &json);
+    if (strcmp(pl_text_string(&json), "NaN") == 0) {
+        pl_text_append(text, "nan");
+    } else if (strcmp(pl_text_string(&json), "Infinity") == 0) {
+        pl_text_append(text, "inf");
+    } else if (strcmp(pl_text_string(&json), "-Infinity") == 0) {
+        pl_text_append(text, "-inf");
+    } else {
+        pl_text_append(text, pl_text_string(&json));
+    }
+}
+
+void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text)
+{
+    bool is_object = pl_python_json_kind(node) == PL_PYTHON_JSON_OBJECT;
+
+    switch (pl_python_json_kind(node)) {
+    case PL_PYTHON_JSON_NULL:
+        pl_text_append(text, "None");
+        break;
+    case PL_PYTHON_JSON_BOOL:
+        pl_text_append(text, pl_python_json_bool(node) ? "True" : "False");
+        break;
+    case PL_PYTHON_JSON_INT:
+        pl_python_json_print(node, PL_PYTHON_JSON_COMPACT, text);
+        break;
+    case PL_PYTHON_JSON_FLOAT:
+        append_float(node, text);
+        break;
+    case PL_PYTHON_JSON_STRING:
+        append_string(pl_python_json_text(node), text);
+        break;
+    case PL_PYTHON_JSON_ARRAY:
+    case PL_PYTHON_JSON_OBJECT:
+        pl_text_append_char(text, is_object ? '{' : '[');
+        for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL; child = pl_python_json_next(child)) {
+            if (child != pl_python_json_first(node)) {
+                pl_text_append(text, ", ");
+            }
+            if (is_object) {
+                append_string(pl_python_json_name(child), text);
+                pl_text_append(text, ": ");
+            }
+            pl_pyrepr_append(child, text);
+        }
+        pl_text_append_char(text, is_object ? '}' : ']');
+        break;
+    }
+}
+
+static void append_str(const struct pl_python_json *node, struct pl_text *text)
+{
+    if (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
+        pl_text_append(text, pl_python_json_text(node));
+    } else {
+        pl_pyrepr_append(node, text);
+    }
+}
+
+void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text *text)
+{
+    const struct pl_python_json **sorted = NULL;
+
+    switch (pl_python_json_kind(node)) {
+    case PL_PYTHON_JSON_NULL:
+        break;
+    case PL_PYTHON_JSON_OBJECT:
+        sorted = pl_python_json_sorted(node);
+        if (sorted == NULL) {
+            text->failed = true;
+            break;
+        }
+        for (size_t i = 0; i < pl_python_json_count(node); i++) {
+            pl_text_printf(text, "%s%s=", i == 0 ? "" : ",", pl_python_json_name(sorted[i]));
+            append_str(sorted[i], text);
+        }
+        break;
+    case PL_PYTHON_JSON_BOOL:
+    case PL_PYTHON_JSON_INT:
+    case PL_PYTHON_JSON_FLOAT:
+    case PL_PYTHON_JSON_STRING:
+    case PL_PYTHON_JSON_ARRAY:
+        append_str(node, text);
+        break;
+    }
+    free(sorted);
+}
+
+void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text)
+{
+    if (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
+        pl_text_append(text, pl_python_json_text(node));
+    } else if (pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
+        pl_python_json_print(node, PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED, text);
+    }
+}
+
+/* The dashes: by characters, not bytes. */
+static const char *dashes(const char *name)
+{
+    unsigned bytes;
+
+    if (*name == '\0') {
+        return "";
+    }
+    (void)pl_python_json_decode(name, &bytes);
+    return name[bytes] == '\0' ? "-" : "--";
+}
+
+static enum pl_status add_argument(const struct pl_python_json *node, struct pl_words *words, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_pyrepr_append_argument(node, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_words_printf(words, reterr, "%s%s", dashes(pl_python_json_name(node)), pl_python_json_name(node)));
+    return pl_words_add(words, pl_text_string(&text), reterr);
+}
+
+enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_words *words, struct pl_error *reterr)
+{
+    const struct pl_python_json **sorted = pl_python_json_sorted(object);
+    enum pl_status status = PL_OK;
+
+    if (sorted == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory while making the program's arguments");
+    }
+    for (size_t i = 0; i < pl_python_json_count(object) && status == PL_OK; i++) {
+        status = add_argument(sorted[i], words, reterr);
+    }
+    free(sorted);
+    return status;
+}

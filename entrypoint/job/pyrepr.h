@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Values as the Python toolkit turns them into arguments and variables: str(), repr() and compact JSON.
+ *
+ * Source  docs/contract.md, "What a program sees"
+ * Test    tests/unit/entrypoint/job/test_pyrepr.c, tests/integration/golden.py
+ */
+#ifndef PL_ENTRYPOINT_JOB_PYREPR_H
+#define PL_ENTRYPOINT_JOB_PYREPR_H
+
+#include "base/python_json.h"
+#include "base/text.h"
+#include "entrypoint/job/words.h"
+
+/** Append repr() of a decoded JSON value: 'a b', True, None, [1, 2.5], {'k': 'v'} with members in file order. */
+void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text);
+
+/**
+ * Append the value of a hyperparameter as an argument: null is empty, a string itself, an object "key=value,key=value"
+ * sorted by key with each value through str(), everything else str().
+ */
+void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text *text);
+
+/** Append the value as a variable: null is empty, a string itself, everything else sorted compact JSON. */
+void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text);
+
+/** Add "--name" (or "-n" for one character, "" for none) and value for every member of `object`, sorted by name. Values keep the inner form. */
+enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

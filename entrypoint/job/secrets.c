@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/secrets.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/pyrepr.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char mask[] = "***";
+
+/* True when `word` stands in `name` in any case and, with `whole`, no letter or digit touches it. */
+static bool has_word(const char *name, const char *word, bool whole)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = strcasestr(name, word); at != NULL; at = strcasestr(at + 1, word)) {
+        bool open_left = at == name || !isalnum((unsigned char)at[-1]);
+
+        if (!whole || (open_left && !isalnum((unsigned char)at[length]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool pl_secrets_is_name(const char *name)
+{
+    static const struct {
+        const char *word;
+        bool whole;
+    } words[] = {
+        {"password", false}, {"passwd", false}, {"secret", false}, {"credential", false}, {"apikey", false}, {"accesskey", false},
+        {"key", true},       {"keys", true},    {"token", true},   {"private", true},     {"creds", true},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(words); i++) {
+        if (has_word(name, words[i].word, words[i].whole)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_empty(const struct pl_python_json *node)
+{
+    return pl_python_json_kind(node) == PL_PYTHON_JSON_NULL ||
+           (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING && *pl_python_json_text(node) == '\0');
+}
+
+/* A copy of `node`, whose depth the parser has bounded, with masks in it; NULL when memory is out. */
+static struct pl_python_json *masked_copy(const struct pl_python_json *node)
+{
+    const char *name = pl_python_json_name(node);
+    bool is_object = pl_python_json_kind(node) == PL_PYTHON_JSON_OBJECT;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *copy = NULL;
+
+    if (name != NULL && pl_secrets_is_name(name) && !is_empty(node)) {
+        return pl_python_json_new_string(mask);
+    }
+    if (!is_object && pl_python_json_kind(node) != PL_PYTHON_JSON_ARRAY) {
+        return pl_python_json_copy(node);
+    }
+    copy = is_object ? pl_python_json_new_object() : pl_python_json_new_array();
+    for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL; child = pl_python_json_next(child)) {
+        struct pl_python_json *item = masked_copy(child);
+
+        if ((is_object ? pl_python_json_set(copy, pl_python_json_name(child), item, NULL) : pl_python_json_append(copy, item, NULL)) != PL_OK) {
+            return NULL;
+        }
+    }
+    return PL_TAKE(copy);
+}
+
+static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error *reterr)
+{
+    struct pl_python_json *copy = masked_copy(*tree_at);
+
+    if (copy == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory masking secrets");
+    }
+    pl_python_json_free(*tree_at);
+    *tree_at = copy;
+    return PL_OK;
+}
+
+/* "NAME=value" loses its value when NAME is a secret's. */
+static enum pl_status mask_word(char **word_at, struct pl_error *reterr)
+{
+    char *equals = strchr(*word_at, '=');
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char *masked = NULL;
+
+    if (equals == NULL || equals[1] == '\0') {
+        return PL_OK;
+    }
+    *equals = '\0';
+    if (!pl_secrets_is_name(*word_at)) {
+        *equals = '=';
+        return PL_OK;
+    }
+    pl_text_printf(&text, "%s=%s", *word_at, mask);
+    PL_TRY(pl_text_take(&text, &masked, reterr));
+    free(*word_at);
+    *word_at = masked;
+    return PL_OK;
+}
+
+/* `word` so that pl_words_split() gives it back; quoted only where that is needed. */
+static void append_quoted(const char *word, struct pl_text *text)
+{
+    if (*word != '\0' && strpbrk(word, " \t\r\n'\"\\") == NULL) {
+        pl_text_append(text, word);
+        return;
+    }
+    pl_text_append_char(text, '\'');
+    for (; *word != '\0'; word++) {
+        pl_text_append(text, *word == '\'' ? "'\\'" : "");
+        pl_text_append_char(text, *word);
+    }
+    pl_text_append_char(text, '\'');
+}
+
+/* What the custom MPI options hand to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text that is no options is masked whole. */
+static enum pl_status mask_options(struct pl_python_json *framework, struct pl_error *reterr)
+{
+    static const char name[] = "sagemaker_mpi_custom_mpi_options";
+    const struct pl_python_json *options = pl_python_json_member(framework, name);
+    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (options == NULL || pl_python_json_kind(options) != PL_PYTHON_JSON_STRING) {
+        return PL_OK;
+    }
+    if (pl_words_split(pl_python_json_text(options), name, &words, NULL) != PL_OK) {
+        return pl_python_json_set(framework, name, pl_python_json_new_string(mask), reterr);
+    }
+    for (size_t i = 0; i < words.count; i++) {
+        PL_TRY(mask_word(&words.items[i], reterr));
+        pl_text_append(&text, i == 0 ? "" : " ");
+        append_quoted(words.items[i], &text);
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_python_json_set(framework, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
+}
+
+enum pl_status pl_secrets_mask(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_TRY(mask_tree(&job->hyperparameters, reterr));
+    PL_TRY(mask_tree(&job->framework, reterr));
+    PL_TRY(mask_options(job->framework, reterr));
+    for (size_t i = 0; i < job->knobs.count; i++) {
+        PL_TRY(mask_word(&job->knobs.items[i], reterr));
+    }
+    pl_words_done(&job->user_args);
+    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
+}

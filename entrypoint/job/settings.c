@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/settings.h"
+
+#include "base/knob.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * What is not of the runtime. Without PACELINE_. docs/contract.md and docs/supervision.md say what they do; LIBRARY is for examples/python, and the
+ * last two Paceline sets itself. A number has a default, what else text must be its reader knows.
+ */
+static const struct setting {
+    const char *name;
+    enum { TEXT, BOOL, WHOLE, REAL } type;
+    const char *unit;
+    double least, most, fallback;
+} settings[] = {
+    {.name = "PYTHON"},
+    {.name = "INSTALL", .type = BOOL},
+    {"SOURCE_MAX_BYTES", WHOLE, "bytes", 0, 0x1p53, 0x1p34},
+    {.name = "MPI_VERSION"},
+    {"PEER_WAIT_S", REAL, "seconds", 1, 86400, 900},
+    {"SILENCE_S", REAL, "seconds", 1, 3600, 30},
+    {"STOP_S", REAL, "seconds", 3, 86400, 110},
+    {"SSH_PORT", WHOLE, "a port", 1, 65535, 22},
+    {.name = "SSH_DIR"},
+    {.name = "SSH_SECRET"},
+    {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
+    {.name = "LIBRARY"},
+    {.name = "RUN_DIR"},
+    {.name = "HOST_NAME"},
+};
+
+enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
+
+/* How many characters have to be put in, left out or changed to make `a` of `b`; at most `limit` + 1. */
+static unsigned edits(const char *a, const char *b, unsigned limit)
+{
+    unsigned best = limit;
+
+    for (; *a != '\0' && *a == *b; a++, b++) {
+    }
+    if (*a == '\0' && *b == '\0') {
+        return 0;
+    }
+    if (limit == 0) {
+        return 1;
+    }
+    for (unsigned way = 1; way <= 3; way++) { /* a character of `a` left out, one of `b`, one of each */
+        if (((way & 1) == 0 || *a != '\0') && ((way & 2) == 0 || *b != '\0')) {
+            unsigned rest = edits(a + (way & 1), b + (way >> 1), limit - 1);
+
+            best = rest < best ? rest : best;
+        }
+    }
+    return best + 1;
+}
+
+static const char *name_at(size_t i)
+{
+    if (i < PL_ARRAY_ITEMS(settings)) {
+        return settings[i].name;
+    }
+    i -= PL_ARRAY_ITEMS(settings);
+    return i < PL_KNOB_COUNT ? pl_knob_info((enum pl_knob)i)->variable + PREFIX_BYTES : NULL;
+}
+
+/* The setting that `name` was probably meant to be, without its prefix; NULL when none is near. */
+static const char *nearest(const char *name, unsigned *ret_edits)
+{
+    const char *found = NULL;
+    const char *candidate;
+
+    *ret_edits = NEAR_EDITS + 1;
+    for (size_t i = 0; (candidate = name_at(i)) != NULL; i++) {
+        unsigned count = edits(name + PREFIX_BYTES, candidate, NEAR_EDITS);
+
+        if (count < *ret_edits) {
+            *ret_edits = count;
+            found = candidate;
+        }
+    }
+    return found;
+}
+
+bool pl_settings_have(const char *name)
+{
+    unsigned count = 1;
+
+    return strncmp(name, "PACELINE_", PREFIX_BYTES) == 0 && nearest(name, &count) != NULL && count == 0;
+}
+
+static const struct setting *find(const char *name)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
+        if (strcmp(name + PREFIX_BYTES, settings[i].name) == 0) {
+            return &settings[i];
+        }
+    }
+    return NULL;
+}
+
+/* `what` is how messages call the setting. */
+static enum pl_status read_number(const struct setting *setting, const char *text, const char *what, double *ret_value, struct pl_error *reterr)
+{
+    bool whole = setting->type == WHOLE;
+
+    if ((whole && text[strspn(text, "0123456789")] != '\0') || !pl_text_number(text, ret_value) ||
+        !(*ret_value >= setting->least && *ret_value <= setting->most)) {
+        return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected %s from %.0f to %.0f", what, text, setting->unit, setting->least,
+                            setting->most);
+    }
+    return PL_OK;
+}
+
+double pl_settings_number(const struct pl_job *job, const char *name)
+{
+    const struct setting *setting = find(name);
+    const char *text = pl_job_option(job, name, NULL);
+    double value;
+
+    PL_BUG_IF(setting == NULL || (setting->type != WHOLE && setting->type != REAL));
+    value = setting->fallback;
+    PL_BUG_IF(text != NULL && read_number(setting, text, name, &value, NULL) != PL_OK); /* pl_settings_check_values() */
+    return value;
+}
+
+/* The value of the setting or knob `name`; one of another name may have any. */
+static enum pl_status check_value(const char *name, const char *text, const char *what, struct pl_error *reterr)
+{
+    const struct setting *setting = find(name);
+    struct pl_knobs knobs;
+    double number;
+    bool yes;
+
+    if (setting != NULL) {
+        return setting->type == TEXT   ? PL_OK
+               : setting->type == BOOL ? pl_knob_read_bool(text, what, &yes, reterr)
+                                       : read_number(setting, text, what, &number, reterr);
+    }
+    pl_knobs_default(&knobs);
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        if (strcmp(name, pl_knob_info((enum pl_knob)i)->variable) == 0) {
+            return pl_knob_set(&knobs, (enum pl_knob)i, text, what, reterr);
+        }
+    }
+    return PL_OK;
+}
+
+/* Of a hyperparameter, as messages call it, in small letters: it may have been written in others. */
+static enum pl_status check_hyperparameter(const char *name, const char *text, struct pl_error *reterr)
+{
+    char what[80];
+    int length = snprintf(what, sizeof(what), "hyperparameter %s", name);
+
+    for (int i = 0; i < length && i < (int)sizeof(what) - 1; i++) {
+        what[i] = (char)(what[i] >= 'A' && what[i] <= 'Z' ? what[i] + 32 : what[i]);
+    }
+    return check_value(name, text, what, reterr);
+}
+
+enum pl_status pl_settings_check_values(const struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
+    struct pl_knobs knobs;
+
+    PL_TRY(pl_environment_new_copy(job->process, &all, reterr));
+    for (size_t i = 0; i < job->knobs.count; i++) {
+        const char *equals = strchr(job->knobs.items[i], '=');
+        PL_AUTO_FREE char *name = pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), reterr);
+
+        if (name == NULL) {
+            return PL_MEMORY;
+        }
+        if (equals[1] != '\0' && pl_environment_get_or(job->process, name, NULL) == NULL) { /* the variable wins, an empty one is none */
+            PL_TRY(check_hyperparameter(name, equals + 1, reterr));
+            PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
+        }
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
+        char name[64];
+        const char *text;
+
+        snprintf(name, sizeof(name), "PACELINE_%s", settings[i].name);
+        text = pl_environment_get_or(all, name, NULL);
+        if (text != NULL) {
+            PL_TRY(check_value(name, text, name, reterr));
+        }
+    }
+    return pl_knobs_resolve(all, &knobs, reterr);
+}
+
+/* `string` is PACELINE_NAME=value. */
+static enum pl_status check(const char *string, bool is_variable, struct pl_words *warnings, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text hint = PL_TEXT_NONE;
+    const char *meant;
+    unsigned count;
+
+    pl_text_append_n(&name, string, strcspn(string, "="));
+    PL_TRY(pl_text_check(&name, reterr));
+    meant = nearest(pl_text_string(&name), &count);
+    if (count == 0 || (meant == NULL && is_variable)) {
+        return PL_OK;
+    }
+    if (meant != NULL) {
+        pl_text_printf(&hint, "; PACELINE_%s is one", meant);
+        PL_TRY(pl_text_check(&hint, reterr));
+    }
+    return pl_words_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s", pl_text_string(&name),
+                           is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
+}
+
+enum pl_status pl_settings_check(const struct pl_job *job, struct pl_words *warnings, struct pl_error *reterr)
+{
+    for (char *const *string = pl_environment_strings(job->process); *string != NULL; string++) {
+        if (strncmp(*string, "PACELINE_", PREFIX_BYTES) == 0) {
+            PL_TRY(check(*string, true, warnings, reterr));
+        }
+    }
+    for (size_t i = 0; i < job->knobs.count; i++) {
+        PL_TRY(check(job->knobs.items[i], false, warnings, reterr));
+    }
+    return PL_OK;
+}

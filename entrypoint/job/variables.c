@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/variables.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/pyrepr.h"
+#include "entrypoint/job/unicode.h"
+#include "entrypoint/launch/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One run of pl_variables_add(). */
+struct builder {
+    const struct pl_job *job;
+    struct pl_environment *environment;
+    struct pl_environment *inherited;
+    struct pl_words *warnings;
+    struct pl_error *reterr;
+};
+
+static bool needs_bytes(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text == 0xC0 || (unsigned char)*text == 0xED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text)
+{
+    while (*inner != '\0') {
+        unsigned bytes;
+        uint32_t code = pl_python_json_decode(inner, &bytes);
+
+        if (code == 0) {
+            return PL_INVALID;
+        }
+        if (bytes == 3 && code >= 0xDC80 && code <= 0xDCFF) {
+            pl_text_append_char(text, (char)(code - 0xDC00));
+        } else if (bytes == 3 && code >= 0xD800 && code <= 0xDFFF) {
+            pl_text_append(text, "\xEF\xBF\xBD");
+        } else {
+            pl_text_append_n(text, inner, bytes);
+        }
+        inner += bytes;
+    }
+    return PL_OK;
+}
+
+/* Set one variable unless Linux or its name forbids it. */
+static enum pl_status set(struct builder *builder, const char *name, const char *value)
+{
+    PL_AUTO_TEXT struct pl_text name_bytes = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text value_bytes = PL_TEXT_NONE;
+
+    if (needs_bytes(name) || needs_bytes(value)) {
+        if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
+            return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: U+0000 cannot stand in a variable", name);
+        }
+        PL_TRY(pl_text_check(&name_bytes, builder->reterr));
+        PL_TRY(pl_text_check(&value_bytes, builder->reterr));
+        name = pl_text_string(&name_bytes);
+        value = pl_text_string(&value_bytes);
+    }
+    if (strchr(name, '=') != NULL) {
+        return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: '=' cannot stand in a variable's name", name);
+    }
+    if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
+        /* Whatever has the name already is another value. */
+        pl_environment_unset(builder->environment, name);
+        if (builder->inherited != NULL) {
+            pl_environment_unset(builder->inherited, name);
+        }
+        return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
+                               strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
+    }
+    return pl_environment_set(builder->environment, name, value, builder->reterr);
+}
+
+static enum pl_status set_json(struct builder *builder, const char *name, const struct pl_python_json *node)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_pyrepr_append_variable(node, &text);
+    PL_TRY(pl_text_check(&text, builder->reterr));
+    return set(builder, name, pl_text_string(&text));
+}
+
+static enum pl_status set_int(struct builder *builder, const char *name, int value)
+{
+    char text[16];
+
+    (void)snprintf(text, sizeof(text), "%d", value);
+    return set(builder, name, text);
+}
+
+static struct pl_python_json *json_group_names(const struct pl_job *job)
+{
+    struct pl_python_json *list = pl_python_json_new_array();
+    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+
+    for (; group != NULL && list != NULL; group = pl_python_json_next(group)) {
+        if (pl_python_json_append(list, pl_python_json_copy(pl_python_json_member(group, "instance_group_name")), NULL) != PL_OK) {
+            pl_python_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static struct pl_python_json *json_group_hosts(const struct pl_job *job)
+{
+    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+
+    for (; group != NULL; group = pl_python_json_next(group)) {
+        if (strcmp(pl_python_json_text(pl_python_json_member(group, "instance_group_name")), job->group_name) == 0) {
+            return pl_python_json_copy(pl_python_json_member(group, "hosts"));
+        }
+    }
+    return pl_python_json_new_array();
+}
+
+static struct pl_python_json *json_group_dict(const struct pl_job *job)
+{
+    struct pl_python_json *dict = pl_python_json_new_object();
+    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+
+    for (; group != NULL && dict != NULL; group = pl_python_json_next(group)) {
+        if (pl_python_json_set(dict, pl_python_json_text(pl_python_json_member(group, "instance_group_name")), pl_python_json_copy(group), NULL) !=
+            PL_OK) {
+            pl_python_json_free(dict);
+            return NULL;
+        }
+    }
+    return dict;
+}
+
+static struct pl_python_json *json_channel_names(const struct pl_job *job)
+{
+    const struct pl_python_json **sorted = pl_python_json_sorted(job->input_data);
+    struct pl_python_json *list = pl_python_json_new_array();
+
+    for (size_t i = 0; sorted != NULL && sorted[i] != NULL && list != NULL; i++) {
+        if (pl_python_json_append(list, pl_python_json_new_string(pl_python_json_name(sorted[i])), NULL) != PL_OK) {
+            pl_python_json_free(list);
+            list = NULL;
+        }
+    }
+    free(sorted);
+    return list;
+}
+
+static struct pl_python_json *json_channel_dirs(const struct pl_job *job)
+{
+    struct pl_python_json *dict = pl_python_json_new_object();
+
+    for (size_t i = 0; i < job->channels_count && dict != NULL; i++) {
+        if (pl_python_json_set(dict, job->channels[i].name, pl_python_json_new_string(job->channels[i].path), NULL) != PL_OK) {
+            pl_python_json_free(dict);
+            return NULL;
+        }
+    }
+    return dict;
+}
+
+/* A string node, or null for NULL. */
+static struct pl_python_json *json_text(const char *text)
+{
+    return text != NULL ? pl_python_json_new_string(text) : pl_python_json_new_null();
+}
+
+static bool is_hetero(const struct pl_job *job)
+{
+    return job->groups != NULL && pl_python_json_count(job->groups) > 1;
+}
+
+/* The program's name without ".py"; the caller frees. */
+static char *module_name(const struct pl_job *job)
+{
+    const char *name = job->program != NULL ? job->program : "None";
+    size_t length = strlen(name);
+
+    if (length >= 3 && strcmp(name + length - 3, ".py") == 0) {
+        length -= 3;
+    }
+    return pl_memory_string_n(name, length, NULL);
+}
+
+static bool is_on_path(const struct pl_job *job, const char *name)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    return pl_program_search(job, name, &path, NULL) == PL_OK;
+}
+
+/* null unless SM_HP_MP_PARAMETERS stood in the environment before us. */
+static struct pl_python_json *json_modelparallel(const struct pl_job *job)
+{
+    const char *value = pl_environment_get(job->process, "SM_HP_MP_PARAMETERS");
+
+    return value == NULL ? pl_python_json_new_null() : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
+}
+
+/* The object behind SM_TRAINING_ENV; NULL when memory is out. */
+static struct pl_python_json *training_env(const struct pl_job *job)
+{
+    PL_AUTO_FREE char *module = module_name(job);
+    PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
+    const struct {
+        const char *name;
+        struct pl_python_json *value;
+    } members[] = {
+        {"additional_framework_parameters", pl_python_json_copy(job->framework)},
+        {"channel_input_dirs", json_channel_dirs(job)},
+        {"current_host", json_text(job->current_host)},
+        {"current_instance_group", json_text(job->group_name)},
+        {"current_instance_group_hosts", json_group_hosts(job)},
+        {"current_instance_type", json_text(job->instance_type)},
+        {"distribution_hosts", pl_words_json(&job->distribution_hosts)},
+        {"distribution_instance_groups", pl_words_json(&job->distribution_groups)},
+        {"framework_module", json_text(job->framework_module)},
+        {"hosts", pl_words_json(&job->hosts)},
+        {"hyperparameters", pl_python_json_copy(job->hyperparameters)},
+        {"input_config_dir", json_text(job->paths.input_config)},
+        {"input_data_config", pl_python_json_copy(job->input_data)},
+        {"input_dir", json_text(job->paths.input)},
+        {"instance_groups", json_group_names(job)},
+        {"instance_groups_dict", json_group_dict(job)},
+        {"is_hetero", pl_python_json_new_bool(is_hetero(job))},
+        {"is_master", pl_python_json_new_bool(strcmp(job->current_host, job->master_host) == 0)},
+        {"is_modelparallel_enabled", json_modelparallel(job)},
+        {"is_smddpmprun_installed", pl_python_json_new_bool(is_on_path(job, "smddpmprun"))},
+        {"is_smddprun_installed", pl_python_json_new_bool(is_on_path(job, "smddprun"))},
+        {"job_name", json_text(job->job_name)},
+        {"log_level", pl_python_json_copy(job->log_level)},
+        {"master_hostname", json_text(job->master_host)},
+        {"model_dir", json_text(job->paths.model)},
+        {"module_dir", json_text(job->module_dir)},
+        {"module_name", json_text(module)},
+        {"network_interface_name", json_text(job->network_interface)},
+        {"num_cpus", pl_python_json_new_int64(job->cpus)},
+        {"num_gpus", pl_python_json_new_int64(job->gpus)},
+        {"num_neurons", pl_python_json_new_int64(job->neuron_cores)},
+        {"output_data_dir", json_text(job->paths.output_data)},
+        {"output_dir", json_text(job->paths.output)},
+        {"output_intermediate_dir", json_text(job->paths.output_intermediate)},
+        {"resource_config", pl_python_json_copy(job->resource)},
+        {"topology", job->topology != NULL ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
+        {"user_entry_point", json_text(job->program)},
+    };
+    enum pl_status status = module != NULL ? PL_OK : PL_MEMORY;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
+        /* Every value is handed over, also after a failure, so that none is lost. */
+        if (pl_python_json_set(all, members[i].name, members[i].value, NULL) != PL_OK) {
+            status = PL_MEMORY;
+        }
+    }
+    return status == PL_OK ? PL_TAKE(all) : NULL;
+}
+
+/* Set a variable from a tree made for it, and free the tree. */
+static enum pl_status set_made(struct builder *builder, const char *name, struct pl_python_json *made)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *owned = made;
+
+    if (owned == NULL) {
+        return pl_error_set(builder->reterr, PL_MEMORY, "out of memory making %s", name);
+    }
+    return set_json(builder, name, owned);
+}
+
+/* Names from the toolkit's table down to SM_TOPOLOGY. */
+static enum pl_status add_fixed(struct builder *builder)
+{
+    const struct pl_job *job = builder->job;
+    PL_AUTO_FREE char *module = module_name(job);
+
+    PL_TRY(set_made(builder, "SM_HOSTS", pl_words_json(&job->hosts)));
+    PL_TRY(set(builder, "SM_NETWORK_INTERFACE_NAME", job->network_interface));
+    PL_TRY(set_json(builder, "SM_HPS", job->hyperparameters));
+    PL_TRY(set(builder, "SM_USER_ENTRY_POINT", job->program != NULL ? job->program : ""));
+    PL_TRY(set_json(builder, "SM_FRAMEWORK_PARAMS", job->framework));
+    PL_TRY(set_json(builder, "SM_RESOURCE_CONFIG", job->resource));
+    PL_TRY(set_json(builder, "SM_INPUT_DATA_CONFIG", job->input_data));
+    PL_TRY(set(builder, "SM_OUTPUT_DATA_DIR", job->paths.output_data));
+    PL_TRY(set_made(builder, "SM_CHANNELS", json_channel_names(job)));
+    PL_TRY(set(builder, "SM_CURRENT_HOST", job->current_host));
+    PL_TRY(set(builder, "SM_CURRENT_INSTANCE_TYPE", job->instance_type));
+    PL_TRY(set(builder, "SM_CURRENT_INSTANCE_GROUP", job->group_name));
+    PL_TRY(set_made(builder, "SM_CURRENT_INSTANCE_GROUP_HOSTS", json_group_hosts(job)));
+    PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS", json_group_names(job)));
+    PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS_DICT", json_group_dict(job)));
+    PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", pl_words_json(&job->distribution_groups)));
+    PL_TRY(set(builder, "SM_IS_HETERO", is_hetero(job) ? "true" : "false"));
+    PL_TRY(set(builder, "SM_MODULE_NAME", module != NULL ? module : ""));
+    PL_TRY(set_json(builder, "SM_LOG_LEVEL", job->log_level));
+    PL_TRY(set(builder, "SM_FRAMEWORK_MODULE", job->framework_module != NULL ? job->framework_module : ""));
+    PL_TRY(set(builder, "SM_INPUT_DIR", job->paths.input));
+    PL_TRY(set(builder, "SM_INPUT_CONFIG_DIR", job->paths.input_config));
+    PL_TRY(set(builder, "SM_OUTPUT_DIR", job->paths.output));
+    PL_TRY(set_int(builder, "SM_NUM_CPUS", job->cpus));
+    PL_TRY(set_int(builder, "SM_NUM_GPUS", job->gpus));
+    PL_TRY(set_int(builder, "SM_NUM_NEURONS", job->neuron_cores));
+    PL_TRY(set(builder, "SM_MODEL_DIR", job->paths.model));
+    PL_TRY(set(builder, "SM_MODULE_DIR", job->module_dir));
+    PL_TRY(set_made(builder, "SM_TRAINING_ENV", training_env(job)));
+    PL_TRY(set_made(builder, "SM_USER_ARGS", pl_words_json(&job->user_args)));
+    PL_TRY(set(builder, "SM_OUTPUT_INTERMEDIATE_DIR", job->paths.output_intermediate));
+    return job->topology != NULL ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
+}
+
+/* "SM_HP_" and the like before the upper-cased `name`. */
+static enum pl_status upper_name(struct builder *builder, const char *prefix, const char *name, struct pl_text *text)
+{
+    pl_text_append(text, prefix);
+    pl_unicode_append_upper(name, text);
+    return pl_text_check(text, builder->reterr);
+}
+
+static enum pl_status add_named(struct builder *builder)
+{
+    const struct pl_job *job = builder->job;
+
+    for (size_t i = 0; i < job->channels_count; i++) {
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+        PL_TRY(upper_name(builder, "SM_CHANNEL_", job->channels[i].name, &name));
+        PL_TRY(set(builder, pl_text_string(&name), job->channels[i].path));
+    }
+    for (const struct pl_python_json *member = pl_python_json_first(job->hyperparameters); member != NULL; member = pl_python_json_next(member)) {
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+        PL_TRY(upper_name(builder, "SM_HP_", pl_python_json_name(member), &name));
+        PL_TRY(set_json(builder, pl_text_string(&name), member));
+    }
+    return PL_OK;
+}
+
+/* PYTHONPATH with the code directory first; the interpreter adds its own search path behind. */
+static enum pl_status add_python_path(struct builder *builder)
+{
+    const char *before = pl_environment_get_or(builder->job->process, "PYTHONPATH", NULL);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_append(&path, builder->job->paths.code);
+    if (before != NULL) {
+        pl_text_printf(&path, ":%s", before);
+    }
+    PL_TRY(pl_text_check(&path, builder->reterr));
+    return set(builder, "PYTHONPATH", pl_text_string(&path));
+}
+
+static enum pl_status add_knobs(struct builder *builder)
+{
+    const struct pl_job *job = builder->job;
+
+    for (size_t i = 0; i < job->knobs.count; i++) {
+        const char *equals = strchr(job->knobs.items[i], '=');
+        PL_AUTO_FREE char *name = pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), builder->reterr);
+
+        if (name == NULL) {
+            return PL_MEMORY;
+        }
+        if (pl_environment_get_or(job->process, name, NULL) == NULL) { /* as pl_job_option(): an empty variable is none */
+            PL_TRY(set(builder, name, equals + 1));
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_environment *inherited,
+                                struct pl_words *warnings, struct pl_error *reterr)
+{
+    struct builder builder = {.job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .reterr = reterr};
+
+    PL_TRY(add_fixed(&builder));
+    PL_TRY(add_named(&builder));
+    PL_TRY(set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name != NULL ? job->sagemaker_job_name : ""));
+    PL_TRY(set(&builder, "CURRENT_HOST", job->current_host));
+    PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));
+    PL_TRY(add_python_path(&builder));
+    return add_knobs(&builder);
+}

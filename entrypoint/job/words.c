@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/words.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Takes `word` over whatever happens. */
+static enum pl_status add_owned(struct pl_words *words, char *word, struct pl_error *reterr)
+{
+    if (word == NULL) {
+        return PL_MEMORY;
+    }
+    if (pl_memory_grow(&words->items, &words->capacity, words->count + 2, sizeof(*words->items), reterr) != PL_OK) {
+        free(word);
+        return PL_MEMORY;
+    }
+    words->items[words->count++] = word;
+    words->items[words->count] = NULL;
+    return PL_OK;
+}
+
+enum pl_status pl_words_add(struct pl_words *words, const char *word, struct pl_error *reterr)
+{
+    return add_owned(words, pl_memory_string(word, reterr), reterr);
+}
+
+enum pl_status pl_words_printf(struct pl_words *words, struct pl_error *reterr, const char *format, ...)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char *word = NULL;
+    va_list args;
+
+    va_start(args, format);
+    pl_text_vprintf(&text, format, args);
+    va_end(args);
+    PL_TRY(pl_text_take(&text, &word, reterr));
+    return add_owned(words, word, reterr);
+}
+
+enum pl_status pl_words_add_all(struct pl_words *words, const struct pl_words *more, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < more->count; i++) {
+        PL_TRY(pl_words_add(words, more->items[i], reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_words_add_list(struct pl_words *words, const char *const *list, struct pl_error *reterr)
+{
+    for (; *list != NULL; list++) {
+        PL_TRY(pl_words_add(words, *list, reterr));
+    }
+    return PL_OK;
+}
+
+struct pl_python_json *pl_words_json(const struct pl_words *words)
+{
+    struct pl_python_json *list = pl_python_json_new_array();
+
+    for (size_t i = 0; i < words->count && list != NULL; i++) {
+        if (pl_python_json_append(list, pl_python_json_new_string(words->items[i]), NULL) != PL_OK) {
+            pl_python_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+int pl_words_find(const struct pl_words *words, const char *word)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        if (strcmp(words->items[i], word) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+void pl_words_done(struct pl_words *words)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        free(words->items[i]);
+    }
+    free(words->items);
+    *words = PL_WORDS_NONE;
+}
+
+/* The part of a word between double quotes; `at` stands behind the first. Returns the place of the closing one, or NULL. */
+static const char *split_quoted(const char *at, struct pl_text *word)
+{
+    for (; *at != '"'; at++) {
+        if (*at == '\\' && at[1] != '\0' && strchr("\"\\$`\n", at[1]) != NULL) {
+            at++;
+            if (*at == '\n') {
+                continue;
+            }
+        }
+        if (*at == '\0') {
+            return NULL;
+        }
+        pl_text_append_char(word, *at);
+    }
+    return at;
+}
+
+enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at, struct pl_text *word, struct pl_error *reterr)
+{
+    const char *at = *at_at;
+
+    while (*at != '\0' && strchr(PL_WORDS_BLANKS, *at) == NULL && strchr(ends, *at) == NULL) {
+        const char *start = at;
+
+        if (*at == '\'') {
+            at = strchr(at + 1, '\'');
+            if (at != NULL) {
+                pl_text_append_n(word, start + 1, (size_t)(at - start - 1));
+            }
+        } else if (*at == '"') {
+            at = split_quoted(at + 1, word);
+        } else if (*at == '\\' && at[1] == '\0') {
+            return pl_error_set(reterr, PL_INVALID, "%s: expected a character behind the backslash at column %td, found the end", what,
+                                start - text + 1);
+        } else if (*at == '\\') {
+            at++;
+            if (*at != '\n') {
+                pl_text_append_char(word, *at);
+            }
+        } else {
+            pl_text_append_char(word, *at);
+        }
+        if (at == NULL) {
+            return pl_error_set(reterr, PL_INVALID, "%s: the quote %c at column %td is not closed", what, *start, start - text + 1);
+        }
+        at++;
+    }
+    *at_at = at;
+    return PL_OK;
+}
+
+enum pl_status pl_words_split(const char *text, const char *what, struct pl_words *words, struct pl_error *reterr)
+{
+    const char *at = text;
+
+    for (;;) {
+        PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
+        char *owned = NULL;
+
+        at += strspn(at, PL_WORDS_BLANKS);
+        if (*at == '\0') {
+            return PL_OK;
+        }
+        PL_TRY(pl_words_read(text, "", what, &at, &word, reterr));
+        PL_TRY(pl_text_take(&word, &owned, reterr));
+        PL_TRY(add_owned(words, owned, reterr));
+    }
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which network interface leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no container has, and a
+ * name that does not exist stops Open MPI and NCCL.
+ */
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/launch/launcher.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* The address from which this host would send to `host`; false when that cannot be told. Nothing is sent. */
+static bool source_address(const char *host, struct sockaddr_storage *ret_address)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found = NULL;
+    bool ok = false;
+
+    if (getaddrinfo(host, "9", &hints, &found) != 0) {
+        return false;
+    }
+    for (const struct addrinfo *item = found; item != NULL && !ok; item = item->ai_next) {
+        PL_AUTO_CLOSE int fd = socket(item->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        socklen_t length = sizeof(*ret_address);
+
+        ok = fd >= 0 && connect(fd, item->ai_addr, item->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)ret_address, &length) == 0;
+    }
+    freeaddrinfo(found);
+    return ok;
+}
+
+/* An interface with an address that leads beyond this host and its link. */
+static bool is_candidate(const struct ifaddrs *item)
+{
+    const struct sockaddr *address = item->ifa_addr;
+
+    return address != NULL && (item->ifa_flags & IFF_UP) != 0 && (item->ifa_flags & IFF_LOOPBACK) == 0 &&
+           (address->sa_family == AF_INET ||
+            (address->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr)));
+}
+
+static bool is_same(const struct sockaddr *one, const struct sockaddr *other)
+{
+    const struct sockaddr_in6 *six = (const void *)one, *other_six = (const void *)other;
+    const struct sockaddr_in *four = (const void *)one, *other_four = (const void *)other;
+
+    if (one->sa_family != other->sa_family) {
+        return false;
+    }
+    return one->sa_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&six->sin6_addr, &other_six->sin6_addr)
+                                      : four->sin_addr.s_addr == other_four->sin_addr.s_addr;
+}
+
+/* The only interface with an address, else the one whose address leads to a peer, else the first; "lo" when there is none. */
+static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
+{
+    const struct ifaddrs *first = NULL;
+    struct sockaddr_storage source;
+    bool several = false;
+
+    for (const struct ifaddrs *item = list; item != NULL; item = item->ifa_next) {
+        if (is_candidate(item)) {
+            first = first != NULL ? first : item;
+            several = several || strcmp(item->ifa_name, first->ifa_name) != 0;
+        }
+    }
+    for (size_t i = 0; several && i < job->hosts.count; i++) {
+        if (strcmp(job->hosts.items[i], job->current_host) == 0 || !source_address(job->hosts.items[i], &source)) {
+            continue;
+        }
+        for (const struct ifaddrs *item = list; item != NULL; item = item->ifa_next) {
+            if (is_candidate(item) && is_same(item->ifa_addr, (const struct sockaddr *)&source)) {
+                return item->ifa_name;
+            }
+        }
+        break;
+    }
+    return first != NULL ? first->ifa_name : "lo";
+}
+
+enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name, struct pl_error *reterr)
+{
+    struct ifaddrs *list = NULL;
+
+    if (if_nametoindex(job->network_interface) != 0 || getifaddrs(&list) != 0) {
+        *ret_name = pl_memory_string(job->network_interface, reterr);
+        return *ret_name != NULL ? PL_OK : PL_MEMORY;
+    }
+    *ret_name = pl_memory_string(choose(job, list), reterr);
+    freeifaddrs(list);
+    if (*ret_name == NULL) {
+        return PL_MEMORY;
+    }
+    return pl_words_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used", job->network_interface, *ret_name);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process on this host. */
+#include "entrypoint/launch/launcher.h"
+
+#include "base/memory.h"
+#include "entrypoint/job/devices.h"
+
+#include <stdio.h>
+
+static bool matches(const struct pl_job *job)
+{
+    (void)job;
+    return true;
+}
+
+/* Libraries start a thread for every CPU, of which a container with a limit can keep only some busy. */
+static enum pl_status limit_threads(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    int limit = pl_devices_cpu_limit("");
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", limit);
+    for (size_t i = 0; limit > 0 && limit < job->cpus && i < PL_ARRAY_ITEMS(variables); i++) {
+        if (pl_environment_get(job->process, variables[i]) == NULL) {
+            PL_TRY(pl_launcher_set(plan, variables[i], text, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+
+    PL_TRY(pl_words_add(&plan->hosts, job->current_host, reterr));
+    plan->role = PL_PLAN_SINGLE;
+    plan->processes = 1;
+    PL_TRY(limit_threads(job, plan, reterr));
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    return pl_program_use(job, &program, plan, reterr);
+}
+
+const struct pl_launcher pl_launcher_direct = {.name = "direct", .matches = matches, .plan = make_plan};

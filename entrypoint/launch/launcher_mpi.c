@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`. */
+#include "base/memory.h"
+#include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/mpi_options.h"
+#include "entrypoint/launch/steps.h"
+#include "entrypoint/verb.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool matches(const struct pl_job *job)
+{
+    return job->switches.mpi && pl_launcher_includes(job);
+}
+
+/* algo-1:2,algo-2:2, or plain names where each host has one slot. */
+static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        const char *host = job->distribution_hosts.items[i];
+
+        if (strpbrk(host, ",: \t\r\n") != NULL) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "resourceconfig.json: the host name '%.200s' cannot stand in mpirun's list: expected no ',', ':' or blank", host);
+        }
+        pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", host);
+        if (job->processes_per_host > 1) {
+            pl_text_printf(&list, ":%d", job->processes_per_host);
+        }
+    }
+    PL_TRY(pl_text_check(&list, reterr));
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
+    return pl_words_printf(argv, reterr, "%d", job->processes);
+}
+
+static enum pl_status add_export(struct pl_words *argv, const char *text, struct pl_error *reterr)
+{
+    return pl_words_add_list(argv, (const char *const[]){"-x", text, NULL}, reterr);
+}
+
+static enum pl_status add_nccl(const char *interface, const char *level, struct pl_words *argv, struct pl_error *reterr)
+{
+    PL_TRY(add_export(argv, "NCCL_MIN_NRINGS=4", reterr));
+    PL_TRY(pl_words_add(argv, "-x", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "NCCL_SOCKET_IFNAME=%s", interface));
+    PL_TRY(pl_words_add(argv, "-x", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "NCCL_DEBUG=%s", level));
+    PL_TRY(add_export(argv, "LD_LIBRARY_PATH", reterr));
+    return add_export(argv, "PATH", reterr);
+}
+
+/*
+ * The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. It also
+ * goes to mpirun and its daemons: a mpirun whose own name is in its host list needs no ssh to itself.
+ */
+static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *before = pl_environment_get_or(job->process, "LD_PRELOAD", NULL);
+    PL_AUTO_FREE char *library = NULL;
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    PL_TRY(pl_verb_find_companion(job->self_path, "libpaceline-hostname.so", &library, reterr));
+    pl_text_append(&list, library);
+    if (before != NULL) {
+        pl_text_printf(&list, ":%s", before);
+    }
+    PL_TRY(pl_text_check(&list, reterr));
+    PL_TRY(pl_launcher_set(plan, "PACELINE_HOST_NAME", job->current_host, reterr));
+    return pl_launcher_set(plan, "LD_PRELOAD", pl_text_string(&list), reterr);
+}
+
+/*
+ * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take two
+ * hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
+ */
+static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    static const char *const names[] = {"OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"};
+    bool has_domain = false;
+
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        has_domain = has_domain || strchr(job->distribution_hosts.items[i], '.') != NULL;
+    }
+    for (size_t i = 0; has_domain && i < PL_ARRAY_ITEMS(names); i++) {
+        if (pl_environment_get(job->process, names[i]) == NULL) {
+            PL_TRY(pl_launcher_set(plan, names[i], "1", reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* True when words[at] is the value of an option -x that begins with `prefix`. */
+static bool is_export_of(const struct pl_words *words, size_t at, const char *prefix)
+{
+    return at > 0 && strcmp(words->items[at - 1], "-x") == 0 && strncmp(words->items[at], prefix, strlen(prefix)) == 0;
+}
+
+/* The user's options. Who preloads a library of his own keeps ours in front of it, without which ranks share one host name. */
+static enum pl_status add_custom(const struct pl_words *custom, const char *libraries, struct pl_words *argv, struct pl_error *reterr)
+{
+    static const char preload[] = "LD_PRELOAD=";
+
+    for (size_t i = 0; i < custom->count; i++) {
+        if (is_export_of(custom, i, preload)) {
+            PL_TRY(pl_words_printf(argv, reterr, "%s%s:%s", preload, libraries, custom->items[i] + strlen(preload)));
+        } else {
+            PL_TRY(pl_words_add(argv, custom->items[i], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/*
+ * Each rank takes its host's own SM_* in place of those that mpirun passes on. So what the user's -x SM_NAME=value adds is
+ * added on every host; as with the toolkit, it does not replace a variable of the job.
+ */
+static enum pl_status keep_exports(const struct pl_words *custom, struct pl_plan *plan, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < custom->count; i++) {
+        const char *equals = strchr(custom->items[i], '=');
+        PL_AUTO_FREE char *name = NULL;
+
+        if (!is_export_of(custom, i, "SM_") || equals == NULL) {
+            continue;
+        }
+        name = pl_memory_string_n(custom->items[i], (size_t)(equals - custom->items[i]), reterr);
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        if (pl_environment_get(plan->additions, name) == NULL) {
+            PL_TRY(pl_launcher_set(plan, name, equals + 1, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+{
+    static const char *const credentials[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
+
+    if (pl_launcher_has_efa(job->instance_type)) {
+        PL_TRY(add_export(argv, "FI_PROVIDER=efa", reterr));
+        PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
+    }
+    if (pl_launcher_has_efa_rdma(job->instance_type)) {
+        PL_TRY(add_export(argv, "FI_EFA_USE_DEVICE_RDMA=1", reterr));
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(credentials); i++) {
+        if (pl_environment_get(job->process, credentials[i]) != NULL) {
+            PL_TRY(add_export(argv, credentials[i], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* -x NAME for each SM_* in the order in which the toolkit builds them, PYTHONPATH last. */
+static enum pl_status add_names(const struct pl_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+{
+    for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
+        PL_AUTO_FREE char *name = NULL;
+
+        if (strncmp(*at, "SM_", 3) != 0) {
+            continue;
+        }
+        name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(add_export(argv, name, reterr));
+    }
+    return add_export(argv, "PYTHONPATH", reterr);
+}
+
+/* SageMaker's model parallel library reads its settings from one hyperparameter. */
+static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+{
+    const char *parameters = pl_environment_get(plan->additions, "SM_HP_MP_PARAMETERS");
+    const char *torch = pl_environment_get(job->process, "SM_DLC_TORCH_VERSION");
+    const struct pl_python_json *backend = pl_python_json_member(pl_python_json_member(job->hyperparameters, "mp_parameters"), "ddp_dist_backend");
+    PL_AUTO_FREE char *smddpmprun = NULL;
+
+    if (parameters == NULL || strcmp(parameters, "{}") == 0) {
+        return PL_OK;
+    }
+    if (torch != NULL) {
+        PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
+        if (atoi(torch) > 1) {
+            PL_TRY(add_export(argv, "NCCL_ALGO=ring", reterr));
+        }
+    }
+    if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) && pl_program_search(job, "smddpmprun", &smddpmprun, NULL) == PL_OK) {
+        return pl_words_add_list(argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
+    }
+    return PL_OK;
+}
+
+/*
+ * More ranks than the host list has room for would make mpirun fail much later, in its own words. Only the master knows: its
+ * devices count for all hosts.
+ */
+static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_custom *custom, struct pl_error *reterr)
+{
+    int slots = job->processes_per_host * (int)job->distribution_hosts.count;
+
+    if (job->processes > slots && !custom->oversubscribe) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "%d processes do not fit: %zu hosts with %d each make %d; raise sagemaker_mpi_num_of_processes_per_host, or put "
+                            "--oversubscribe into sagemaker_mpi_custom_mpi_options",
+                            job->processes, job->distribution_hosts.count, job->processes_per_host, slots);
+    }
+    return PL_OK;
+}
+
+/* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not say. */
+static const char *find_other_type(const struct pl_job *job)
+{
+    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+
+    for (; group != NULL; group = pl_python_json_next(group)) {
+        const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
+
+        if (pl_words_find(&job->distribution_groups, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
+            pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type != NULL && pl_python_json_kind(type) == PL_PYTHON_JSON_STRING &&
+            strcmp(pl_python_json_text(type), job->instance_type) != 0) {
+            return pl_python_json_text(type);
+        }
+    }
+    return NULL;
+}
+
+/* As the toolkit does, the master starts on every host as many processes as fit itself. */
+static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *other = job->counts_devices ? find_other_type(job) : NULL;
+
+    if (other == NULL) {
+        return PL_OK;
+    }
+    return pl_words_printf(&plan->warnings, reterr,
+                           "every host gets %d processes, counted from the devices of this one (%s), and there are hosts of another type (%s): "
+                           "sagemaker_mpi_num_of_processes_per_host names the number",
+                           job->processes_per_host, job->instance_type, other);
+}
+
+/*
+ * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an image
+ * without mpi4py does without: the interpreter is asked once.
+ */
+static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    struct pl_words *argv = NULL;
+
+    PL_TRY(pl_steps_add(&plan->questions, "looking for mpi4py", plan->cwd, &argv, reterr));
+    plan->questions.items[0].is_question = true;
+    plan->optional_at = plan->argv.count + 1;
+    plan->optional_count = 2;
+    return pl_words_add_list(
+        argv, (const char *const[]){program->python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)", NULL}, reterr);
+}
+
+static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program, const struct pl_mpi_custom *custom, struct pl_plan *plan,
+                                struct pl_error *reterr)
+{
+    const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
+    PL_AUTO_FREE char *interface = NULL;
+    size_t first;
+    int major;
+
+    PL_TRY(pl_mpi_options_major(job, &major, reterr));
+    PL_TRY(check_slots(job, custom, reterr));
+    PL_TRY(warn_of_other_types(job, plan, reterr));
+    PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
+    PL_TRY(add_hosts(job, &plan->argv, reterr));
+    plan->program_words = 1;
+    PL_TRY(pl_mpi_options_add_fixed(major, interface, &custom->words, &plan->argv, reterr));
+    PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
+    PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
+    PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
+    PL_TRY(add_custom(&custom->words, libraries, &plan->argv, reterr));
+    PL_TRY(add_fabric(job, &plan->argv, reterr));
+    PL_TRY(add_names(plan, &plan->argv, reterr));
+    PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
+    PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", NULL}, reterr));
+    first = plan->argv.count;
+    if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
+        PL_TRY(ask_for_mpi4py(program, plan, reterr));
+    }
+    PL_TRY(pl_program_add_name(program, "mpi4py", &plan->argv, reterr));
+    PL_TRY(pl_words_add(&plan->argv, "--", reterr));
+    PL_TRY(pl_program_add_arguments(job, program, &plan->argv, reterr));
+    return pl_mpi_options_guard(&plan->argv, first, reterr);
+}
+
+static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    struct pl_mpi_custom custom = {.nccl_debug = NULL};
+    const struct pl_python_json *options = pl_python_json_member(job->framework, "sagemaker_mpi_custom_mpi_options");
+    enum pl_status status;
+
+    PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    plan->spawns_ranks = true;
+    PL_TRY(set_host_name(job, plan, reterr));
+    PL_TRY(keep_whole_names(job, plan, reterr));
+    if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {
+        /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for none. */
+        PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));
+    }
+    plan->processes = job->processes;
+    if (options != NULL && pl_python_json_kind(options) != PL_PYTHON_JSON_STRING && pl_python_json_kind(options) != PL_PYTHON_JSON_NULL) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
+                            pl_python_json_kind_text(pl_python_json_kind(options)));
+    }
+    status = pl_mpi_options_split(options != NULL ? pl_python_json_text(options) : "", &custom, reterr);
+    if (status == PL_OK) {
+        status = keep_exports(&custom.words, plan, reterr);
+    }
+    if (status == PL_OK && plan->role == PL_PLAN_MASTER) {
+        status = make_argv(job, &program, &custom, plan, reterr);
+    }
+    pl_mpi_custom_done(&custom);
+    return status;
+}
+
+const struct pl_launcher pl_launcher_mpi = {.name = "mpi", .matches = matches, .plan = make_plan};

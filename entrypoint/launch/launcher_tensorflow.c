@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TensorFlow's two distributions that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the parameter
+ * server a task of its own runs beside the program on each host, until the master's program has ended.
+ */
+#include "base/memory.h"
+#include "entrypoint/launch/launcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRAINING_PORT = 2222, SERVER_PORT = 2223, MIRRORED_PORT = 8890 };
+
+/* What a ps task is: a server that is told its cluster by TF_CONFIG and joined until it is ended. */
+static const char server_program[] = "import json, os\n"
+                                     "import tensorflow as tf\n"
+                                     "config = json.loads(os.environ['TF_CONFIG'])\n"
+                                     "cluster = tf.train.ClusterSpec(config['cluster'])\n"
+                                     "tf.distribute.Server(cluster, job_name='ps', task_index=config['task']['index']).join()\n";
+
+/* "NAME": ["host:port", ...] for the hosts from `first` on, `end` excluded. */
+static void append_addresses(const struct pl_words *hosts, const char *name, size_t first, size_t end, int port, struct pl_text *text)
+{
+    pl_text_printf(text, "\"%s\": [", name);
+    for (size_t i = first; i < end; i++) {
+        PL_AUTO_TEXT struct pl_text address = PL_TEXT_NONE;
+
+        pl_text_printf(&address, "%s:%d", hosts->items[i], port);
+        pl_text_append(text, i == first ? "" : ", ");
+        pl_python_json_print_string(pl_text_string(&address), text);
+    }
+    pl_text_append_char(text, ']');
+}
+
+static void append_task(int index, const char *type, struct pl_text *text)
+{
+    pl_text_printf(text, "}, \"environment\": \"cloud\", \"task\": {\"index\": %d, \"type\": \"%s\"}}", index, type);
+}
+
+static void append_server_cluster(const struct pl_words *hosts, struct pl_text *text)
+{
+    pl_text_append(text, "{\"cluster\": {");
+    append_addresses(hosts, "master", 0, 1, TRAINING_PORT, text);
+    if (hosts->count > 1) {
+        pl_text_append(text, ", ");
+        append_addresses(hosts, "ps", 0, hosts->count, SERVER_PORT, text);
+        pl_text_append(text, ", ");
+        append_addresses(hosts, "worker", 1, hosts->count, TRAINING_PORT, text);
+    }
+}
+
+static bool matches_server(const struct pl_job *job)
+{
+    return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 && pl_launcher_includes(job);
+}
+
+static enum pl_status add_server(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
+    struct pl_plan_side *side = pl_memory_new(1, sizeof(*side), reterr);
+
+    if (side == NULL) {
+        return PL_MEMORY;
+    }
+    plan->side = side;
+    side->name = "ps";
+    if (program->python == NULL) {
+        return pl_error_set(
+            reterr, PL_NOT_FOUND,
+            "sagemaker_parameter_server_enabled: the server beside the program is TensorFlow's and needs Python, and there is none on PATH");
+    }
+    PL_TRY(pl_words_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
+    append_server_cluster(&plan->hosts, &config);
+    append_task(plan->host_index, "ps", &config);
+    PL_TRY(pl_text_check(&config, reterr));
+    PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
+    PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
+    PL_TRY(pl_environment_set(side->environment, "TF_CONFIG", pl_text_string(&config), reterr));
+    /* The server only passes variables on; the GPUs belong to the program. */
+    return pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
+}
+
+static enum pl_status plan_server(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
+    bool is_master;
+
+    PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
+    is_master = plan->host_index == 0;
+    plan->processes = (int)plan->hosts.count;
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    PL_TRY(add_server(&program, plan, reterr));
+    append_server_cluster(&plan->hosts, &config);
+    append_task(is_master ? 0 : plan->host_index - 1, is_master ? "master" : "worker", &config);
+    PL_TRY(pl_text_check(&config, reterr));
+    PL_TRY(pl_launcher_set(plan, "TF_CONFIG", pl_text_string(&config), reterr));
+    return pl_program_use(job, &program, plan, reterr);
+}
+
+static bool matches_mirrored(const struct pl_job *job)
+{
+    return job->switches.multi_worker_mirrored && pl_launcher_includes(job);
+}
+
+static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
+
+    PL_TRY(pl_launcher_use_hosts(job, false, plan, reterr));
+    plan->processes = (int)plan->hosts.count;
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    pl_text_append(&config, "{\"cluster\": {");
+    append_addresses(&plan->hosts, "worker", 0, plan->hosts.count, MIRRORED_PORT, &config);
+    append_task(plan->host_index, "worker", &config);
+    PL_TRY(pl_text_check(&config, reterr));
+    PL_TRY(pl_launcher_set(plan, "TF_CONFIG", pl_text_string(&config), reterr));
+    return pl_program_use(job, &program, plan, reterr);
+}
+
+const struct pl_launcher pl_launcher_parameter_server = {.name = "parameter_server", .matches = matches_server, .plan = plan_server};
+const struct pl_launcher pl_launcher_multi_worker_mirrored = {.name = "multi_worker_mirrored", .matches = matches_mirrored, .plan = plan_mirrored};

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torchrun on every distribution host; the hosts find each other through torch, without ssh. */
+#include "base/memory.h"
+#include "entrypoint/launch/launcher.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char master_port[] = "7777";
+
+static bool matches(const struct pl_job *job)
+{
+    return job->switches.torch_distributed && pl_launcher_includes(job);
+}
+
+static enum pl_status add_environment(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *interface = NULL;
+
+    PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
+    PL_TRY(pl_launcher_set(plan, "NCCL_SOCKET_IFNAME", interface, reterr));
+    PL_TRY(pl_launcher_set(plan, "NCCL_PROTO", "simple", reterr));
+    if (pl_launcher_has_efa(job->instance_type)) {
+        PL_TRY(pl_launcher_set(plan, "FI_PROVIDER", "efa", reterr));
+    }
+    if (pl_launcher_has_efa_rdma(job->instance_type)) {
+        PL_TRY(pl_launcher_set(plan, "FI_EFA_USE_DEVICE_RDMA", "1", reterr));
+        PL_TRY(pl_launcher_set(plan, "RDMAV_FORK_SAFE", "1", reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    size_t hosts = job->distribution_hosts.count;
+
+    PL_TRY(pl_launcher_use_hosts(job, false, plan, reterr));
+    plan->processes = job->processes_per_host * (int)hosts;
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    if (program.kind != PL_PROGRAM_SCRIPT) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "sagemaker_torch_distributed_enabled: expected a Python script for torchrun, found the program '%s'",
+                            job->program != NULL ? job->program : program.words.items[0]);
+    }
+    PL_TRY(add_environment(job, plan, reterr));
+    if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {
+        PL_TRY(pl_words_add(&plan->argv, "neuron_parallel_compile", reterr));
+    }
+    PL_TRY(pl_words_add(&plan->argv, "torchrun", reterr));
+    plan->program_words = plan->argv.count;
+    PL_TRY(pl_words_add(&plan->argv, "--nnodes", reterr));
+    PL_TRY(pl_words_printf(&plan->argv, reterr, "%zu", hosts));
+    PL_TRY(pl_words_add(&plan->argv, "--nproc_per_node", reterr));
+    PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", job->processes_per_host));
+    if (hosts > 1) {
+        PL_TRY(pl_words_add_list(
+            &plan->argv, (const char *const[]){"--master_addr", job->master_host, "--master_port", master_port, "--node_rank", NULL}, reterr));
+        PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", plan->host_index));
+    }
+    PL_TRY(pl_words_add_all(&plan->argv, &program.words, reterr));
+    return pl_program_add_arguments(job, &program, &plan->argv, reterr);
+}
+
+const struct pl_launcher pl_launcher_torchrun = {.name = "torchrun", .matches = matches, .plan = make_plan};

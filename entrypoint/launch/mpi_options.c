@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/launch/mpi_options.h"
+
+#include "base/memory.h"
+#include "entrypoint/launch/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* "%IF" stands for the interface. NULL: that version has no such setting, or does it by itself. */
+static const struct {
+    const char *const v4[3];
+    const char *const v5[3];
+} fixed[] = {
+    {{"--allow-run-as-root"}, {"--allow-run-as-root"}},
+    {{"--display-map"}, {"--display", "map"}},
+    {{"--tag-output"}, {"--output", "tag"}},
+    {{"-mca", "btl_tcp_if_include", "%IF"}, {"--mca", "btl_tcp_if_include", "%IF"}},
+    {{"-mca", "oob_tcp_if_include", "%IF"}, {"--prtemca", "prte_if_include", "%IF"}},
+    {{"-mca", "plm_rsh_no_tree_spawn", "1"}, {"--prtemca", "plm_ssh_no_tree_spawn", "1"}},
+    {{"-bind-to", "none"}, {"--bind-to", "none"}},
+    {{"-map-by", "slot"}, {"--map-by", "slot"}},
+    {{"-mca", "pml", "ob1"}, {"--mca", "pml", "ob1"}},
+    {{"-mca", "btl", "^openib"}, {NULL}},                     /* the component is gone */
+    {{"-mca", "orte_abort_on_non_zero_status", "1"}, {NULL}}, /* the default */
+    {{"-mca", "btl_vader_single_copy_mechanism", "none"}, {"--mca", "smsc", "^cma"}},
+};
+
+/* True when the directory of `file` holds `name`. */
+static bool stands_beside(const char *file, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const char *slash = strrchr(file, '/');
+
+    pl_text_append_n(&path, file, slash != NULL ? (size_t)(slash - file + 1) : 0);
+    pl_text_append(&path, name);
+    return access(pl_text_string(&path), X_OK) == 0;
+}
+
+static int find_major(const struct pl_job *job)
+{
+    PL_AUTO_FREE char *mpirun = NULL;
+    PL_AUTO_FREE char *real = NULL;
+
+    if (pl_program_search(job, "mpirun", &mpirun, NULL) != PL_OK) {
+        return 4;
+    }
+    real = realpath(mpirun, NULL);
+    if (stands_beside(mpirun, "orted") || (real != NULL && stands_beside(real, "orted"))) {
+        return 4;
+    }
+    return stands_beside(mpirun, "prted") || (real != NULL && stands_beside(real, "prted")) ? 5 : 4;
+}
+
+enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr)
+{
+    const char *named = pl_job_option(job, "PACELINE_MPI_VERSION", NULL);
+
+    if (named == NULL) {
+        *ret_major = find_major(job);
+        return PL_OK;
+    }
+    if ((named[0] != '4' && named[0] != '5') || (named[1] != '\0' && named[1] != '.')) {
+        return pl_error_set(reterr, PL_INVALID, "PACELINE_MPI_VERSION is '%.60s': expected 4 or 5", named);
+    }
+    *ret_major = named[0] - '0';
+    return PL_OK;
+}
+
+/* Without the dashes, of which Open MPI takes one or two. */
+static const char *option_name(const char *word)
+{
+    return word[0] == '-' ? word + strspn(word, "-") : "";
+}
+
+/*
+ * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them. Of two parameters (three words) both refuse. And 5 ends without a word
+ * when it is to use the loopback interface and there is another one; by itself it takes what there is.
+ */
+static bool is_left_out(const char *const *option, const char *interface, const struct pl_words *custom)
+{
+    if (option[0] != NULL && strcmp(option[0], "--prtemca") == 0 && strcmp(option[1], "prte_if_include") == 0) {
+        return strcmp(interface, "lo") == 0;
+    }
+    for (size_t i = 0; option[0] != NULL && option[2] == NULL && i < custom->count; i++) {
+        if (strcmp(option_name(custom->items[i]), option_name(option[0])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom, struct pl_words *words,
+                                        struct pl_error *reterr)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(fixed); i++) {
+        const char *const *option = major >= 5 ? fixed[i].v5 : fixed[i].v4;
+
+        if (major >= 5 && is_left_out(option, interface, custom)) {
+            continue;
+        }
+        for (size_t word = 0; word < 3 && option[word] != NULL; word++) {
+            PL_TRY(pl_words_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* The level in "--NCCL_DEBUG=LEVEL", "" for "--NCCL_DEBUG", NULL when `word` is another option. */
+static const char *nccl_debug_level(const char *word)
+{
+    static const char name[] = "NCCL_DEBUG";
+    size_t length;
+
+    if (strncmp(word, "--", 2) != 0) {
+        return NULL;
+    }
+    word += 2;
+    length = strcspn(word, "=");
+    if (length == 0 || length > sizeof(name) - 1 || strncmp(word, name, length) != 0) {
+        return NULL;
+    }
+    return word[length] == '=' ? word + length + 1 : "";
+}
+
+/* Words such as --oversubscribe, slot:OVERSUBSCRIBE and rmaps_base_oversubscribe. */
+static bool is_oversubscribe(const char *word)
+{
+    const char *at = strcasestr(word, "oversubscribe");
+
+    return at != NULL && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
+}
+
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr)
+{
+    PL_AUTO_WORDS struct pl_words all = PL_WORDS_NONE;
+
+    custom->nccl_debug = "INFO";
+    PL_TRY(pl_words_split(text, "sagemaker_mpi_custom_mpi_options", &all, reterr));
+    for (size_t i = 0; i < all.count; i++) {
+        const char *word = all.items[i];
+        const char *level = nccl_debug_level(word);
+
+        if (level == NULL) {
+            custom->oversubscribe = custom->oversubscribe || is_oversubscribe(word);
+            PL_TRY(pl_words_add(&custom->words, word, reterr));
+            continue;
+        }
+        if (*level == '\0' && strchr(word, '=') == NULL) {
+            if (i + 1 >= all.count || all.items[i + 1][0] == '-') {
+                return pl_error_set(reterr, PL_INVALID, "sagemaker_mpi_custom_mpi_options: expected a level behind %s, such as INFO or WARN", word);
+            }
+            level = all.items[++i];
+        }
+        PL_TRY(pl_words_add(&custom->taken, level, reterr));
+        custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
+    }
+    if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
+        /* It would take the option that Paceline adds behind it for a variable, and mpirun the word after that for the program. */
+        return pl_error_set(reterr, PL_INVALID,
+                            "sagemaker_mpi_custom_mpi_options: expected a variable behind the last -x, such as NAME or NAME=VALUE");
+    }
+    return PL_OK;
+}
+
+/* Backslashes, or none, and a ":" behind them. */
+static bool is_border(const char *word)
+{
+    return strcmp(word + strspn(word, "\\"), ":") == 0;
+}
+
+enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr)
+{
+    for (size_t i = first; i < words->count; i++) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+        char *guarded = NULL;
+
+        if (is_border(words->items[i])) {
+            pl_text_printf(&text, "\\%s", words->items[i]);
+            PL_TRY(pl_text_take(&text, &guarded, reterr));
+            free(words->items[i]);
+            words->items[i] = guarded;
+        }
+    }
+    return PL_OK;
+}
+
+const char *pl_mpi_options_unguard(const char *word)
+{
+    return *word == '\\' && is_border(word) ? word + 1 : word;
+}
+
+void pl_mpi_custom_done(struct pl_mpi_custom *custom)
+{
+    pl_words_done(&custom->words);
+    pl_words_done(&custom->taken);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** mpirun's options: the names that Open MPI 4 and 5 have for them, and what the user adds. */
+#ifndef PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
+#define PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
+
+#include "entrypoint/job/job.h"
+#include "entrypoint/job/words.h"
+
+/**
+ * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that stands
+ * beside mpirun (orted or prted), else 4. Starts nothing. Errors: PL_INVALID for another PACELINE_MPI_VERSION.
+ */
+enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. What Open MPI 5 would refuse
+ * is left out: an option that is among the user's, `custom`, and the loopback interface for its daemons.
+ */
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom, struct pl_words *words,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_mpi_custom {
+    const char *nccl_debug; /* one of `words`' texts, or "INFO" */
+    bool oversubscribe;     /* some option allows more processes than slots */
+    struct pl_words words;  /* as the user gave them, without --NCCL_DEBUG */
+    struct pl_words taken;  /* owns nccl_debug */
+};
+
+/**
+ * Split sagemaker_mpi_custom_mpi_options as a shell would and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a prefix of the
+ * name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, a last -x without its variable.
+ */
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * mpirun takes a word that is exactly ":" for the border between two programs, also among a program's arguments. Here such words, from
+ * `first` on, get a backslash in front, as do those of backslashes and a last ":"; pl_mpi_options_unguard() gives back what they were.
+ */
+enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
+const char *pl_mpi_options_unguard(const char *word);
+
+void pl_mpi_custom_done(struct pl_mpi_custom *custom);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/launch/plan.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/job/settings.h"
+#include "entrypoint/job/variables.h"
+#include "entrypoint/launch/launcher.h"
+#include "entrypoint/verb.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* The first that matches; the last matches every job. */
+static const struct pl_launcher *const launchers[] = {
+    &pl_launcher_mpi, &pl_launcher_smddp,  &pl_launcher_torchrun, &pl_launcher_parameter_server, &pl_launcher_multi_worker_mirrored,
+    &pl_launcher_xla, &pl_launcher_direct,
+};
+
+static const struct pl_launcher *choose(const struct pl_job *job)
+{
+    size_t at = 0;
+
+    while (!launchers[at]->matches(job)) {
+        at++;
+    }
+    return launchers[at];
+}
+
+/* Where intermediate output goes; NULL when nobody asked. */
+static const char *intermediate_uri(const struct pl_job *job)
+{
+    const struct pl_python_json *uri = pl_python_json_member(job->platform, "sagemaker_s3_output");
+
+    return uri != NULL && pl_python_json_kind(uri) == PL_PYTHON_JSON_STRING && *pl_python_json_text(uri) != '\0' ? pl_python_json_text(uri) : NULL;
+}
+
+/* True when the directory is there already: the platform or local mode has mounted it and sees to it, or so it seems. */
+static bool has_intermediate(const struct pl_job *job)
+{
+    struct stat info;
+
+    return stat(job->paths.output_intermediate, &info) == 0;
+}
+
+/* False too where the kernel cannot tell. */
+static bool is_mount(const char *path)
+{
+    struct statx info;
+
+    return statx(AT_FDCWD, path, 0, 0, &info) == 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
+static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *uri = intermediate_uri(job);
+    const char *name = pl_environment_get_or(job->process, "TRAINING_JOB_NAME", "");
+    PL_AUTO_FREE char *companion = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char seconds[32];
+
+    if (uri == NULL || strncmp(uri, "s3://", 5) != 0) {
+        return PL_OK;
+    }
+    if (has_intermediate(job)) {
+        if (is_mount(job->paths.output_intermediate)) {
+            return PL_OK;
+        }
+        return pl_words_printf(&plan->warnings, reterr,
+                               "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an earlier run left it",
+                               job->paths.output_intermediate);
+    }
+    if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
+        return pl_words_printf(&plan->warnings, reterr,
+                               "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
+                               job->paths.output_intermediate);
+    }
+    pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name, *name != '\0' ? "/" : "");
+    PL_TRY(pl_text_check(&text, reterr));
+    snprintf(seconds, sizeof(seconds), "%.10g", pl_settings_number(job, "PACELINE_INTERMEDIATE_S"));
+    return pl_words_add_list(
+        &plan->sync, (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate, pl_text_string(&text), NULL}, reterr);
+}
+
+/* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and well. */
+static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < job->distribution_groups.count; i++) {
+        const char *name = job->distribution_groups.items[i];
+        const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+        bool found = strcmp(name, job->group_name) == 0;
+
+        for (; group != NULL && !found; group = pl_python_json_next(group)) {
+            found = strcmp(name, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) == 0;
+        }
+        if (!found) {
+            PL_TRY(pl_words_printf(
+                &plan->warnings, reterr,
+                "sagemaker_distribution_instance_groups names '%s', and the job has no such group: expected names of instance_groups in "
+                "resourceconfig.json",
+                name));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+{
+    const struct pl_launcher *launcher = choose(job);
+
+    plan->launcher = launcher->name;
+    plan->cwd = pl_memory_string(job->paths.code, reterr);
+    PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
+    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
+    plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
+    PL_TRY(warn_of_unknown_groups(job, plan, reterr));
+    PL_TRY(launcher->plan(job, plan, reterr));
+    PL_TRY(plan_sync(job, plan, reterr));
+    PL_TRY(pl_settings_check(job, &plan->warnings, reterr));
+    return pl_environment_add(plan->environment, plan->additions, reterr);
+}
+
+enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr)
+{
+    struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+    enum pl_status status;
+
+    if (plan == NULL) {
+        return PL_MEMORY;
+    }
+    status = fill(job, plan, reterr);
+    if (status != PL_OK) {
+        pl_plan_free(plan);
+        return status;
+    }
+    *ret_plan = plan;
+    return PL_OK;
+}
+
+void pl_plan_free(struct pl_plan *plan)
+{
+    if (plan == NULL) {
+        return;
+    }
+    pl_words_done(&plan->hosts);
+    pl_words_done(&plan->argv);
+    pl_words_done(&plan->warnings);
+    pl_words_done(&plan->sync);
+    pl_plan_steps_done(&plan->steps);
+    pl_plan_steps_done(&plan->questions);
+    pl_environment_free(plan->additions);
+    pl_environment_free(plan->environment);
+    if (plan->side != NULL) {
+        pl_words_done(&plan->side->argv);
+        pl_environment_free(plan->side->environment);
+        free(plan->side);
+    }
+    free(plan->cwd);
+    free(plan->chmod_path);
+    free(plan);
+}
+
+void pl_plan_free_at(struct pl_plan **plan_at)
+{
+    pl_plan_free(*plan_at);
+    *plan_at = NULL;
+}
+
+static enum pl_status make_intermediate(const struct pl_job *job, struct pl_error *reterr)
+{
+    const char *uri = intermediate_uri(job);
+
+    if (uri == NULL || has_intermediate(job)) {
+        return PL_OK;
+    }
+    if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
+    }
+    if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
+        /* The first directory behind it would be taken for a bucket, which somebody else may have. */
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected a bucket behind s3://, found '%s'", uri);
+    }
+    return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
+}
+
+enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan, struct pl_error *reterr)
+{
+    const char *const always[] = {job->paths.code, job->paths.model, job->paths.output_data};
+    struct stat info;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(always); i++) {
+        /* A read-only mount may already hold the directory; then nothing is to be made. */
+        if (stat(always[i], &info) != 0) {
+            PL_TRY(pl_file_make_dirs(always[i], 0755, reterr));
+        }
+    }
+    PL_TRY(make_intermediate(job, reterr));
+    if (plan->chmod_path != NULL && chmod(plan->chmod_path, 0777) != 0) {
+        return pl_error_errno(reterr, "making the program '%s' executable", plan->chmod_path);
+    }
+    return PL_OK;
+}
+
+void pl_plan_drop_optional(struct pl_plan *plan)
+{
+    struct pl_words *argv = &plan->argv;
+    size_t end = plan->optional_at + plan->optional_count;
+
+    PL_BUG_IF(end > argv->count);
+    for (size_t i = plan->optional_at; i < end; i++) {
+        free(argv->items[i]);
+    }
+    /* The NULL behind the last word moves too. */
+    memmove(&argv->items[plan->optional_at], &argv->items[end], (argv->count - end + 1) * sizeof(*argv->items));
+    argv->count -= plan->optional_count;
+    plan->optional_count = 0;
+}
+
+const char *pl_plan_role_text(enum pl_plan_role role)
+{
+    switch (role) {
+    case PL_PLAN_SINGLE:
+        return "single";
+    case PL_PLAN_MASTER:
+        return "master";
+    case PL_PLAN_WORKER:
+        return "worker";
+    }
+    return "?";
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan as JSON, for people and for tests that compare it. */
+#include "base/memory.h"
+#include "base/python_json.h"
+#include "entrypoint/launch/plan.h"
+
+#include <string.h>
+
+static struct pl_python_json *object_of(const struct pl_environment *environment)
+{
+    struct pl_python_json *object = pl_python_json_new_object();
+
+    for (char *const *at = pl_environment_strings(environment); *at != NULL && object != NULL; at++) {
+        PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), NULL);
+
+        if (name == NULL || pl_python_json_set(object, name, pl_python_json_new_string(*at + strlen(name) + 1), NULL) != PL_OK) {
+            pl_python_json_free(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static struct pl_python_json *steps_of(const struct pl_plan_steps *steps)
+{
+    struct pl_python_json *list = pl_python_json_new_array();
+
+    for (size_t i = 0; i < steps->count && list != NULL; i++) {
+        const struct pl_environment *additions = steps->items[i].additions;
+        struct pl_python_json *step = pl_python_json_new_object();
+        enum pl_status what = pl_python_json_set(step, "what", pl_python_json_new_string(steps->items[i].what), NULL);
+        enum pl_status argv = pl_python_json_set(step, "argv", pl_words_json(&steps->items[i].argv), NULL);
+        enum pl_status env = additions != NULL ? pl_python_json_set(step, "env", object_of(additions), NULL) : PL_OK;
+        enum pl_status added = pl_python_json_append(list, step, NULL);
+
+        if (what != PL_OK || argv != PL_OK || env != PL_OK || added != PL_OK) {
+            pl_python_json_free(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static struct pl_python_json *side_of(const struct pl_plan_side *side)
+{
+    struct pl_python_json *object;
+    const char *config;
+    enum pl_status name;
+    enum pl_status argv;
+    enum pl_status env;
+
+    if (side == NULL) {
+        return pl_python_json_new_null();
+    }
+    object = pl_python_json_new_object();
+    config = pl_environment_get(side->environment, "TF_CONFIG");
+    name = pl_python_json_set(object, "name", pl_python_json_new_string(side->name), NULL);
+    argv = pl_python_json_set(object, "argv", pl_words_json(&side->argv), NULL);
+    env = pl_python_json_set(object, "TF_CONFIG", config != NULL ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
+    if (name != PL_OK || argv != PL_OK || env != PL_OK) {
+        pl_python_json_free(object);
+        return NULL;
+    }
+    return object;
+}
+
+static enum pl_status print(const struct pl_python_json *root, struct pl_text *text, struct pl_error *reterr)
+{
+    pl_python_json_print(root, PL_PYTHON_JSON_SPACED, text);
+    pl_text_append_char(text, '\n');
+    return pl_text_check(text, reterr);
+}
+
+enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *object = object_of(environment);
+
+    if (object == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory printing an environment");
+    }
+    return print(object, text, reterr);
+}
+
+enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
+                             struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = pl_python_json_new_object();
+    const struct {
+        const char *name;
+        struct pl_python_json *value;
+    } members[] = {
+        {"role", pl_python_json_new_string(pl_plan_role_text(plan->role))},
+        {"launcher", pl_python_json_new_string(plan->launcher)},
+        {"hosts", pl_words_json(&plan->hosts)},
+        {"host", pl_python_json_new_string(job->current_host)},
+        {"cwd", pl_python_json_new_string(plan->cwd)},
+        {"argv", plan->argv.count > 0 ? pl_words_json(&plan->argv) : pl_python_json_new_null()},
+        {"env", object_of(plan->additions)},
+        {"processes", pl_python_json_new_int64(plan->processes)},
+        {"source", steps_of(source)},
+        {"steps", steps_of(&plan->steps)},
+        {"side", side_of(plan->side)},
+        {"sync", plan->sync.count > 0 ? pl_words_json(&plan->sync) : pl_python_json_new_null()},
+        {"sshd", pl_python_json_new_bool(plan->needs_link)},
+        {"warnings", pl_words_json(&plan->warnings)},
+    };
+    enum pl_status status = PL_OK;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
+        if (pl_python_json_set(root, members[i].name, members[i].value, reterr) != PL_OK) {
+            status = PL_MEMORY;
+        }
+    }
+    PL_TRY(status);
+    return print(root, text, reterr);
+}

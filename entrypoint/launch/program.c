@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/launch/program.h"
+
+#include "base/file.h"
+#include "base/knob.h"
+#include "base/memory.h"
+#include "entrypoint/job/variables.h"
+#include "entrypoint/launch/steps.h"
+#include "entrypoint/verb.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char bundled_name[] = "mnist";
+
+bool pl_program_has_code(const struct pl_job *job)
+{
+    DIR *dir = opendir(job->paths.code);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return found;
+}
+
+static bool ends_with(const char *text, const char *tail)
+{
+    size_t length = strlen(text);
+    size_t tail_length = strlen(tail);
+
+    return length >= tail_length && strcmp(text + length - tail_length, tail) == 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* *ret_path = the code directory's `name`. */
+static enum pl_status code_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", job->paths.code, name);
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+static bool code_has(const struct pl_job *job, const char *name)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    return code_path(job, name, &path, NULL) == PL_OK && is_file(path);
+}
+
+enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), ret_path, reterr);
+}
+
+/* The interpreter: PACELINE_PYTHON, else python3, else python. */
+static enum pl_status find_python(const struct pl_job *job, char **ret_path, struct pl_error *reterr)
+{
+    const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
+
+    if (named != NULL) {
+        return pl_program_search(job, named, ret_path, reterr);
+    }
+    if (pl_program_search(job, "python3", ret_path, NULL) == PL_OK) {
+        return PL_OK;
+    }
+    return pl_program_search(job, "python", ret_path, reterr);
+}
+
+enum { HEAD_BYTES = 5 };
+
+/* What the file begins with; zeroes where it is shorter or cannot be read. */
+static void read_head(const char *path, char head[HEAD_BYTES])
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    memset(head, 0, HEAD_BYTES);
+    if (fd >= 0 && read(fd, head, HEAD_BYTES) < 0) {
+        memset(head, 0, HEAD_BYTES);
+    }
+}
+
+/* True when the kernel can start the file: a native program, or text that names its interpreter. */
+static bool starts_itself(const char *head)
+{
+    return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
+}
+
+/* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
+static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    char head[HEAD_BYTES];
+
+    read_head(path, head);
+    if (!starts_itself(head)) {
+        PL_TRY(pl_words_add(&program->words, "/bin/sh", reterr));
+        if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
+            PL_TRY(pl_words_printf(&plan->warnings, reterr,
+                                   "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: save it without one", word,
+                                   memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
+        }
+    } else if (access(path, X_OK) != 0) {
+        plan->chmod_path = pl_memory_string(path, reterr);
+        PL_TRY(plan->chmod_path != NULL ? PL_OK : PL_MEMORY);
+    }
+    return pl_words_add(&program->words, word, reterr);
+}
+
+static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_FREE char *on_path = NULL;
+    PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
+
+    if (job->program[0] == '/') {
+        if (!is_file(job->program)) {
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file", job->program);
+        }
+        return use_command(job->program, job->program, program, plan, reterr);
+    }
+    PL_TRY(code_path(job, job->program, &path, reterr));
+    if (is_file(path)) {
+        pl_text_printf(&word, "./%s", job->program);
+        PL_TRY(pl_text_check(&word, reterr));
+        return use_command(path, pl_text_string(&word), program, plan, reterr);
+    }
+    if (strchr(job->program, '/') == NULL && pl_program_search(job, job->program, &on_path, NULL) == PL_OK) {
+        return use_command(on_path, on_path, program, plan, reterr);
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program, job->paths.code);
+}
+
+/* -m "pkg.sub" for "pkg.sub.py". */
+static enum pl_status add_module(const char *name, struct pl_words *words, struct pl_error *reterr)
+{
+    size_t length = strlen(name) - (ends_with(name, ".py") ? strlen(".py") : 0);
+
+    PL_TRY(pl_words_add(words, "-m", reterr));
+    return pl_words_printf(words, reterr, "%.*s", (int)length, name);
+}
+
+static enum pl_status need_python(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
+{
+    const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
+
+    if (program->python != NULL) {
+        return PL_OK;
+    }
+    if (named != NULL) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' needs Python, and '%s', which PACELINE_PYTHON names, is not on PATH",
+                            job->program, named);
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; install it or name the interpreter "
+                        "in PACELINE_PYTHON",
+                        job->program);
+}
+
+static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool is_shell = ends_with(job->program, ".sh");
+    bool is_python = ends_with(job->program, ".py");
+
+    if (!is_shell && code_has(job, "setup.py") && (is_python || job->program[0] != '/')) {
+        program->kind = PL_PROGRAM_PACKAGE;
+        PL_TRY(need_python(job, program, reterr));
+        return add_module(job->program, &program->words, reterr);
+    }
+    if (is_python) {
+        program->kind = PL_PROGRAM_SCRIPT;
+        PL_TRY(need_python(job, program, reterr));
+        if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program, job->paths.code);
+        }
+        return pl_words_add(&program->words, job->program, reterr);
+    }
+    program->kind = PL_PROGRAM_COMMAND;
+    if (pending && job->program[0] != '/') {
+        return pl_words_printf(&program->words, reterr, "./%s", job->program);
+    }
+    return find_command(job, program, plan, reterr);
+}
+
+/* The same; the name's origin is told where another name gives way to it. */
+static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status = find_named(job, pending, program, plan, reterr);
+
+    if (job->unheard == NULL) {
+        return status;
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect", job->unheard);
+        return status;
+    }
+    return pl_words_printf(&plan->warnings, reterr,
+                           "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter sagemaker_program, '%.200s', has no effect",
+                           job->program, job->unheard);
+}
+
+static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    program->kind = PL_PROGRAM_BUNDLED;
+    PL_TRY(pl_verb_find_companion(job->self_path, bundled_name, &path, reterr));
+    return pl_words_add(&program->words, path, reterr);
+}
+
+/* An image with Python need not have pip, and the interpreter's own words for that name no way out. */
+static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file, struct pl_plan *plan,
+                                   struct pl_error *reterr)
+{
+    struct pl_words *argv = NULL;
+
+    PL_TRY(pl_steps_add(&plan->steps, "looking for pip", job->paths.code, &argv, reterr));
+    PL_TRY(pl_words_add_list(
+        argv,
+        (const char *const[]){program->python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None and sys.argv[1])", NULL},
+        reterr));
+    return pl_words_printf(argv, reterr,
+                           "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of Paceline's Dockerfile), or switch the "
+                           "installation off by PACELINE_INSTALL=0",
+                           file);
+}
+
+/* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
+static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool requirements = code_has(job, "requirements.txt");
+    bool package = program->kind == PL_PROGRAM_PACKAGE;
+    static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES";
+    struct pl_words *argv = NULL;
+    bool install;
+
+    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_INSTALL", "1"), "PACELINE_INSTALL", &install, reterr));
+    if ((!requirements && !package) || !install) {
+        return PL_OK;
+    }
+    if (program->python == NULL) {
+        return pl_words_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image", reterr);
+    }
+    if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
+        PL_TRY(pl_words_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL", reterr));
+    }
+    PL_TRY(look_for_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
+    PL_TRY(pl_steps_add(&plan->steps, package ? "installing the package in the code directory" : "installing requirements.txt", job->paths.code,
+                        &argv, reterr));
+    if (pl_environment_get(job->process, break_packages) == NULL) {
+        /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container has one purpose. */
+        PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
+    }
+    PL_TRY(pl_words_add(argv, program->python, reterr));
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
+    if (package) {
+        PL_TRY(pl_words_add(argv, ".", reterr));
+    }
+    return requirements ? pl_words_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr) : PL_OK;
+}
+
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    bool has_code = pl_program_has_code(job);
+    bool pending = !has_code && job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0;
+
+    (void)find_python(job, &program->python, NULL);
+    if (job->command.count > 0) {
+        program->kind = PL_PROGRAM_GIVEN;
+        PL_TRY(pl_words_add(&program->words, job->command.items[0], reterr));
+    } else if (job->program != NULL) {
+        PL_TRY(find_heard(job, pending, program, plan, reterr));
+    } else if (!has_code && job->submit_uri == NULL) {
+        PL_TRY(find_bundled(job, program, reterr));
+    } else {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "there is code, but no program is named: set the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
+    }
+    return add_pip(job, program, plan, reterr);
+}
+
+enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program, struct pl_words *words, struct pl_error *reterr)
+{
+    if (program->kind == PL_PROGRAM_GIVEN) {
+        return pl_words_add_list(words, (const char *const *)job->command.items + 1, reterr);
+    }
+    for (size_t i = 0; i < job->user_args.count; i++) {
+        PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
+
+        if (pl_variables_os_text(job->user_args.items[i], &bytes) != PL_OK) {
+            return pl_error_set(reterr, PL_INVALID, "the hyperparameter behind '%s': expected a value without U+0000, which no argument can hold",
+                                i > 0 ? job->user_args.items[i - 1] : "");
+        }
+        PL_TRY(pl_text_check(&bytes, reterr));
+        if (bytes.length >= PL_VARIABLES_STRING_MAX_BYTES) {
+            return pl_error_set(reterr, PL_LIMIT,
+                                "the hyperparameter behind '%.200s': expected less than the %d bytes that Linux passes in one argument, found %zu",
+                                i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
+        }
+        PL_TRY(pl_words_add(words, pl_text_string(&bytes), reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_words *words, struct pl_error *reterr)
+{
+    if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
+        PL_TRY(pl_words_add(words, program->python, reterr));
+        if (launcher_module != NULL) {
+            PL_TRY(pl_words_add_list(words, (const char *const[]){"-m", launcher_module, NULL}, reterr));
+        }
+    }
+    return pl_words_add_all(words, &program->words, reterr);
+}
+
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_program_add_name(program, NULL, &plan->argv, reterr));
+    plan->program_words = plan->argv.count;
+    return pl_program_add_arguments(job, program, &plan->argv, reterr);
+}
+
+void pl_program_done(struct pl_program *program)
+{
+    free(program->python);
+    pl_words_done(&program->words);
+}

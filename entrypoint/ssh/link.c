@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/ssh/link.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char frame_magic[2] = {'P', 'L'};
+
+const char *pl_frame_name(enum pl_frame_type type)
+{
+    switch (type) {
+#define PL_FRAME_CASE(name, fields)                                                                                                                  \
+    case PL_FRAME_##name:                                                                                                                            \
+        return #name;
+        PL_FRAME_LIST(PL_FRAME_CASE)
+#undef PL_FRAME_CASE
+    case PL_FRAME_TYPES:
+        break;
+    }
+    return "UNKNOWN";
+}
+
+enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used, struct pl_error *reterr)
+{
+    const unsigned char *head = (const unsigned char *)data;
+    size_t payload_bytes;
+
+    *ret_used = 0;
+    for (size_t i = 0; i < sizeof(frame_magic) && i < bytes; i++) {
+        if (data[i] != frame_magic[i]) {
+            return pl_error_set(reterr, PL_CORRUPT, "control link: what came is not a frame");
+        }
+    }
+    if (bytes < PL_FRAME_HEAD_BYTES) {
+        return PL_OK;
+    }
+    if (head[2] != PL_FRAME_VERSION) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: the other side speaks version %d, this one %d: use the same image on all hosts",
+                            head[2], PL_FRAME_VERSION);
+    }
+    if (head[3] >= PL_FRAME_TYPES) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: frame type %d is unknown", head[3]);
+    }
+    payload_bytes = (size_t)head[4] | (size_t)head[5] << 8 | (size_t)head[6] << 16 | (size_t)head[7] << 24;
+    if (payload_bytes > PL_FRAME_MAX_BYTES) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: a frame of %zu bytes, at most %d are allowed", payload_bytes, PL_FRAME_MAX_BYTES);
+    }
+    if (bytes < PL_FRAME_HEAD_BYTES + payload_bytes) {
+        return PL_OK;
+    }
+    frame->type = (enum pl_frame_type)head[3];
+    frame->count = 0;
+    for (size_t at = 0; at < payload_bytes;) {
+        const char *field = data + PL_FRAME_HEAD_BYTES + at;
+        const char *end = memchr(field, '\0', payload_bytes - at);
+
+        if (end == NULL || frame->count == PL_FRAME_MAX_FIELDS) {
+            return pl_error_set(reterr, PL_CORRUPT, "control link: the fields of a %s frame do not end", pl_frame_name(frame->type));
+        }
+        frame->fields[frame->count++] = field;
+        at += (size_t)(end - field) + 1;
+    }
+    *ret_used = PL_FRAME_HEAD_BYTES + payload_bytes;
+    return PL_OK;
+}
+
+enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count, struct pl_error *reterr)
+{
+    size_t payload_bytes = 0;
+    char head[PL_FRAME_HEAD_BYTES] = {frame_magic[0], frame_magic[1], PL_FRAME_VERSION, (char)type};
+
+    PL_BUG_IF(count > PL_FRAME_MAX_FIELDS);
+    for (size_t i = 0; i < count; i++) {
+        payload_bytes += strlen(fields[i]) + 1;
+    }
+    if (payload_bytes > PL_FRAME_MAX_BYTES) {
+        return pl_error_set(reterr, PL_LIMIT, "control link: a %s frame of %zu bytes, at most %d are allowed", pl_frame_name(type), payload_bytes,
+                            PL_FRAME_MAX_BYTES);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        head[4 + i] = (char)(unsigned char)(payload_bytes >> (8 * i));
+    }
+    pl_text_append_n(text, head, sizeof(head));
+    for (size_t i = 0; i < count; i++) {
+        pl_text_append_n(text, fields[i], strlen(fields[i]) + 1);
+    }
+    return pl_text_check(text, reterr);
+}
+
+enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high, int64_t *ret_value, struct pl_error *reterr)
+{
+    char *end = NULL;
+    long long value;
+
+    errno = 0;
+    if (index < frame->count && frame->fields[index][0] != '\0') {
+        value = strtoll(frame->fields[index], &end, 10);
+        if (*end == '\0' && errno == 0 && value >= low && value <= high) {
+            *ret_value = value;
+            return PL_OK;
+        }
+    }
+    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there", index,
+                        pl_frame_name(frame->type));
+}
+
+enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reterr)
+{
+    PL_TRY(pl_fd_set_nonblock(fd, true, reterr));
+    *link = PL_LINK_NONE;
+    link->fd = fd;
+    link->heard_ns = pl_clock_now_ns();
+    return PL_OK;
+}
+
+enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const char *const *fields, size_t count, struct pl_error *reterr)
+{
+    if (link->fd < 0 || link->ended) {
+        return PL_OK;
+    }
+    if (link->out.length - link->sent_bytes > PL_LINK_MAX_WAITING_BYTES) {
+        return pl_error_set(reterr, PL_PEER, "control link: the other side takes nothing");
+    }
+    PL_TRY(pl_frame_encode(&link->out, type, fields, count, reterr));
+    pl_link_flush(link);
+    return PL_OK;
+}
+
+void pl_link_flush(struct pl_link *link)
+{
+    while (link->fd >= 0 && link->sent_bytes < link->out.length) {
+        ssize_t sent = send(link->fd, link->out.data + link->sent_bytes, link->out.length - link->sent_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            if (errno != EAGAIN && errno != EWOULDBLOCK) {
+                link->sent_bytes = link->out.length; /* the reading side finds out that it is gone */
+            }
+            break;
+        }
+        link->sent_bytes += (size_t)sent;
+    }
+    if (link->sent_bytes == link->out.length) {
+        pl_text_clear(&link->out);
+        link->sent_bytes = 0;
+    }
+}
+
+void pl_link_drain(struct pl_link *link, int64_t deadline_ns)
+{
+    pl_link_flush(link);
+    while (link->fd >= 0 && link->sent_bytes < link->out.length && !pl_deadline_passed(deadline_ns)) {
+        struct pollfd wait = {.fd = link->fd, .events = POLLOUT};
+
+        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
+            return;
+        }
+        pl_link_flush(link);
+    }
+}
+
+enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr)
+{
+    char chunk[16384];
+
+    while (link->fd >= 0 && !link->ended && link->in.length <= (size_t)PL_FRAME_MAX_BYTES * 2) {
+        ssize_t bytes = recv(link->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
+
+        if (bytes > 0) {
+            link->heard_ns = pl_clock_now_ns();
+            pl_text_append_n(&link->in, chunk, (size_t)bytes);
+            PL_TRY(pl_text_check(&link->in, reterr));
+        } else if (bytes == 0) {
+            link->ended = true;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return PL_OK;
+        } else if (errno != EINTR) {
+            link->ended = true; /* a reset is an end like any other: what came before it still counts */
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_link_next(struct pl_link *link, struct pl_frame *frame, struct pl_error *reterr)
+{
+    size_t used;
+
+    if (link->consumed_bytes > 0) {
+        link->in.length -= link->consumed_bytes;
+        memmove(link->in.data, link->in.data + link->consumed_bytes, link->in.length);
+        link->consumed_bytes = 0;
+    }
+    if (link->in.length > 0) {
+        PL_TRY(pl_frame_decode(link->in.data, link->in.length, frame, &used, reterr));
+        if (used > 0) {
+            link->consumed_bytes = used;
+            return PL_OK;
+        }
+    }
+    return link->ended ? PL_PEER : PL_END;
+}
+
+short pl_link_events(const struct pl_link *link)
+{
+    return (short)((link->ended ? 0 : POLLIN) | (link->sent_bytes < link->out.length ? POLLOUT : 0));
+}
+
+void pl_link_close(struct pl_link *link)
+{
+    pl_file_close_at(&link->fd);
+    pl_text_done(&link->in);
+    pl_text_done(&link->out);
+    *link = PL_LINK_NONE;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to the
+ *                                           worker's process 1
+ * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
+ *                                           launch daemon started on HOST
+ */
+#include "entrypoint/verb.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "entrypoint/ssh/link.h"
+#include "entrypoint/ssh/rundir.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define AGENT_WAIT_NS (60 * PL_NS_PER_S)
+
+/* Move what `from` has to `to`; false at the end of either. */
+static bool move(int from, int to)
+{
+    char bytes[16384];
+    ssize_t count;
+
+    do {
+        count = read(from, bytes, sizeof(bytes));
+    } while (count < 0 && errno == EINTR);
+    return count > 0 && pl_fd_write(to, bytes, (size_t)count, "the link", NULL) == PL_OK;
+}
+
+static int join(const char *run_dir)
+{
+    struct pl_link link = PL_LINK_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    signal(SIGPIPE, SIG_IGN);
+    if (pl_rundir_connect(run_dir, &link, &error) != PL_OK || pl_fd_set_nonblock(link.fd, false, &error) != PL_OK) {
+        pl_log_error(&error, "paceline relay");
+        return 1;
+    }
+    for (;;) {
+        struct pollfd waits[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = link.fd, .events = POLLIN}};
+
+        if (poll(waits, 2, -1) < 0 && errno != EINTR) {
+            break;
+        }
+        /* Frames are small and both sides read all the time, so a blocking write here cannot lock up. */
+        if ((waits[1].revents != 0 && !move(link.fd, STDOUT_FILENO)) || (waits[0].revents != 0 && !move(STDIN_FILENO, link.fd))) {
+            break;
+        }
+    }
+    pl_link_close(&link);
+    return 0;
+}
+
+static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(AGENT_WAIT_NS);
+    struct pl_frame frame;
+
+    for (;;) {
+        struct pollfd wait = {.fd = link->fd, .events = pl_link_events(link)};
+        enum pl_status status;
+
+        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "wait for process 1");
+        }
+        pl_link_flush(link);
+        PL_TRY(pl_link_read(link, reterr));
+        status = pl_link_next(link, &frame, reterr);
+        if (status == PL_OK && frame.type == PL_FRAME_STARTED && frame.count >= 1) {
+            return frame.fields[0][0] == '\0' ? PL_OK : pl_error_set(reterr, PL_FAILED, "%s", frame.fields[0]);
+        }
+        if (status == PL_PEER) {
+            return pl_error_set(reterr, PL_PEER, "process 1 closed the connection");
+        }
+        if (status != PL_OK && status != PL_END) {
+            return status;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "no answer from process 1");
+        }
+    }
+}
+
+static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
+{
+    const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
+    PL_AUTO_TEXT struct pl_text command = PL_TEXT_NONE;
+    struct pl_link link = PL_LINK_NONE;
+    enum pl_status status;
+
+    if (run_dir == NULL) {
+        return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train", PL_RUNDIR_VARIABLE);
+    }
+    for (size_t i = 2; i < call->words.count; i++) { /* as ssh joins its words */
+        pl_text_printf(&command, "%s%s", i > 2 ? " " : "", call->words.items[i]);
+    }
+    PL_TRY(pl_text_check(&command, reterr));
+    PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
+    status = PL_LINK_SEND(&link, PL_FRAME_HELLO, reterr, "agent", call->words.items[1]);
+    if (status == PL_OK) {
+        status = PL_LINK_SEND(&link, PL_FRAME_START, reterr, call->words.items[1], pl_text_string(&command));
+    }
+    if (status == PL_OK) {
+        status = await_answer(&link, reterr);
+    }
+    pl_link_close(&link);
+    return status;
+}
+
+int pl_relay_main(const struct pl_call *call)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (call->words.count == 1) {
+        return join(call->words.items[0]);
+    }
+    if (call->words.count < 3 || strcmp(call->words.items[0], "--agent") != 0) {
+        fprintf(stderr, "usage: paceline relay DIRECTORY | paceline relay --agent HOST COMMAND...\n");
+        return PL_EXIT_USAGE;
+    }
+    if (ask(call, &error) != PL_OK) {
+        pl_log_error(&error, "start Open MPI's daemon on host %s", call->words.items[1]);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/ssh/rundir.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { ENVIRONMENT_MAX_BYTES = 64 * 1024 * 1024, LISTEN_BACKLOG = 512 };
+
+static enum pl_status socket_address(const char *path, struct sockaddr_un *address, struct pl_error *reterr)
+{
+    int length = snprintf(address->sun_path, sizeof(address->sun_path), "%s/control", path);
+
+    address->sun_family = AF_UNIX;
+    if (length < 0 || (size_t)length >= sizeof(address->sun_path)) {
+        return pl_error_set(reterr, PL_LIMIT, "the run directory '%.200s' has too long a name for a socket", path);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    snprintf(rundir->path, sizeof(rundir->path), "/run/paceline.XXXXXX");
+    if (mkdtemp(rundir->path) == NULL) {
+        snprintf(rundir->path, sizeof(rundir->path), "/tmp/paceline.XXXXXX");
+        if (mkdtemp(rundir->path) == NULL) {
+            rundir->path[0] = '\0';
+            return pl_error_errno(reterr, "make a private directory below /run or /tmp");
+        }
+    }
+    PL_TRY(socket_address(rundir->path, &address, reterr));
+    rundir->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (rundir->listen_fd < 0 || bind(rundir->listen_fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(rundir->listen_fd, LISTEN_BACKLOG) != 0) {
+        return pl_error_errno(reterr, "listen on '%s'", address.sun_path);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes, struct pl_error *reterr)
+{
+    char path[PL_RUNDIR_PATH_BYTES + 64];
+
+    snprintf(path, sizeof(path), "%s/%s", rundir->path, name);
+    return pl_file_write_atomic(path, data, bytes, 0600, reterr);
+}
+
+/* True for a NAME=value that describes the host and so must not come from another one. */
+static bool is_of_host(const char *text)
+{
+    static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME"};
+    size_t length = strcspn(text, "=");
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (text[length] == '=' && strlen(names[i]) == length && strncmp(text, names[i], length) == 0) {
+            return true;
+        }
+    }
+    return strncmp(text, "SM_", 3) == 0 && text[length] == '=';
+}
+
+enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    for (char *const *at = pl_environment_strings(environment); *at != NULL; at++) {
+        if (is_of_host(*at)) {
+            pl_text_append_n(&text, *at, strlen(*at) + 1);
+        }
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_rundir_write(rundir, "environment", text.data != NULL ? text.data : "", text.length, reterr);
+}
+
+/* Without what describes a host: the master's, where mpirun passed it on. */
+static enum pl_status forget_host(struct pl_environment *environment, struct pl_error *reterr)
+{
+    size_t at = 0;
+
+    while (at < pl_environment_count(environment)) {
+        const char *text = pl_environment_strings(environment)[at];
+        PL_AUTO_FREE char *name = NULL;
+
+        if (!is_of_host(text)) {
+            at++;
+            continue;
+        }
+        name = pl_memory_string_n(text, strcspn(text, "="), reterr);
+        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        pl_environment_unset(environment, name);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *data = NULL;
+    char file[PL_RUNDIR_PATH_BYTES + 64];
+    size_t bytes;
+
+    snprintf(file, sizeof(file), "%s/environment", path);
+    PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
+    PL_TRY(forget_host(environment, reterr));
+    for (char *at = data; at < data + bytes; at += strlen(at) + 1) {
+        PL_TRY(pl_environment_put(environment, at, reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    PL_AUTO_CLOSE int fd = -1;
+    enum pl_status status;
+
+    PL_TRY(socket_address(path, &address, reterr));
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        return pl_error_errno(reterr, "reach this host's process 1 at '%s'", address.sun_path);
+    }
+    status = pl_link_open(link, fd, reterr);
+    if (status == PL_OK) {
+        fd = -1; /* the link's now */
+    }
+    return status;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    (void)remove(path);
+    return 0; /* whatever stays, the rest goes */
+}
+
+void pl_rundir_close(struct pl_rundir *rundir)
+{
+    pl_file_close_at(&rundir->listen_fd);
+    if (rundir->path[0] == '\0') {
+        return;
+    }
+    (void)nftw(rundir->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    rundir->path[0] = '\0';
+}

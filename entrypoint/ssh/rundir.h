@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The run directory: a private directory of this host for the job's time, with the socket on which process 1 hears its
+ * helpers, the host's own variables for its ranks, and what Open MPI 5 keeps while it runs.
+ */
+#ifndef PL_ENTRYPOINT_SSH_RUNDIR_H
+#define PL_ENTRYPOINT_SSH_RUNDIR_H
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "entrypoint/ssh/link.h"
+
+/** Names the directory for everything that runs below process 1 on the same host. */
+#define PL_RUNDIR_VARIABLE "PACELINE_RUN_DIR"
+
+enum { PL_RUNDIR_PATH_BYTES = 80 }; /* a socket's whole path must fit into 107 bytes */
+
+struct pl_rundir {
+    char path[PL_RUNDIR_PATH_BYTES]; /* "" when there is none */
+    int listen_fd;
+};
+
+#define PL_RUNDIR_NONE ((struct pl_rundir){.listen_fd = -1})
+
+/** Make the directory below /run (else /tmp), mode 0700, and listen on its socket. */
+enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Write the file `name` in it, mode 0600. */
+enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Keep for the ranks of this host what in `environment` describes it: SM_*, CURRENT_HOST, PACELINE_HOST_NAME. */
+enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Put what process 1 of this host saved in place of what describes another host; all else in `environment` stays, as
+ * mpirun and its -x options made it.
+ */
+enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Connect to process 1 of this host. */
+enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Remove the directory with all that is in it. */
+void pl_rundir_close(struct pl_rundir *rundir);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/ssh/sshd.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "entrypoint/job/settings.h"
+#include "entrypoint/supervise/process.h"
+#include "entrypoint/verb.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { KEY_MAX_BYTES = 16 * 1024 };
+
+/* The name under which every host's key is known: one host key serves all hosts of an image, their names change. */
+#define HOST_KEY_ALIAS "paceline"
+
+static enum pl_status key_path(const char *directory, const char *name, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", directory, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    if (access(pl_text_string(&path), R_OK) != 0) {
+        return pl_error_raise(reterr, PL_NOT_FOUND, PL_DOMAIN_ERRNO, errno,
+                              "a job on several hosts needs ssh keys in the image: '%.200s' (make it with ssh-keygen -t ed25519 -N '', as Paceline's "
+                              "Dockerfile does, or name its directory in PACELINE_SSH_DIR)",
+                              pl_text_string(&path));
+    }
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir, struct pl_plan_step *ret_step, struct pl_error *reterr)
+{
+    const char *secret = pl_job_option(job, "PACELINE_SSH_SECRET", "");
+    PL_AUTO_FREE char *companion = NULL;
+
+    *ret_step = (struct pl_plan_step){.what = NULL};
+    if (secret[0] == '\0') {
+        return PL_OK;
+    }
+    PL_TRY(pl_verb_find_companion(job->self_path, "paceline-keys", &companion, reterr));
+    ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
+    PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
+    return pl_words_add_list(&ret_step->argv,
+                             (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL}, reterr);
+}
+
+/* Without these the hosts would knock at each other's doors in vain: ssh wants a user with a name, sshd one with a shell. */
+static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
+{
+    const char *shell = user != NULL && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
+    const char *slash = strrchr(shell, '/');
+    const char *name = slash != NULL ? slash + 1 : shell;
+
+    if (user == NULL) {
+        return pl_error_set(reterr, PL_INVALID, "a job on several hosts needs ssh, and ssh a user with a name: /etc/passwd has none of number %u",
+                            (unsigned)geteuid());
+    }
+    if (strcmp(name, "nologin") == 0 || strcmp(name, "false") == 0 || access(shell, X_OK) != 0) {
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "a job on several hosts needs sshd, which runs its commands by the user's login shell: '%.100s' has '%.200s' in /etc/passwd, "
+            "expected a shell such as /bin/sh",
+            user->pw_name, shell);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr)
+{
+    const bool derived = pl_job_option(job, "PACELINE_SSH_SECRET", "")[0] != '\0';
+    const char *directory = derived ? rundir->path : pl_job_option(job, "PACELINE_SSH_DIR", PL_SSHD_DEFAULT_DIR);
+    const struct passwd *user = getpwuid(geteuid());
+
+    PL_TRY(check_user(user, reterr));
+    sshd->port = (int)pl_settings_number(job, "PACELINE_SSH_PORT");
+    sshd->user_name = pl_memory_string(user->pw_name, reterr);
+    if (sshd->user_name == NULL) {
+        return PL_MEMORY;
+    }
+    PL_TRY(key_path(directory, "id_ed25519", &sshd->user_key, reterr));
+    return key_path(directory, "host_ed25519", &sshd->host_key, reterr);
+}
+
+void pl_sshd_close(struct pl_sshd *sshd)
+{
+    free(sshd->user_key);
+    free(sshd->host_key);
+    free(sshd->user_name);
+    *sshd = PL_SSHD_NONE;
+}
+
+/* The public half of the key file `private_path`, in one line without its newline. */
+static enum pl_status read_public(const char *private_path, char **ret_line, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s.pub", private_path);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_file_read(pl_text_string(&path), KEY_MAX_BYTES, ret_line, NULL, reterr));
+    (*ret_line)[strcspn(*ret_line, "\r\n")] = '\0';
+    return PL_OK;
+}
+
+/* sshd says that a port is taken only in its own log; find out before, so that the failure file can name it. */
+static enum pl_status probe_port(int port, struct pl_error *reterr)
+{
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_ANY_INIT};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {.s_addr = htonl(INADDR_ANY)}};
+    const struct sockaddr *addresses[] = {(const struct sockaddr *)&four, (const struct sockaddr *)&six};
+    const socklen_t sizes[] = {sizeof(four), sizeof(six)};
+    const int on = 1;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(addresses); i++) {
+        PL_AUTO_CLOSE int fd = socket(addresses[i]->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        if (fd < 0) {
+            continue; /* this kind of address does not exist here */
+        }
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (addresses[i]->sa_family == AF_INET6) {
+            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+        }
+        if ((bind(fd, addresses[i], sizes[i]) != 0 || listen(fd, 1) != 0) && errno != EADDRNOTAVAIL) {
+            return pl_error_errno(reterr,
+                                  "sshd for the other hosts cannot have port %d (another port: PACELINE_SSH_PORT or hyperparameter "
+                                  "paceline_ssh_port, the same on all hosts)",
+                                  port);
+        }
+    }
+    return PL_OK;
+}
+
+static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_text *text)
+{
+    pl_text_printf(text, "Port %d\n", sshd->port);
+    pl_text_printf(text, "HostKey %s/host_key\n", rundir->path);
+    pl_text_printf(text, "AuthorizedKeysFile %s/authorized_keys\n", rundir->path);
+    pl_text_printf(text, "AllowUsers %s\n", sshd->user_name);
+    pl_text_printf(text, "ForceCommand %s relay %s\n", job->self_path, rundir->path);
+    pl_text_append(text, "PubkeyAuthentication yes\n"
+                         "AuthenticationMethods publickey\n"
+                         "PasswordAuthentication no\n"
+                         "KbdInteractiveAuthentication no\n"
+                         "PermitRootLogin forced-commands-only\n"
+                         "UsePAM no\n"
+                         "UseDNS no\n"
+                         "PidFile none\n"
+                         /* The directory is ours alone; the check would only refuse that /tmp is everybody's. */
+                         "StrictModes no\n"
+                         "LoginGraceTime 20\n"
+                         "MaxAuthTries 2\n"
+                         "MaxSessions 1\n"
+                         "PermitTTY no\n"
+                         "PermitUserRC no\n"
+                         "PermitUserEnvironment no\n"
+                         "PermitTunnel no\n"
+                         "AllowTcpForwarding no\n"
+                         "AllowStreamLocalForwarding no\n"
+                         "AllowAgentForwarding no\n"
+                         "X11Forwarding no\n"
+                         "GatewayPorts no\n"
+                         "PrintMotd no\n"
+                         "PrintLastLog no\n"
+                         "TCPKeepAlive yes\n"
+                         "LogLevel ERROR\n");
+}
+
+static enum pl_status copy_key(const struct pl_rundir *rundir, const char *from, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *key = NULL;
+    enum pl_status status;
+    size_t bytes;
+
+    PL_TRY(pl_file_read(from, KEY_MAX_BYTES, &key, &bytes, reterr));
+    status = pl_rundir_write(rundir, name, key, bytes, reterr);
+    explicit_bzero(key, bytes);
+    return status;
+}
+
+enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_words *argv,
+                              struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *program = NULL;
+    PL_AUTO_FREE char *public_key = NULL;
+
+    PL_TRY(probe_port(sshd->port, reterr));
+    PL_TRY(pl_file_find_program("sshd", "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin", &program, reterr));
+    if (geteuid() == 0 && mkdir("/run/sshd", 0755) != 0 && errno != EEXIST) {
+        return pl_error_errno(reterr, "make '/run/sshd' for sshd's unprivileged part");
+    }
+    PL_TRY(read_public(sshd->user_key, &public_key, reterr));
+    append_config(sshd, job, rundir, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_rundir_write(rundir, "sshd_config", text.data, text.length, reterr));
+    pl_text_clear(&text);
+    pl_text_printf(&text, "restrict,command=\"%s relay %s\" %s\n", job->self_path, rundir->path, public_key);
+    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_rundir_write(rundir, "authorized_keys", text.data, text.length, reterr));
+    PL_TRY(copy_key(rundir, sshd->host_key, "host_key", reterr));
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){program, "-D", "-e", "-f", NULL}, reterr));
+    return pl_words_printf(argv, reterr, "%s/sshd_config", rundir->path);
+}
+
+enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE char *public_key = NULL;
+
+    PL_TRY(read_public(sshd->host_key, &public_key, reterr));
+    pl_text_printf(&text, HOST_KEY_ALIAS " %s\n", public_key);
+    PL_TRY(pl_text_check(&text, reterr));
+    PL_TRY(pl_rundir_write(rundir, "known_hosts", text.data, text.length, reterr));
+    return copy_key(rundir, sshd->user_key, "user_key", reterr);
+}
+
+enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host, struct pl_words *argv,
+                              struct pl_error *reterr)
+{
+    static const char *const options[] = {"BatchMode=yes",
+                                          "StrictHostKeyChecking=yes",
+                                          "HostKeyAlias=" HOST_KEY_ALIAS,
+                                          "GlobalKnownHostsFile=/dev/null",
+                                          "IdentitiesOnly=yes",
+                                          "IdentityAgent=none",
+                                          "ConnectTimeout=5",
+                                          "PreferredAuthentications=publickey",
+                                          "HostKeyAlgorithms=ssh-ed25519",
+                                          "UpdateHostKeys=no",
+                                          "LogLevel=ERROR",
+                                          "ClearAllForwardings=yes",
+                                          "ControlPath=none",
+                                          "EscapeChar=none",
+                                          NULL};
+
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){"ssh", "-F", "none", "-T", NULL}, reterr));
+    for (size_t i = 0; options[i] != NULL; i++) {
+        PL_TRY(pl_words_add(argv, "-o", reterr));
+        PL_TRY(pl_words_add(argv, options[i], reterr));
+    }
+    PL_TRY(pl_words_add(argv, "-o", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", rundir->path));
+    PL_TRY(pl_words_add(argv, "-i", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "%s/user_key", rundir->path));
+    PL_TRY(pl_words_add(argv, "-p", reterr));
+    PL_TRY(pl_words_printf(argv, reterr, "%d", sshd->port));
+    PL_TRY(pl_words_add(argv, "-l", reterr));
+    PL_TRY(pl_words_add(argv, sshd->user_name, reterr));
+    PL_TRY(pl_words_add(argv, "--", reterr));
+    PL_TRY(pl_words_add(argv, host, reterr));
+    return pl_words_add(argv, "relay", reterr);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * ssh between the hosts of one job: a private sshd on each worker that does nothing but join the master's session to
+ * process 1, and the client's argument vector on the master. All their files lie in the run directory.
+ */
+#ifndef PL_ENTRYPOINT_SSH_SSHD_H
+#define PL_ENTRYPOINT_SSH_SSHD_H
+
+#include "entrypoint/job/job.h"
+#include "entrypoint/launch/plan.h"
+#include "entrypoint/ssh/rundir.h"
+
+/** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
+#define PL_SSHD_DEFAULT_DIR "/etc/paceline/ssh"
+
+struct pl_sshd {
+    char *user_key;  /* private key that the master shows; its public half lies beside it, with ".pub" */
+    char *host_key;  /* private key that the workers show, likewise */
+    char *user_name; /* login name of this process's user */
+    int port;
+};
+
+#define PL_SSHD_NONE ((struct pl_sshd){.user_key = NULL})
+
+/** The step that makes the keys from the job's secret, when PACELINE_SSH_SECRET names one; `ret_step->what` is NULL otherwise. */
+enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir, struct pl_plan_step *ret_step,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Find keys, user and port. PL_NOT_FOUND says which file is missing and how it is made. */
+enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_sshd_close(struct pl_sshd *sshd);
+
+/** Write the server's files and its argument vector; an address that is taken is found here, with a clear text. */
+enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_words *argv,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Write the client's files. */
+enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The client's argument vector for `host`. */
+enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host, struct pl_words *argv,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** How a watched program ended: what travels to every host, and how it reads in the failure file. */
+#ifndef PL_ENTRYPOINT_SUPERVISE_ENDING_H
+#define PL_ENTRYPOINT_SUPERVISE_ENDING_H
+
+#include "base/status.h"
+#include "base/text.h"
+#include "entrypoint/ssh/link.h"
+
+/* what, words for people */
+#define PL_ENDING_LIST(X)                                                                                                                            \
+    X(PROGRAM, "the program")                                                                                                                        \
+    X(RANK, "rank")                                                                                                                                  \
+    X(LAUNCHER, "mpirun")                                                                                                                            \
+    X(DAEMON, "Open MPI's launch daemon")                                                                                                            \
+    X(SSHD, "sshd")                                                                                                                                  \
+    X(SIDE, "the parameter server")                                                                                                                  \
+    X(SYNC, "the upload of intermediate output")                                                                                                     \
+    X(STEP, "the command")
+
+enum pl_ending_of {
+#define PL_ENDING_ENUM(name, text) PL_ENDING_##name,
+    PL_ENDING_LIST(PL_ENDING_ENUM)
+#undef PL_ENDING_ENUM
+};
+
+enum {
+    PL_ENDING_HOST_BYTES = 256,
+    PL_ENDING_PROGRAM_BYTES = 256,
+    PL_ENDING_TAIL_BYTES = 2048,
+    PL_ENDING_NOTE_BYTES = 700,
+};
+
+struct pl_ending {
+    enum pl_ending_of of;
+    int rank; /* -1 when it is no rank */
+    char host[PL_ENDING_HOST_BYTES];
+    bool not_started; /* `note` says why */
+    bool signalled;
+    int code;                              /* exit code, or the signal's number */
+    bool out_of_memory;                    /* the kernel's memory limit killed something here meanwhile */
+    char program[PL_ENDING_PROGRAM_BYTES]; /* "" when its watcher was killed and so told nothing */
+    char note[PL_ENDING_NOTE_BYTES];       /* why it did not start; a limit, a full disk; what mpirun leaves unsaid; "" mostly */
+    char tail[PL_ENDING_TAIL_BYTES];       /* its last stderr lines */
+};
+
+#define PL_ENDING_NONE ((struct pl_ending){.rank = -1})
+
+bool pl_ending_ok(const struct pl_ending *ending);
+
+enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Decode an ENDED frame. */
+enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending *ret_ending, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * One sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory ...".
+ */
+void pl_ending_sentence(const struct pl_ending *ending, struct pl_text *text);
+
+/** The sentence, then the program, then as many of its last stderr lines as fit in `max_bytes` altogether. */
+void pl_ending_report(const struct pl_ending *ending, size_t max_bytes, struct pl_text *text);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/failure.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* What an earlier run in the same directory said is nobody's word about this one. */
+static enum pl_status remove_old(int directory_fd, const char *name, struct pl_error *reterr)
+{
+    struct stat info;
+
+    /* Not by trying alone: a read-only file system refuses to remove what is not there, too. */
+    if (fstatat(directory_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
+        return PL_OK;
+    }
+    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
+}
+
+static enum pl_status open_directory(const char *path, int *ret_fd, struct pl_error *reterr)
+{
+    int fd;
+
+    PL_TRY(pl_file_make_dirs(path, 0755, reterr));
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return pl_error_errno(reterr, "open '%.300s'", path);
+    }
+    *ret_fd = fd;
+    return PL_OK;
+}
+
+enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)
+{
+    failure->path = pl_memory_string(output, reterr);
+    PL_TRY(failure->path != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(open_directory(output, &failure->directory_fd, reterr));
+    /* A program that fills the disk must not take the report's room with it. */
+    failure->reserve_fd = openat(failure->directory_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (failure->reserve_fd >= 0 && fallocate(failure->reserve_fd, 0, 0, PL_FAILURE_RESERVE_BYTES) != 0) {
+        pl_file_close_at(&failure->reserve_fd);
+    }
+    PL_TRY(remove_old(failure->directory_fd, "failure", reterr));
+    return remove_old(failure->directory_fd, "success", reterr);
+}
+
+/* Where the files go: a program that clears the directory may have removed the one that is held, and nobody looks there. */
+static enum pl_status settle_directory(struct pl_failure *failure, struct pl_error *reterr)
+{
+    struct stat held, named;
+    int fd = -1;
+
+    if (failure->directory_fd < 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory");
+    }
+    if (stat(failure->path, &named) == 0 && fstat(failure->directory_fd, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino) {
+        return PL_OK;
+    }
+    if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* else the one that is held has to do */
+        pl_file_close_at(&failure->directory_fd);
+        failure->directory_fd = fd;
+    }
+    return PL_OK;
+}
+
+/* The first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
+static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
+{
+    PL_AUTO_CLOSE int fd = openat(directory_fd, "failure", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    char part[4096];
+    size_t bytes;
+
+    while (fd >= 0 && text->length < max_bytes && pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
+        pl_text_append_n(text, part, bytes);
+    }
+}
+
+static enum pl_status write_behind_own(const struct pl_failure *failure, size_t own_max_bytes, const char *text, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
+    size_t own_bytes;
+
+    append_own(failure->directory_fd, own_max_bytes, &whole);
+    if (whole.length > 0) {
+        pl_text_append(&whole, whole.data[whole.length - 1] != '\n' ? "\n\n" : "\n");
+    }
+    own_bytes = whole.length;
+    pl_text_append(&whole, text);
+    PL_TRY(pl_text_check(&whole, reterr));
+    pl_text_mask_broken(whole.data + own_bytes, whole.length - own_bytes);
+    return pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr);
+}
+
+enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    pl_file_close_at(&failure->reserve_fd);
+    PL_TRY(settle_directory(failure, reterr));
+    if (write_behind_own(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
+        return PL_OK;
+    }
+    if (error.code == ENOSPC || error.code == EDQUOT) {
+        return write_behind_own(failure, PL_FAILURE_USER_MIN_BYTES, text, reterr);
+    }
+    if (reterr != NULL) {
+        *reterr = error;
+    }
+    return error.status;
+}
+
+enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)
+{
+    pl_file_close_at(&failure->reserve_fd);
+    PL_TRY(settle_directory(failure, reterr));
+    return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
+}
+
+void pl_failure_close(struct pl_failure *failure)
+{
+    pl_file_close_at(&failure->reserve_fd);
+    pl_file_close_at(&failure->directory_fd);
+    free(failure->path);
+    failure->path = NULL;
+}
+
+void pl_failure_full_disks(const char *const *paths, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; paths[i] != NULL; i++) {
+        struct statvfs info;
+        int length;
+
+        if (statvfs(paths[i], &info) != 0 || info.f_blocks == 0 || (info.f_flag & ST_RDONLY) != 0) {
+            continue;
+        }
+        /* Less than a page free is what a writer left behind that got "no space". */
+        if ((uint64_t)info.f_bavail * info.f_frsize >= 4096 && (info.f_files == 0 || info.f_favail > 0)) {
+            continue;
+        }
+        length = snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "the disk is full under " : ", ", paths[i]);
+        if (length < 0 || (size_t)length >= text_bytes - used) {
+            return;
+        }
+        used += (size_t)length;
+    }
+}

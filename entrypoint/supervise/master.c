@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host that runs the job's first process, or its only one: reach the workers, run the program or mpirun, find out how
+ * the job ended, tell the workers, end everything.
+ */
+#include "entrypoint/supervise/supervise.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/supervise/peers.h"
+#include "entrypoint/supervise/process.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TRY_AGAIN_NS (200 * PL_NS_PER_MS)
+#define PROGRESS_NS (10 * PL_NS_PER_S)
+/* mpirun ends a failed job itself, ranks first with SIGTERM; this is how long it may take. */
+#define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
+/* With a host lost it has nothing to end well. */
+#define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
+/* A rank's report from another host may come just after mpirun's end. */
+#define LATE_REPORT_NS (PL_NS_PER_S / 2)
+/* An mpirun that ended well has run ranks, whose reports may lie on their way; one that was asked for its version has not. */
+#define FIRST_REPORT_NS (5 * PL_NS_PER_S)
+#define DONE_WAIT_NS (7 * PL_NS_PER_S)
+
+struct worker {
+    const char *host;
+    struct pl_party *link; /* NULL while there is no session */
+    int words_fd;          /* a memory file with what ssh had to say */
+    int64_t next_try_ns;   /* PL_DEADLINE_NEVER while a session is up or being made */
+    bool ready, done;
+    char reason[200]; /* why the last session failed */
+};
+
+struct master {
+    struct pl_sshd sshd;
+    struct worker *workers; /* hosts[1..] of the plan */
+    size_t workers_count;
+    bool main_ended;
+    int ranks_ended; /* on all hosts */
+    struct pl_ending main_ending;
+};
+
+static struct worker *worker_of(struct master *master, const struct pl_party *party)
+{
+    for (size_t i = 0; i < master->workers_count; i++) {
+        if (master->workers[i].link == party) {
+            return &master->workers[i];
+        }
+    }
+    return NULL;
+}
+
+static void master_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+{
+    struct master *master = supervisor->state;
+
+    switch (party->of) {
+    case PL_ENDING_PROGRAM:
+    case PL_ENDING_LAUNCHER:
+        master->main_ended = true;
+        master->main_ending = *ending;
+        break;
+    case PL_ENDING_RANK:
+        master->ranks_ended++;
+        if (!pl_ending_ok(ending)) {
+            pl_supervise_fail_by(supervisor, ending);
+        }
+        break;
+    case PL_ENDING_SIDE:
+        if (!master->main_ended && !pl_ending_ok(ending)) {
+            pl_supervise_fail_by(supervisor, ending);
+        }
+        break;
+    case PL_ENDING_DAEMON:
+    case PL_ENDING_SSHD:
+    case PL_ENDING_STEP:
+    case PL_ENDING_SYNC:
+        break;
+    }
+}
+
+/* Who asked for the daemon of worker number `index`. */
+static struct pl_party *find_agent(struct pl_supervisor *supervisor, int index)
+{
+    for (size_t i = 0; i < supervisor->parties_count; i++) {
+        struct pl_party *party = supervisor->parties[i];
+
+        if (party->kind == PL_PARTY_AGENT && party->index == index && !party->dropped) {
+            return party;
+        }
+    }
+    return NULL;
+}
+
+/* mpirun knows only that its agent ended with 1, and its own last lines would say nothing of why. */
+static void refuse_start(struct pl_supervisor *supervisor, const char *host, const char *why)
+{
+    if (supervisor->stop_number == 0) {
+        pl_supervise_fail(supervisor, "Open MPI's daemon on host '%.200s' does not start: %s", host, why);
+    }
+}
+
+/* mpirun wants a daemon on a host, where there is one at most. */
+static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent, const struct pl_frame *frame)
+{
+    static const char not_ours[] = "this host is not a worker of the job";
+    struct master *master = supervisor->state;
+
+    for (size_t i = 0; i < master->workers_count; i++) {
+        struct worker *worker = &master->workers[i];
+
+        if (strcmp(worker->host, frame->fields[0]) == 0 && worker->link != NULL) {
+            agent->index = (int)i;
+            agent->dropped = PL_LINK_SEND(&worker->link->link, PL_FRAME_START, NULL, worker->host, frame->fields[1]) != PL_OK;
+            return;
+        }
+    }
+    agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, not_ours) != PL_OK;
+    refuse_start(supervisor, frame->fields[0], not_ours);
+}
+
+static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
+{
+    if (frame->count < 1 || strcmp(frame->fields[0], worker->host) != 0) {
+        pl_supervise_fail(supervisor, "host name '%.200s' leads to a host that calls itself '%.200s': check the names in resourceconfig.json",
+                          worker->host, frame->count > 0 ? frame->fields[0] : "");
+        return;
+    }
+    worker->ready = true;
+    party->begun = true;
+    pl_supervise_pass_stop(supervisor, party); /* it came too late to hear it with the others */
+}
+
+static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
+{
+    struct master *master = supervisor->state;
+    struct pl_party *agent;
+    struct pl_ending ending;
+    int64_t number;
+
+    switch (frame->type) {
+    case PL_FRAME_READY:
+        take_ready(supervisor, worker, party, frame);
+        break;
+    case PL_FRAME_STARTED:
+        if (frame->count >= 1) {
+            agent = find_agent(supervisor, (int)(worker - master->workers));
+            if (agent != NULL) {
+                agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
+            }
+            if (frame->fields[0][0] != '\0') {
+                refuse_start(supervisor, worker->host, frame->fields[0]);
+            }
+        }
+        break;
+    case PL_FRAME_ENDED:
+        if (pl_ending_receive(frame, &ending, NULL) == PL_OK) {
+            master->ranks_ended += ending.of == PL_ENDING_RANK;
+            if (!pl_ending_ok(&ending)) {
+                pl_supervise_fail_by(supervisor, &ending);
+            }
+        }
+        break;
+    case PL_FRAME_STOP:
+        if (pl_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
+            pl_supervise_stop(supervisor, (int)number, true);
+        }
+        break;
+    case PL_FRAME_RESULT: /* the worker itself cannot go on */
+        pl_supervise_fail(supervisor, "host %.200s: %.700s", worker->host, frame->count >= 2 ? frame->fields[1] : "failed");
+        break;
+    case PL_FRAME_DONE:
+        worker->done = true;
+        break;
+    case PL_FRAME_HELLO:
+    case PL_FRAME_HEARTBEAT:
+    case PL_FRAME_START:
+    case PL_FRAME_BEGUN:
+    case PL_FRAME_TYPES:
+        break;
+    }
+}
+
+static void master_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    struct master *master = supervisor->state;
+    struct worker *worker = worker_of(master, party);
+
+    if (worker != NULL) {
+        take_worker_frame(supervisor, worker, party, frame);
+    } else if (party->kind == PL_PARTY_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
+        pass_start(supervisor, party, frame);
+    } else if (party->kind == PL_PARTY_MASTER) {
+        party->dropped = true; /* this host is the master */
+    }
+}
+
+/*
+ * The last line that ssh wrote, without the names that the progress line says anyway. Where a server hangs up before its greeting, as
+ * that of OpenSSH 9.8 does to who has failed at its keys a few times, what these sessions said stays the reason.
+ */
+static void read_reason(struct worker *worker)
+{
+    char words[2048];
+    ssize_t bytes = worker->words_fd >= 0 ? pread(worker->words_fd, words, sizeof(words) - 1, 0) : 0;
+    const char *line;
+
+    while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == '\r')) {
+        bytes--;
+    }
+    words[bytes > 0 ? bytes : 0] = '\0';
+    line = strrchr(words, '\n') != NULL ? strrchr(words, '\n') + 1 : words;
+    if (worker->reason[0] != '\0' && (line[0] == '\0' || strncmp(line, "kex_exchange_identification: ", 29) == 0)) {
+        return;
+    }
+    if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':') != NULL) {
+        line = strrchr(line, ':') + 1;
+        line += strspn(line, " ");
+    }
+    snprintf(worker->reason, sizeof(worker->reason), "%.180s", line[0] != '\0' ? line : "the session ended");
+}
+
+static void master_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+{
+    struct worker *worker = worker_of(supervisor->state, party);
+
+    if (worker == NULL) {
+        return;
+    }
+    worker->link = NULL;
+    if (worker->ready && !worker->done) {
+        pl_supervise_fail_lost(supervisor, "host", worker->host, why);
+    } else if (!worker->ready) {
+        read_reason(worker);
+        worker->next_try_ns = pl_deadline_after_ns(TRY_AGAIN_NS);
+    }
+}
+
+/* One ssh session whose stdin and stdout are the link. */
+static enum pl_status open_session(struct pl_supervisor *supervisor, struct worker *worker, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
+    PL_AUTO_CLOSE int far_fd = -1;
+    enum pl_status status;
+    int pair[2];
+    pid_t pid;
+
+    PL_TRY(pl_sshd_client(&master->sshd, &supervisor->rundir, worker->host, &argv, reterr));
+    pl_file_close_at(&worker->words_fd);
+    worker->words_fd = memfd_create("ssh", MFD_CLOEXEC);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        return pl_error_errno(reterr, "make a socket pair");
+    }
+    far_fd = pair[1];
+    setup.argv = (const char *const *)argv.items;
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.signals = supervisor->signals;
+    setup.stdin_fd = setup.stdout_fd = far_fd;
+    setup.stderr_fd = worker->words_fd;
+    setup.own_group = true; /* what a terminal sends to the foreground is not for it */
+    status = pl_process_spawn(&setup, &pid, reterr);
+    if (status != PL_OK) {
+        close(pair[0]);
+        return status;
+    }
+    PL_TRY(pl_supervise_add(supervisor, PL_PARTY_WORKER, pair[0], &worker->link, reterr));
+    worker->link->pid = pid;
+    worker->next_try_ns = PL_DEADLINE_NEVER;
+    return PL_LINK_SEND(&worker->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host);
+}
+
+static size_t count_missing(const struct master *master, struct pl_text *text)
+{
+    size_t missing = 0;
+
+    for (size_t i = 0; i < master->workers_count; i++) {
+        const struct worker *worker = &master->workers[i];
+
+        if (!worker->ready && ++missing <= 5) {
+            pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", worker->host, worker->reason[0] != '\0' ? worker->reason : "no answer yet");
+        }
+    }
+    if (missing > 5) {
+        pl_text_append(text, ", ...");
+    }
+    return missing;
+}
+
+/* Open sessions that are due; the time of the next one. */
+static enum pl_status open_due_sessions(struct pl_supervisor *supervisor, int64_t *next_ns, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+
+    for (size_t i = 0; i < master->workers_count; i++) {
+        struct worker *worker = &master->workers[i];
+
+        if (worker->link == NULL && pl_deadline_passed(worker->next_try_ns)) {
+            PL_TRY(open_session(supervisor, worker, reterr));
+        }
+        if (worker->next_try_ns < *next_ns) {
+            *next_ns = worker->next_try_ns;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+    const int64_t begun_ns = pl_clock_now_ns();
+    int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
+    bool only_tells;
+
+    PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
+    PL_TRY(pl_sshd_prepare_client(&master->sshd, &supervisor->rundir, reterr));
+    only_tells = supervisor->failed; /* as it is where a stop ended the making of keys */
+    for (;;) {
+        PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
+        int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);
+        int64_t next_ns = say_ns < deadline_ns ? say_ns : deadline_ns;
+        size_t missing = count_missing(master, &names);
+
+        if (missing == 0 || supervisor->failed != only_tells) {
+            return PL_OK;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            if (only_tells || supervisor->stop_number != 0) {
+                return PL_OK;
+            }
+            return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not come within %lld s: %.400s", missing, supervisor->plan->hosts.count,
+                                (long long)(supervisor->peer_wait_ns / PL_NS_PER_S), pl_text_string(&names));
+        }
+        if (pl_deadline_passed(say_ns)) {
+            pl_log(PL_LOG_INFO, "waiting for %zu of %zu hosts: %s", missing, supervisor->plan->hosts.count, pl_text_string(&names));
+            say_ns = pl_deadline_after_ns(PROGRESS_NS);
+        }
+        PL_TRY(open_due_sessions(supervisor, &next_ns, reterr));
+        PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
+    }
+}
+
+static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const struct master *master = supervisor->state;
+    PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
+
+    if (master->workers_count > 0 && supervisor->plan->spawns_ranks) {
+        /* mpirun asks us for its daemons instead of running ssh; a variable, so that its words stay what people expect. */
+        pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
+        PL_TRY(pl_text_check(&agent, reterr));
+        PL_TRY(pl_environment_set(supervisor->environment, "OMPI_MCA_plm_rsh_agent", pl_text_string(&agent), reterr));
+        PL_TRY(pl_environment_set(supervisor->environment, "PRTE_MCA_plm_ssh_agent", pl_text_string(&agent), reterr));
+    }
+    return pl_supervise_start_main(supervisor, reterr);
+}
+
+/* True when what failed ended while the job was being stopped: what still runs has the stop's time, unless mpirun ends it. */
+static bool failed_while_stopping(const struct pl_supervisor *supervisor)
+{
+    return supervisor->failed && supervisor->ending_known && supervisor->stop_number != 0 && supervisor->stop_ns <= supervisor->failed_ns &&
+           !supervisor->plan->spawns_ranks;
+}
+
+/* How long the launcher of a failed job may still take. */
+static int64_t grace_end(const struct pl_supervisor *supervisor)
+{
+    if (!supervisor->failed || failed_while_stopping(supervisor)) {
+        return PL_DEADLINE_NEVER;
+    }
+    return supervisor->failed_ns + (supervisor->ending_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+}
+
+/* Wait until the main program has ended, or until there is no more sense in waiting. */
+static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+    bool launcher_told = false, program_told = false;
+
+    while (!master->main_ended) {
+        int64_t tell_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_TELL_LAUNCHER_NS);
+        int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
+        int64_t next_ns = launcher_told ? kill_ns : tell_ns;
+
+        if (grace_end(supervisor) < next_ns) {
+            next_ns = grace_end(supervisor);
+        }
+        PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
+        if (supervisor->failed && !program_told && !failed_while_stopping(supervisor)) {
+            pl_supervise_signal(supervisor, PL_ENDING_PROGRAM, SIGTERM); /* mpirun ends its ranks itself */
+            program_told = true;
+        }
+        if (pl_deadline_passed(grace_end(supervisor))) {
+            return PL_OK;
+        }
+        if (pl_deadline_passed(kill_ns)) {
+            pl_supervise_fail(supervisor, "the program did not end within %lld s after it was asked to stop",
+                              (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
+            return PL_OK;
+        }
+        if (!launcher_told && pl_deadline_passed(tell_ns)) {
+            pl_supervise_signal(supervisor, PL_ENDING_LAUNCHER, SIGTERM);
+            launcher_told = true;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+    const bool ok = master->main_ended && pl_ending_ok(&master->main_ending);
+    const bool has_ranks = supervisor->plan->spawns_ranks;
+    int64_t deadline_ns = pl_deadline_after_ns(ok ? FIRST_REPORT_NS : LATE_REPORT_NS);
+
+    if (!master->main_ended) {
+        return PL_OK;
+    }
+    while (has_ranks && !supervisor->failed && !(ok && master->ranks_ended > 0) && !pl_deadline_passed(deadline_ns)) {
+        PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
+    }
+    if (!ok) {
+        if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed && !master->main_ending.signalled &&
+            master->main_ending.note[0] == '\0') {
+            /* mpirun's own words for it are longer than what a failure file shows. A host whose report is missing may know better. */
+            snprintf(master->main_ending.note, sizeof(master->main_ending.note),
+                     "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
+        }
+        pl_supervise_fail_by(supervisor, &master->main_ending);
+    } else if (has_ranks && master->ranks_ended == 0) {
+        pl_supervise_fail(supervisor, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
+    }
+    return PL_OK;
+}
+
+static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+
+    if (supervisor->plan->needs_names && !supervisor->failed) {
+        PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
+    }
+    if (master->workers_count > 0) {
+        PL_TRY(reach_workers(supervisor, reterr));
+    }
+    if (supervisor->failed) {
+        return PL_FAILED;
+    }
+    if (supervisor->stop_number != 0) {
+        return PL_CANCELLED;
+    }
+    PL_TRY(pl_supervise_start_side(supervisor, reterr));
+    PL_TRY(start_main(supervisor, reterr));
+    PL_TRY(wait_for_main(supervisor, reterr));
+    return judge_main(supervisor, reterr);
+}
+
+static void tell_result(struct pl_supervisor *supervisor)
+{
+    struct master *master = supervisor->state;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (supervisor->failed) {
+        pl_supervise_failure_text(supervisor, &text);
+    }
+    for (size_t i = 0; i < master->workers_count; i++) {
+        struct worker *worker = &master->workers[i];
+
+        if (worker->link != NULL) {
+            PL_SUPERVISE_SEND(supervisor, worker->link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0", pl_text_string(&text));
+        }
+    }
+}
+
+static bool workers_done(const struct master *master)
+{
+    for (size_t i = 0; i < master->workers_count; i++) {
+        if (master->workers[i].link != NULL && master->workers[i].ready && !master->workers[i].done) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nobody may be left: first here, then by word of the workers, whose sessions end last. */
+static void finish(struct pl_supervisor *supervisor)
+{
+    struct master *master = supervisor->state;
+    int64_t deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
+
+    tell_result(supervisor);
+    pl_supervise_end_side(supervisor);
+    pl_supervise_sweep(supervisor, true);
+    while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+            break;
+        }
+    }
+}
+
+static enum pl_status make_workers(struct pl_supervisor *supervisor, struct master *master, struct pl_error *reterr)
+{
+    const struct pl_plan *plan = supervisor->plan;
+
+    if (!plan->needs_link || plan->hosts.count < 2) {
+        return PL_OK;
+    }
+    master->workers = pl_memory_new(plan->hosts.count - 1, sizeof(*master->workers), reterr);
+    if (master->workers == NULL) {
+        return PL_MEMORY;
+    }
+    master->workers_count = plan->hosts.count - 1;
+    for (size_t i = 0; i < master->workers_count; i++) {
+        master->workers[i] = (struct worker){.host = plan->hosts.items[i + 1], .words_fd = -1};
+    }
+    return PL_OK;
+}
+
+int pl_master_run(struct pl_supervisor *supervisor)
+{
+    static const struct pl_role role = {.ended = master_ended, .frame = master_frame, .gone = master_gone};
+    struct master master = {.sshd = PL_SSHD_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    const bool only_tells = supervisor->failed;
+    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
+    enum pl_status status;
+
+    supervisor->role = &role;
+    supervisor->state = &master;
+    status = make_workers(supervisor, &master, &error);
+    if (status == PL_OK) {
+        status = run_job(supervisor, &error);
+    }
+    pl_supervise_fail_status(supervisor, status, &error);
+    finish(supervisor);
+    exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
+    pl_supervise_end_sync(supervisor);
+    pl_supervise_sweep(supervisor, false); /* ends the sessions, and so the workers */
+    for (size_t i = 0; i < master.workers_count; i++) {
+        pl_file_close_at(&master.workers[i].words_fd);
+    }
+    free(master.workers);
+    pl_sshd_close(&master.sshd);
+    supervisor->role = NULL;
+    return exit_code;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/peers.h"
+
+#include "base/file.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 30000 };
+
+/* A line an interval, not one an attempt. */
+#define PROGRESS_NS (10 * PL_NS_PER_S)
+
+static int backoff_ms(int attempt)
+{
+    return attempt >= 9 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^9 is past the cap */
+}
+
+/* 0, or getaddrinfo's reason. */
+static int resolve_once(const char *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int reason = getaddrinfo(host, NULL, &hints, &found);
+
+    if (found != NULL) {
+        freeaddrinfo(found);
+    }
+    return reason;
+}
+
+_Noreturn static void resolve_all(const struct pl_words *hosts, int64_t deadline_ns, int fd)
+{
+    struct pl_link link = PL_LINK_NONE;
+    int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
+    char text[512] = "";
+
+    if (pl_link_open(&link, fd, NULL) != PL_OK) {
+        _exit(1);
+    }
+    for (size_t i = 0; i < hosts->count && text[0] == '\0'; i++) {
+        int reason;
+
+        for (int attempt = 0; (reason = resolve_once(hosts->items[i])) != 0; attempt++) {
+            if (pl_deadline_passed(deadline_ns)) {
+                snprintf(text, sizeof(text), "host name '%.255s' does not resolve: %s", hosts->items[i], gai_strerror(reason));
+                break;
+            }
+            if (pl_deadline_passed(say_ns)) {
+                pl_log(PL_LOG_INFO, "waiting for the name of host %s (%s)", hosts->items[i], gai_strerror(reason));
+                say_ns = pl_deadline_after_ns(PROGRESS_NS);
+            }
+            pl_clock_nap(backoff_ms(attempt) * PL_NS_PER_MS, deadline_ns);
+        }
+    }
+    if (PL_LINK_SEND(&link, PL_FRAME_RESULT, NULL, text[0] != '\0' ? "1" : "0", text) == PL_OK) {
+        pl_link_drain(&link, pl_deadline_after_ns(PL_NS_PER_S));
+    }
+    _exit(0);
+}
+
+struct answer {
+    bool known;
+    char text[512];
+};
+
+static void answered(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+{
+    struct answer *answer = supervisor->state;
+
+    if (party->kind == PL_PARTY_RESOLVER && frame->type == PL_FRAME_RESULT && frame->count >= 2) {
+        answer->known = true;
+        snprintf(answer->text, sizeof(answer->text), "%s", frame->fields[1]);
+    }
+}
+
+static void resolver_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+{
+    struct answer *answer = supervisor->state;
+
+    (void)why;
+    if (party->kind == PL_PARTY_RESOLVER && !answer->known) {
+        answer->known = true;
+        snprintf(answer->text, sizeof(answer->text), "the process that looks host names up was killed");
+    }
+}
+
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts, struct pl_error *reterr)
+{
+    static const struct pl_role role = {.frame = answered, .gone = resolver_gone};
+    const struct pl_role *outer_role = supervisor->role;
+    void *outer_state = supervisor->state;
+    struct answer answer = {.known = false};
+    enum pl_status status;
+    int pair[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        return pl_error_errno(reterr, "make a socket pair");
+    }
+    pid = fork();
+    if (pid == 0) {
+        close(pair[0]);
+        resolve_all(hosts, pl_deadline_after_ns(supervisor->peer_wait_ns), pair[1]);
+    }
+    close(pair[1]);
+    if (pid < 0) {
+        close(pair[0]);
+        return pl_error_errno(reterr, "fork");
+    }
+    supervisor->role = &role;
+    supervisor->state = &answer;
+    status = pl_supervise_add(supervisor, PL_PARTY_RESOLVER, pair[0], NULL, reterr);
+    while (status == PL_OK && !answer.known && supervisor->stop_number == 0) {
+        status = pl_supervise_turn(supervisor, PL_DEADLINE_NEVER, reterr);
+    }
+    kill(pid, SIGKILL); /* it has nothing to lose; reaped with all others */
+    pl_supervise_drop(supervisor, PL_PARTY_RESOLVER);
+    supervisor->role = outer_role;
+    supervisor->state = outer_state;
+    PL_TRY(status);
+    return answer.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", answer.text);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Waiting until the names of all hosts resolve, as containers come up at different times. */
+#ifndef PL_ENTRYPOINT_SUPERVISE_PEERS_H
+#define PL_ENTRYPOINT_SUPERVISE_PEERS_H
+
+#include "entrypoint/supervise/supervise.h"
+
+/**
+ * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's peer wait is over or the job is stopped.
+ *
+ * Errors  PL_TIMEOUT names the host and the resolver's reason.
+ */
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

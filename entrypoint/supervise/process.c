@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/process.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the child tells its parent when it could not become the program. */
+struct start_failure {
+    int code; /* errno */
+    enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
+    /* How the file of a failed exec begins, as far as Linux looks for an interpreter: only the child stands where a relative name counts from. */
+    char head[257];
+};
+
+static const char *environment_value(char *const *environment, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; environment[i] != NULL; i++) {
+        if (strncmp(environment[i], name, length) == 0 && environment[i][length] == '=') {
+            return environment[i] + length + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Only async-signal-safe calls from here on: the child of a fork. */
+static void child_set_up(const struct pl_process_setup *setup, struct start_failure *failure)
+{
+    const int wanted[3] = {setup->stdin_fd, setup->stdout_fd, setup->stderr_fd};
+
+    if (setup->own_group) {
+        setpgid(0, 0);
+    }
+    if (setup->foreground && isatty(STDIN_FILENO)) {
+        tcsetpgrp(STDIN_FILENO, getpgrp()); /* SIGTTOU is still blocked, so this does not stop us */
+    }
+    if (setup->death_signal != 0) {
+        prctl(PR_SET_PDEATHSIG, (unsigned long)setup->death_signal, 0UL, 0UL, 0UL);
+    }
+    failure->step = STEP_DESCRIPTORS;
+    for (int fd = 0; fd < 3; fd++) {
+        if (wanted[fd] >= 0 && dup2(wanted[fd], fd) < 0) {
+            failure->code = errno;
+            return;
+        }
+    }
+    failure->step = STEP_DIRECTORY;
+    if (setup->cwd != NULL && chdir(setup->cwd) != 0) {
+        failure->code = errno;
+    }
+}
+
+/* An executable file that Linux refuses may have an interpreter to blame; what is no file may not be opened by everybody, or not at once. */
+static void child_look_at(const char *path, struct start_failure *failure)
+{
+    struct stat info;
+    int fd;
+
+    if ((failure->code != ENOENT && failure->code != EACCES && failure->code != ENOEXEC) || access(path, X_OK) != 0 || stat(path, &info) != 0 ||
+        !S_ISREG(info.st_mode)) {
+        return;
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, failure->head, sizeof(failure->head) - 1) < 0) {
+        failure->head[0] = '\0';
+    }
+}
+
+_Noreturn static void child_run(const struct pl_process_setup *setup, const char *path, int report_fd)
+{
+    struct start_failure failure = {.code = 0};
+
+    child_set_up(setup, &failure);
+    if (failure.code == 0) {
+        if (setup->signals != NULL && !setup->keep_blocked) {
+            pl_signals_restore(setup->signals);
+        }
+        execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);
+        failure.code = errno;
+        failure.step = STEP_EXEC;
+        child_look_at(path, &failure);
+    }
+    while (write(report_fd, &failure, sizeof(failure)) < 0 && errno == EINTR) {
+    }
+    _exit(127);
+}
+
+/* Linux blames the file for what its interpreter lacks: that of a script's first line, or a program's loader. */
+static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status, struct pl_error *reterr)
+{
+    if (strncmp(failure->head, "#!", 2) == 0) {
+        const char *name = failure->head + 2 + strspn(failure->head + 2, " \t");
+        size_t length = strcspn(name, " \t\r\n");
+        bool has_cr = name[length] == '\r';
+
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': its interpreter '%.*s%s' cannot be started%s", path,
+                              (int)length, name, has_cr ? "\\r" : "", has_cr ? ": the script's lines end in CR LF, save it with LF alone" : "");
+    }
+    if (failure->code == ENOENT && failure->head[0] != '\0') {
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its dynamic loader is not", path);
+    }
+    if (failure->code == ENOEXEC) {
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "start '%.200s': neither a program for this machine nor a script with a '#!' line%s", path,
+                              strncmp(failure->head, "\xEF\xBB\xBF", 3) == 0 ? ": it begins with a byte order mark, save it without one" : "");
+    }
+    return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
+}
+
+static enum pl_status raise_start_failure(const struct pl_process_setup *setup, const char *path, const struct start_failure *failure,
+                                          struct pl_error *reterr)
+{
+    enum pl_status status = failure->code == ENOENT || failure->code == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM;
+
+    switch (failure->step) {
+    case STEP_DIRECTORY:
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "enter the working directory '%s'", setup->cwd);
+    case STEP_DESCRIPTORS:
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "set up the descriptors of '%.200s'", path);
+    case STEP_EXEC:
+        break;
+    }
+    return raise_exec_failure(path, failure, status, reterr);
+}
+
+enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    PL_AUTO_CLOSE int read_fd = -1;
+    PL_AUTO_CLOSE int report_fd = -1;
+    struct start_failure failure;
+    int pair[2];
+    ssize_t bytes;
+    pid_t pid;
+
+    PL_TRY(pl_file_find_program(setup->argv[0], environment_value(setup->environment, "PATH"), &path, reterr));
+    if (pipe2(pair, O_CLOEXEC) != 0) {
+        return pl_error_errno(reterr, "make a pipe");
+    }
+    read_fd = pair[0];
+    report_fd = pair[1];
+    pid = fork();
+    if (pid < 0) {
+        return pl_error_errno(reterr, "start '%.200s': fork", path);
+    }
+    if (pid == 0) {
+        child_run(setup, path, report_fd);
+    }
+    if (setup->own_group) {
+        setpgid(pid, pid); /* the child does the same: whoever comes first */
+    }
+    pl_file_close_at(&report_fd);
+    do {
+        bytes = read(read_fd, &failure, sizeof(failure)); /* ends at once: exec closes the other side */
+    } while (bytes < 0 && errno == EINTR);
+    if (bytes == (ssize_t)sizeof(failure)) {
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+        return raise_start_failure(setup, path, &failure, reterr);
+    }
+    *ret_pid = pid;
+    return PL_OK;
+}
+
+void pl_process_adopt_orphans(void)
+{
+    if (getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL) != 0) {
+        pl_log(PL_LOG_WARNING, "processes that leave the job may outlive it: the system refuses PR_SET_CHILD_SUBREAPER (%s)", strerror(errno));
+    }
+}
+
+static bool is_kept(pid_t pid, const pid_t *keep, size_t keep_count)
+{
+    for (size_t i = 0; i < keep_count; i++) {
+        if (keep[i] == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Parent of `pid` from /proc/PID/stat, whose second field is a name in brackets that may hold anything. */
+static pid_t parent_of(int proc_fd, const char *pid_name)
+{
+    char path[64], stat_text[512];
+    PL_AUTO_CLOSE int fd = -1;
+    const char *behind;
+    ssize_t bytes;
+    int parent;
+
+    snprintf(path, sizeof(path), "%.20s/stat", pid_name);
+    fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    bytes = read(fd, stat_text, sizeof(stat_text) - 1);
+    if (bytes <= 0) {
+        return -1;
+    }
+    stat_text[bytes] = '\0';
+    behind = strrchr(stat_text, ')');
+    return behind != NULL && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : -1;
+}
+
+size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count)
+{
+    DIR *directory = opendir("/proc");
+    size_t found = 0;
+    pid_t self = getpid();
+
+    if (directory == NULL) {
+        return 0;
+    }
+    for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) && parent_of(dirfd(directory), entry->d_name) == self) {
+            kill(pid, signal);
+            found++;
+        }
+    }
+    closedir(directory);
+    return found;
+}
+
+void pl_process_close_range(int first_fd, int last_fd)
+{
+    long highest;
+
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, (unsigned)first_fd, (unsigned)last_fd, 0U) == 0) {
+        return;
+    }
+#endif
+    /* An older kernel or a strict seccomp profile. */
+    highest = sysconf(_SC_OPEN_MAX);
+    for (int fd = first_fd; fd <= last_fd && fd < (highest > 0 && highest < 65536 ? highest : 65536); fd++) {
+        close(fd);
+    }
+}
+
+int pl_process_status_code(int wait_status, bool *ret_signalled)
+{
+    *ret_signalled = WIFSIGNALED(wait_status);
+    return *ret_signalled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}

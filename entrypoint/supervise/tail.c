@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/tail.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
+{
+    if (count > PL_TAIL_BYTES) {
+        bytes += count - PL_TAIL_BYTES;
+        count = PL_TAIL_BYTES;
+    }
+    while (count > 0) {
+        size_t room = PL_TAIL_BYTES - tail->behind;
+        size_t part = count < room ? count : room;
+
+        memcpy(tail->bytes + tail->behind, bytes, part);
+        tail->behind = (tail->behind + part) % PL_TAIL_BYTES;
+        tail->used = tail->used + part < PL_TAIL_BYTES ? tail->used + part : PL_TAIL_BYTES;
+        bytes += part;
+        count -= part;
+    }
+}
+
+bool pl_tail_line_is_open(const struct pl_tail *tail)
+{
+    return tail->used > 0 && tail->bytes[(tail->behind + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
+}
+
+/* Bytes of the terminal control sequence at `text` (which begins with ESC). */
+static size_t escape_length(const char *text, size_t room)
+{
+    size_t length = 1;
+
+    if (room < 2) {
+        return 1;
+    }
+    if (text[1] != '[') {
+        return 2;
+    }
+    for (length = 2; length < room; length++) {
+        if (text[length] >= 0x40 && text[length] <= 0x7E) {
+            return length + 1;
+        }
+    }
+    return room;
+}
+
+/* Make `line` of `length` bytes safe to show, in place. Returns the new length. */
+static size_t clean_line(char *line, size_t length)
+{
+    size_t from = 0, to = 0;
+
+    while (length > 0 && line[length - 1] == '\r') {
+        length--;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (line[i] == '\r') {
+            from = i + 1;
+        }
+    }
+    while (from < length) {
+        unsigned char byte = (unsigned char)line[from];
+
+        if (byte == 0x1B) {
+            from += escape_length(line + from, length - from);
+        } else if (byte != '\t' && (byte < 0x20 || byte == 0x7F)) {
+            from++;
+        } else {
+            line[to++] = line[from++];
+        }
+    }
+    pl_text_mask_broken(line, to);
+    while (to > 0 && (line[to - 1] == ' ' || line[to - 1] == '\t')) {
+        to--;
+    }
+    if (to > PL_TAIL_LINE_BYTES) {
+        to = PL_TAIL_LINE_BYTES - 3;
+        while (to > 0 && ((unsigned char)line[to] & 0xC0) == 0x80) {
+            to--; /* do not cut a character in two */
+        }
+        memcpy(line + to, "...", 3);
+        to += 3;
+    }
+    return to;
+}
+
+size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
+{
+    char flat[PL_TAIL_BYTES + 1];
+    size_t start = (tail->behind + PL_TAIL_BYTES - tail->used) % PL_TAIL_BYTES;
+    size_t first_part = PL_TAIL_BYTES - start < tail->used ? PL_TAIL_BYTES - start : tail->used;
+    size_t end = tail->used, free_from = text_bytes;
+
+    if (text_bytes == 0) {
+        return 0;
+    }
+    memcpy(flat, tail->bytes + start, first_part);
+    memcpy(flat + first_part, tail->bytes, tail->used - first_part);
+    free_from--; /* the NUL */
+    text[free_from] = '\0';
+    while (end > 0) {
+        size_t begin = end, length;
+
+        if (flat[end - 1] == '\n') {
+            begin = end = end - 1;
+        }
+        while (begin > 0 && flat[begin - 1] != '\n') {
+            begin--;
+        }
+        length = clean_line(flat + begin, end - begin);
+        if (length > 0) {
+            if (length + 1 > free_from) {
+                break;
+            }
+            free_from -= length + 1;
+            memcpy(text + free_from, flat + begin, length);
+            text[free_from + length] = '\n';
+        }
+        end = begin;
+    }
+    memmove(text, text + free_from, text_bytes - free_from);
+    return text_bytes - 1 - free_from;
+}

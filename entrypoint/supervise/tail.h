@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The last bytes of a stream in fixed memory, and the last lines of them as text that is safe to show. */
+#ifndef PL_ENTRYPOINT_SUPERVISE_TAIL_H
+#define PL_ENTRYPOINT_SUPERVISE_TAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    PL_TAIL_BYTES = 8192,
+    PL_TAIL_LINE_BYTES = 400, /* a longer line keeps its beginning and ends in "..." */
+};
+
+/** Zero-initialise; holds no resources. */
+struct pl_tail {
+    size_t used;   /* bytes held, at most PL_TAIL_BYTES */
+    size_t behind; /* where the next byte goes */
+    char bytes[PL_TAIL_BYTES];
+};
+
+void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count);
+
+/** Whether the last line lacks its end. */
+bool pl_tail_line_is_open(const struct pl_tail *tail);
+
+/**
+ * Write the last whole lines that fit to `text` (at most `text_bytes` with the NUL), oldest first, each ending in a
+ * newline, and return the length. Blank lines are left out; of a line with carriage returns (a progress bar) only the
+ * last state stays; terminal control sequences are dropped and bytes that are not UTF-8 become '?'.
+ */
+size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes);
+
+#endif

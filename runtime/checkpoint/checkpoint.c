@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/checkpoint.h"
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/gradient/plan_private.h"
+#include "runtime/plan_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SLOTS = 2, STEP_DIGITS = 12, NAME_BYTES = 64 };
+
+/* One tensor of a file: where it lies in the copy and its name there. */
+struct entry {
+    char *name;
+    const struct pl_plan_tensor *tensor;
+    unsigned array; /* 0: values, 1...: optimizer slots */
+};
+
+struct pl_checkpoints {
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer;
+    struct pl_checkpoints_options options;
+    char *directory;
+    bool writes; /* rank 0 */
+
+    unsigned arrays;
+    float *live[1 + MAX_SLOTS];
+    struct entry *entries;
+    size_t entry_count;
+
+    float *copy; /* [arrays][elems], of what is being written; belongs to the writer while `writing` */
+    struct pl_checkpoint_record record;
+    bool writing;
+    pthread_t writer;
+
+    /* In device memory the copy is pinned and filled on a stream of its own, from `begun` (recorded on the plan's) to `copied`. */
+    struct pl_device *device;
+    void *stream, *begun, *copied;
+    int64_t copy_deadline_ns;
+
+    enum pl_status write_status;
+    struct pl_error write_error;
+};
+
+static void print_name(char name[NAME_BYTES], uint64_t step, const char *suffix)
+{
+    snprintf(name, NAME_BYTES, "checkpoint-%0*llu.%s", STEP_DIGITS, (unsigned long long)step, suffix);
+}
+
+static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text, struct pl_error *reterr)
+{
+    char name[NAME_BYTES];
+
+    print_name(name, step, suffix);
+    pl_text_clear(text);
+    pl_text_printf(text, "%s/%s", c->directory, name);
+    return pl_text_check(text, reterr);
+}
+
+/* "checkpoint-000000000123.json" is step 123 with the suffix "json". Any other spelling of the number is a name of the program's own. */
+static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
+{
+    char ours[NAME_BYTES];
+
+    if (strncmp(name, "checkpoint-", 11) != 0) {
+        return false;
+    }
+    *ret_step = strtoull(name + 11, NULL, 10);
+    print_name(ours, *ret_step, suffix);
+    return strcmp(name, ours) == 0;
+}
+
+/* Whether a checkpoint's data lack their record: the run was killed between the two, at writing or at removing them. */
+static bool is_half(int dir_fd, const char *name)
+{
+    char record[NAME_BYTES];
+    uint64_t step;
+
+    if (!step_of(name, "safetensors", &step)) {
+        return false;
+    }
+    print_name(record, step, "json");
+    return faccessat(dir_fd, record, F_OK, 0) != 0 && errno == ENOENT;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a;
+    uint64_t right = *(const uint64_t *)b;
+
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove what is half written or half removed. */
+static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t **ret_steps, size_t *ret_count, struct pl_error *reterr)
+{
+    DIR *directory = opendir(c->directory);
+    PL_AUTO_FREE uint64_t *steps = NULL;
+    const struct dirent *entry;
+    enum pl_status status = PL_OK;
+    size_t count = 0, capacity = 0;
+
+    if (!directory) {
+        return pl_error_errno(reterr, "open directory '%s'", c->directory);
+    }
+    while (status == PL_OK) {
+        uint64_t step;
+
+        errno = 0;
+        entry = readdir(directory);
+        if (!entry) {
+            status = errno == 0 ? PL_OK : pl_error_errno(reterr, "read directory '%s'", c->directory);
+            break;
+        }
+        if (clean && (strncmp(entry->d_name, ".checkpoint-", 12) == 0 || is_half(dirfd(directory), entry->d_name))) {
+            (void)unlinkat(dirfd(directory), entry->d_name, 0);
+        }
+        if (step_of(entry->d_name, "json", &step)) {
+            status = pl_memory_grow(&steps, &capacity, count + 1, sizeof(*steps), reterr);
+            if (status == PL_OK) {
+                steps[count++] = step;
+            }
+        }
+    }
+    (void)closedir(directory);
+    if (status != PL_OK) {
+        return status;
+    }
+    if (count > 0) {
+        qsort(steps, count, sizeof(*steps), newest_first);
+    }
+    *ret_steps = PL_TAKE(steps);
+    *ret_count = count;
+    return PL_OK;
+}
+
+static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    size_t tensors = pl_plan_tensor_count(c->plan);
+
+    c->entries = pl_memory_new(tensors * c->arrays, sizeof(*c->entries), reterr);
+    if (!c->entries) {
+        return PL_MEMORY;
+    }
+    for (unsigned a = 0; a < c->arrays; a++) {
+        for (size_t i = 0; i < tensors; i++) {
+            struct entry *entry = &c->entries[c->entry_count++];
+            PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+            entry->tensor = pl_plan_tensor(c->plan, i);
+            entry->array = a;
+            if (a > 0) {
+                pl_text_printf(&name, "optimizer.%s.", pl_optimizer_slot_name(c->optimizer, a - 1));
+            }
+            pl_text_append(&name, entry->tensor->name);
+            PL_TRY(pl_text_take(&name, &entry->name, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status allocate_copy(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    uint64_t elems = c->arrays * pl_plan_elems(c->plan);
+    void *copy;
+
+    if (!c->device) {
+        c->copy = pl_memory_new_aligned(elems, sizeof(float), 4096, reterr);
+        return c->copy ? PL_OK : PL_MEMORY;
+    }
+    PL_TRY(pl_device_alloc_pinned(c->device, elems * sizeof(float), &copy, reterr));
+    c->copy = copy;
+    PL_TRY(pl_device_stream_new(c->device, &c->stream, reterr));
+    PL_TRY(pl_device_event_new(c->device, false, &c->begun, reterr));
+    return pl_device_event_new(c->device, false, &c->copied, reterr);
+}
+
+static void free_copy(struct pl_checkpoints *c)
+{
+    if (!c->device) {
+        free(c->copy);
+        return;
+    }
+    pl_plan_set_reader(c->plan, NULL);
+    if (c->copied) {
+        pl_device_event_free(c->device, c->copied);
+    }
+    if (c->begun) {
+        pl_device_event_free(c->device, c->begun);
+    }
+    if (c->stream) {
+        pl_device_stream_free(c->device, c->stream);
+    }
+    if (c->copy) {
+        pl_device_release_pinned(c->device, c->copy);
+    }
+}
+
+static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    c->directory = pl_memory_string(c->options.directory ? c->options.directory : PL_CHECKPOINT_DIRECTORY, reterr);
+    if (!c->directory) {
+        return PL_MEMORY;
+    }
+    c->options.keep = c->options.keep ? c->options.keep : 3;
+    c->live[c->arrays++] = pl_plan_values(c->plan);
+    for (unsigned s = 0; c->optimizer && s < pl_optimizer_slots(c->optimizer); s++) {
+        c->live[c->arrays++] = pl_optimizer_slot(c->optimizer, s);
+    }
+    PL_TRY(name_entries(c, reterr));
+    c->writes = pl_world_rank(pl_plan_world(c->plan)) == 0;
+    if (c->writes) {
+        PL_AUTO_FREE uint64_t *steps = NULL;
+        size_t count;
+
+        PL_TRY(allocate_copy(c, reterr));
+        PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
+        return list_steps(c, true, &steps, &count, reterr);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
+                                   struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr)
+{
+    struct pl_checkpoints *c;
+    enum pl_status status;
+
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    c = pl_memory_new(1, sizeof(*c), reterr);
+    if (!c) {
+        return PL_MEMORY;
+    }
+    c->plan = plan;
+    c->optimizer = optimizer;
+    c->device = pl_plan_device(plan);
+    c->options = options ? *options : (struct pl_checkpoints_options){0};
+    status = open_checkpoints(c, reterr);
+    if (status != PL_OK) {
+        pl_checkpoints_close(c);
+        return status;
+    }
+    *ret_checkpoints = c;
+    return PL_OK;
+}
+
+/* Remove all but the newest of this run. What is of later steps was passed over when the run began, or is another run's: it must not push ours out.
+ */
+static void remove_old(const struct pl_checkpoints *c)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_FREE uint64_t *steps = NULL;
+    size_t count = 0, newest = 0;
+
+    if (list_steps(c, false, &steps, &count, NULL) != PL_OK) {
+        return; /* old files do no harm; the next save tries again */
+    }
+    while (newest < count && steps[newest] > c->record.state.step) {
+        newest++;
+    }
+    for (size_t i = newest + c->options.keep; i < count; i++) {
+        /* The JSON file first: a half-removed checkpoint must not look whole. */
+        if (file_path(c, steps[i], "json", &path, NULL) == PL_OK) {
+            (void)unlink(pl_text_string(&path));
+        }
+        if (file_path(c, steps[i], "safetensors", &path, NULL) == PL_OK) {
+            (void)unlink(pl_text_string(&path));
+        }
+    }
+}
+
+static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(c->entry_count, sizeof(*tensors), reterr);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
+    struct pl_metadata metadata[] = {{"format", "paceline-checkpoint"}};
+    uint32_t crc = 0;
+
+    if (!tensors) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < c->entry_count; i++) {
+        const struct entry *entry = &c->entries[i];
+
+        tensors[i] = pl_plan_file_tensor(entry->tensor, entry->name, c->copy + entry->array * pl_plan_elems(c->plan));
+        crc = pl_checksum_crc32c(crc, tensors[i].data, tensors[i].bytes);
+    }
+    c->record.data_crc32c = crc;
+    PL_TRY(file_path(c, c->record.state.step, "safetensors", &path, reterr));
+    PL_TRY(pl_safetensors_write(pl_text_string(&path), tensors, c->entry_count, metadata, PL_ARRAY_ITEMS(metadata), reterr));
+    pl_checkpoint_record_print(&c->record, &json);
+    PL_TRY(pl_text_check(&json, reterr));
+    PL_TRY(file_path(c, c->record.state.step, "json", &path, reterr));
+    PL_TRY(pl_file_write_atomic(pl_text_string(&path), json.data, json.length, 0644, reterr));
+    remove_old(c);
+    return PL_OK;
+}
+
+/* Copy all arrays; in device memory that only begins here, behind what the plan's stream has been given. */
+static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    uint64_t elems = pl_plan_elems(c->plan);
+
+    if (c->device) {
+        PL_TRY(pl_device_stream_follow(c->device, c->stream, pl_plan_stream(c->plan), c->begun, reterr));
+    }
+    for (unsigned a = 0; a < c->arrays; a++) {
+        if (c->device) {
+            PL_TRY(pl_device_copy(c->device, c->copy + a * elems, c->live[a], elems * sizeof(float), c->stream, reterr));
+        } else {
+            memcpy(c->copy + a * elems, c->live[a], elems * sizeof(float));
+        }
+    }
+    if (c->device) {
+        PL_TRY(pl_device_event_record(c->device, c->copied, c->stream, reterr));
+        pl_plan_set_reader(c->plan, c->copied);
+        c->copy_deadline_ns = pl_world_deadline_ns(pl_plan_world(c->plan));
+    }
+    return PL_OK;
+}
+
+static void *writer_main(void *argument)
+{
+    struct pl_checkpoints *c = argument;
+
+    c->write_status = c->device ? pl_device_stream_finish(c->device, c->stream, c->copy_deadline_ns, &c->write_error) : PL_OK;
+    if (c->write_status == PL_OK) {
+        c->write_status = write_files(c, &c->write_error);
+    }
+    return NULL;
+}
+
+enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+    enum pl_status status;
+
+    if (c->writing) {
+        (void)pthread_join(c->writer, NULL);
+        c->writing = false;
+    }
+    status = c->write_status;
+    if (status != PL_OK && reterr) {
+        *reterr = c->write_error;
+        pl_error_context(reterr, "writing the checkpoint of step %llu", (unsigned long long)c->record.state.step);
+    }
+    c->write_status = PL_OK;
+    return status;
+}
+
+/* Signals are for the program's own threads. */
+static int start_writer(struct pl_checkpoints *c)
+{
+    sigset_t all;
+    sigset_t before;
+    int failure;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    failure = pthread_create(&c->writer, NULL, writer_main, c);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}
+
+enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state, struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+    int failure;
+
+    if (state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept", (unsigned long long)state->extra_bytes,
+                            PL_CHECKPOINT_EXTRA_BYTES);
+    }
+    if (!c->writes) {
+        return PL_OK;
+    }
+    PL_TRY(pl_checkpoints_flush(c, reterr));
+    PL_TRY(take_copy(c, reterr));
+    c->record = (struct pl_checkpoint_record){.state = *state};
+    c->record.state.world_size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+    c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
+    c->write_error = PL_ERROR_NONE;
+    failure = start_writer(c);
+    if (failure != 0) {
+        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, failure, "start a thread that writes a checkpoint");
+    }
+    c->writing = true;
+    return PL_OK;
+}
+
+/* What rank 0 tells the others while they wait for a checkpoint. */
+struct answer {
+    bool reading;          /* there is more to come: nothing else counts */
+    struct pl_error error; /* why rank 0 has nothing to give */
+    bool found;
+    struct pl_checkpoint_record record;
+};
+
+static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer *answer, struct pl_error *reterr)
+{
+    struct pl_collective from_rank_0 = {.kind = PL_BROADCAST, .dtype = PL_UINT8, .count = sizeof(*answer), .recv = answer, .name = "checkpoints"};
+
+    return pl_collective_run(pl_plan_world(c->plan), &from_rank_0, reterr);
+}
+
+/* The tensors of `file`, to the copy, which has the layout of the arrays: gaps in it stay zero. */
+static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path, uint32_t crc_wanted,
+                                   struct pl_error *reterr)
+{
+    struct answer reading;
+    uint32_t crc = 0;
+
+    memset(&reading, 0, sizeof(reading));
+    reading.reading = true;
+    if (pl_safetensors_count(file) != c->entry_count) {
+        return pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu, its optimizer's among them", path,
+                            pl_safetensors_count(file), c->entry_count);
+    }
+    for (size_t i = 0; i < c->entry_count; i++) {
+        const struct entry *entry = &c->entries[i];
+        float *array = c->copy + entry->array * pl_plan_elems(c->plan), *to = array + entry->tensor->offset_elems;
+        struct pl_tensor wanted = pl_plan_file_tensor(entry->tensor, entry->name, array);
+
+        PL_TRY(pl_plan_file_compare(path, pl_safetensors_tensor(file, i), &wanted, reterr));
+        /* Before each one, so that the others' deadline is that of one tensor, however large the whole is. */
+        PL_TRY(give_answer(c, &reading, reterr));
+        PL_TRY(pl_safetensors_read(file, i, to, reterr));
+        crc = pl_checksum_crc32c(crc, to, wanted.bytes);
+    }
+    return crc == crc_wanted ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
+}
+
+/* Check the checkpoint of `step` whole, then copy it to where it belongs. */
+static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_safetensors *file = NULL;
+    enum pl_status status;
+
+    PL_TRY(file_path(c, step, "json", &path, reterr));
+    PL_TRY(pl_checkpoint_record_read(pl_text_string(&path), ret_record, reterr));
+    if (ret_record->state.step != step) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is of step %llu", pl_text_string(&path), (unsigned long long)ret_record->state.step);
+    }
+    PL_TRY(file_path(c, step, "safetensors", &path, reterr));
+    PL_TRY(pl_safetensors_open(pl_text_string(&path), &file, reterr));
+    status = read_tensors(c, file, pl_text_string(&path), ret_record->data_crc32c, reterr);
+    pl_safetensors_close(file);
+    for (unsigned a = 0; status == PL_OK && a < c->arrays; a++) {
+        status = pl_plan_write_array(c->plan, c->live[a], c->copy + a * pl_plan_elems(c->plan), reterr);
+    }
+    return status;
+}
+
+static void note(const struct pl_checkpoints *c, const char *format, ...) PL_PRINTF(2, 3);
+
+static void note(const struct pl_checkpoints *c, const char *format, ...)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    va_list args;
+
+    va_start(args, format);
+    pl_text_vprintf(&text, format, args);
+    va_end(args);
+    if (pl_text_check(&text, NULL) != PL_OK) {
+        return;
+    }
+    if (c->options.note) {
+        c->options.note(c->options.context, pl_text_string(&text));
+    } else {
+        pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
+    }
+}
+
+/* What is wrong with the checkpoint itself. All else, an I/O error say, may pass, and an older one would then cost the steps between. */
+static bool is_useless(enum pl_status status)
+{
+    return status == PL_CORRUPT || status == PL_MISMATCH || status == PL_NOT_FOUND;
+}
+
+static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
+{
+    PL_AUTO_FREE uint64_t *steps = NULL;
+    size_t count = 0;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    PL_TRY(pl_checkpoints_flush(c, reterr));
+    PL_TRY(list_steps(c, false, &steps, &count, reterr));
+    for (size_t i = 0; i < count && !*ret_found; i++) {
+        struct pl_error error = PL_ERROR_NONE;
+        enum pl_status status = load_step(c, steps[i], ret_record, &error);
+        uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+
+        PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* which is not the checkpoint's */
+        *ret_found = status == PL_OK;
+        if (*ret_found && ret_record->state.world_size != size) {
+            note(c, "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in the last bits",
+                 (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size, (unsigned long long)size);
+        } else if (is_useless(status)) {
+            note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i], pl_error_text(&error, text, sizeof(text)));
+        } else if (!*ret_found) {
+            *reterr = error;
+            pl_error_context(reterr, "loading the checkpoint of step %llu; it may be good, so no older one is taken", (unsigned long long)steps[i]);
+            return status;
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
+                                   struct pl_error *reterr)
+{
+    struct pl_checkpoints *c = checkpoints;
+    struct answer answer;
+
+    memset(&answer, 0, sizeof(answer));
+    if (c->writes) {
+        answer.error.status = load_newest(c, &answer.found, &answer.record, &answer.error);
+    }
+    do {
+        PL_TRY(give_answer(c, &answer, reterr));
+    } while (answer.reading);
+    if (answer.error.status != PL_OK) {
+        if (reterr) {
+            *reterr = answer.error;
+        }
+        return answer.error.status;
+    }
+    *ret_found = answer.found;
+    if (!*ret_found) {
+        return PL_OK;
+    }
+    PL_TRY(pl_plan_broadcast(c->plan, 0, reterr));
+    if (c->optimizer) {
+        pl_optimizer_restore(c->optimizer, &answer.record.optimizer);
+        PL_TRY(pl_optimizer_broadcast(c->optimizer, 0, reterr));
+    }
+    *ret_state = answer.record.state;
+    return PL_OK;
+}
+
+void pl_checkpoints_close(struct pl_checkpoints *checkpoints)
+{
+    struct pl_checkpoints *c = checkpoints;
+
+    if (!c) {
+        return;
+    }
+    if (c->writing) {
+        (void)pthread_join(c->writer, NULL);
+    }
+    for (size_t i = 0; i < c->entry_count; i++) {
+        free(c->entries[i].name);
+    }
+    free(c->entries);
+    free_copy(c);
+    free(c->directory);
+    free(c);
+}

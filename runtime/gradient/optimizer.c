@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/optimizer.h"
+
+#include "base/memory.h"
+#include "device/kernel.h"
+#include "runtime/gradient/plan_private.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_SLOTS = 2 };
+
+static const double most_loss_scale = 0x1p126; /* it and its inverse are floats; gradients that are zero never overflow and would let it grow on */
+
+struct pl_optimizer {
+    struct pl_plan *plan;
+    struct pl_optimizer_options options;
+    struct pl_optimizer_state state;
+    double norm;
+    double factor; /* of the last step's gradients, undoing the loss scale */
+    unsigned slots;
+    float *slot[MAX_SLOTS];
+
+    /* In device memory only: */
+    struct pl_device *device;
+    void *scratch;   /* [PL_DEVICE_NORM_BYTES], device memory */
+    double *squares; /* pinned: the sum of squares of the last step's gradients */
+};
+
+/* Whether the norm of the gradients is needed. */
+static bool wants_norm(const struct pl_optimizer *optimizer)
+{
+    return optimizer->options.clip_norm > 0.0 || optimizer->options.loss_scale > 0.0;
+}
+
+static enum pl_status allocate(struct pl_optimizer *optimizer, struct pl_error *reterr)
+{
+    for (unsigned s = 0; s < optimizer->slots; s++) {
+        optimizer->slot[s] = pl_plan_new_array(optimizer->plan, reterr);
+        if (!optimizer->slot[s]) {
+            return PL_MEMORY;
+        }
+    }
+    if (optimizer->device && wants_norm(optimizer)) {
+        void *squares;
+
+        PL_TRY(pl_device_alloc(optimizer->device, PL_DEVICE_NORM_BYTES, &optimizer->scratch, reterr));
+        PL_TRY(pl_device_alloc_pinned(optimizer->device, sizeof(double), &squares, reterr));
+        optimizer->squares = squares;
+    }
+    return PL_OK;
+}
+
+/* As the step has them, in float: a beta just below 1 is 1 there. */
+static enum pl_status check_options(const struct pl_optimizer_options *options, struct pl_error *reterr)
+{
+    const struct {
+        const char *name;
+        double value, below;
+    } numbers[] = {
+        {"momentum", options->momentum, HUGE_VAL},
+        {"weight_decay", options->weight_decay, HUGE_VAL},
+        {"beta1", options->beta1, 1.0},
+        {"beta2", options->beta2, 1.0},
+        {"epsilon", options->epsilon, HUGE_VAL},
+        {"clip_norm", options->clip_norm, HUGE_VAL},
+        {"loss_scale", options->loss_scale, HUGE_VAL},
+    };
+
+    if ((unsigned)options->kind > PL_ADAMW) {
+        return pl_error_set(reterr, PL_INVALID, "%d is no kind of optimizer", (int)options->kind);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
+        double value = (double)(float)numbers[i].value;
+
+        if (!(value >= 0.0 && value < numbers[i].below)) {
+            return pl_error_set(reterr, PL_INVALID, "%s is %g, expected a number from 0 to below %g", numbers[i].name, numbers[i].value,
+                                numbers[i].below);
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
+                                struct pl_error *reterr)
+{
+    struct pl_optimizer *optimizer;
+    enum pl_status status;
+
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    PL_TRY(check_options(options, reterr));
+    optimizer = pl_memory_new(1, sizeof(*optimizer), reterr);
+    if (!optimizer) {
+        return PL_MEMORY;
+    }
+    optimizer->plan = plan;
+    optimizer->device = pl_plan_device(plan);
+    optimizer->options = *options;
+    if (options->kind != PL_SGD) {
+        optimizer->options.beta1 = options->beta1 > 0.0 ? options->beta1 : 0.9;
+        optimizer->options.beta2 = options->beta2 > 0.0 ? options->beta2 : 0.999;
+        optimizer->options.epsilon = options->epsilon > 0.0 ? options->epsilon : 1e-8;
+        optimizer->slots = 2;
+    } else {
+        optimizer->slots = options->momentum > 0.0 ? 1 : 0;
+    }
+    optimizer->options.growth_steps = options->growth_steps ? options->growth_steps : 2000;
+    optimizer->state.loss_scale = options->loss_scale;
+    status = allocate(optimizer, reterr);
+    if (status != PL_OK) {
+        pl_optimizer_free(optimizer);
+        return status;
+    }
+    *ret_optimizer = optimizer;
+    return PL_OK;
+}
+
+void pl_optimizer_free(struct pl_optimizer *optimizer)
+{
+    if (optimizer) {
+        for (unsigned s = 0; s < MAX_SLOTS; s++) {
+            pl_plan_free_array(optimizer->plan, optimizer->slot[s]);
+        }
+        if (optimizer->scratch) {
+            pl_device_release(optimizer->device, optimizer->scratch);
+        }
+        if (optimizer->squares) {
+            pl_device_release_pinned(optimizer->device, optimizer->squares);
+        }
+        free(pl_world_is_stranded(pl_plan_world(optimizer->plan)) ? NULL : optimizer); /* a broadcast of its state */
+    }
+}
+
+/* One loop each, so that the compiler makes vectors of it; the lines inside are the device's too. */
+static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient, const struct pl_step_factors *f)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        pl_step_sgd(f, &value[i], gradient[i]);
+    }
+}
+
+static void step_momentum(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity,
+                          const struct pl_step_factors *f)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        pl_step_momentum(f, &value[i], gradient[i], &velocity[i]);
+    }
+}
+
+static void step_nesterov(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity,
+                          const struct pl_step_factors *f)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        pl_step_nesterov(f, &value[i], gradient[i], &velocity[i]);
+    }
+}
+
+static void step_adam(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict mean, float *restrict variance,
+                      const struct pl_step_factors *f)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        pl_step_adam(f, &value[i], gradient[i], &mean[i], &variance[i]);
+    }
+}
+
+/* Buckets `begin` to `end` - 1, which are neighbours: one launch on a device. */
+static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end, const struct pl_device_step *step,
+                                   struct pl_error *reterr)
+{
+    struct pl_plan *plan = optimizer->plan;
+    uint64_t first, last;
+    uint64_t count;
+    float *value, *slot[MAX_SLOTS];
+    const float *gradient = pl_plan_gradients(plan);
+
+    pl_plan_bucket(plan, begin, &first, &count);
+    pl_plan_bucket(plan, end - 1, &last, &count);
+    count += last - first;
+    value = pl_plan_values(plan) + first;
+    for (unsigned s = 0; s < MAX_SLOTS; s++) {
+        slot[s] = optimizer->slot[s] ? optimizer->slot[s] + first : NULL;
+    }
+    if (optimizer->device) {
+        enum pl_dtype dtype = pl_plan_gradient_dtype(plan);
+
+        return pl_device_optimize(optimizer->device, step, count, value, (const char *)gradient + first * pl_dtype_bytes(dtype), dtype, slot[0],
+                                  slot[1], pl_plan_stream(plan), reterr);
+    }
+    switch (step->kind) {
+    case PL_DEVICE_SGD:
+        step_plain(count, value, gradient + first, &step->factors);
+        break;
+    case PL_DEVICE_MOMENTUM:
+        step_momentum(count, value, gradient + first, slot[0], &step->factors);
+        break;
+    case PL_DEVICE_NESTEROV:
+        step_nesterov(count, value, gradient + first, slot[0], &step->factors);
+        break;
+    case PL_DEVICE_ADAM:
+        step_adam(count, value, gradient + first, slot[0], slot[1], &step->factors);
+        break;
+    }
+    return PL_OK;
+}
+
+/* In double and always in the same order, so that every rank gets the same bits. */
+static double squared_norm(const struct pl_plan *plan)
+{
+    const float *gradient = pl_plan_gradients(plan);
+    uint64_t elems = pl_plan_elems(plan);
+    double sums[4] = {0.0};
+
+    for (uint64_t i = 0; i < elems; i += 4) { /* elems is a multiple of 16 */
+        for (size_t k = 0; k < 4; k++) {
+            sums[k] += (double)gradient[i + k] * (double)gradient[i + k];
+        }
+    }
+    return sums[0] + sums[1] + sums[2] + sums[3];
+}
+
+/* One step with the gradient multiplied by `gradient_factor`. */
+static struct pl_device_step describe_step(const struct pl_optimizer *optimizer, double rate, double gradient_factor)
+{
+    const struct pl_optimizer_options *options = &optimizer->options;
+    double number = (double)(optimizer->state.steps + 1);
+    struct pl_device_step step = {
+        .kind = PL_DEVICE_ADAM,
+        .factors = {.gradient = (float)gradient_factor,
+                    .rate = (float)rate,
+                    .decay = (float)options->weight_decay,
+                    .momentum = (float)options->momentum,
+                    .beta1 = (float)options->beta1,
+                    .beta2 = (float)options->beta2,
+                    .epsilon = (float)options->epsilon,
+                    /* Of the betas that the arrays are made with: rounded to float, 1 - 0.999 is 0.0013 % smaller. */
+                    .correct1 = (float)(1.0 / (1.0 - pow((double)(float)options->beta1, number))),
+                    .correct2 = (float)(1.0 / (1.0 - pow((double)(float)options->beta2, number)))},
+    };
+
+    if (options->kind == PL_SGD) {
+        step.kind = optimizer->slots == 0 ? PL_DEVICE_SGD : options->nesterov ? PL_DEVICE_NESTEROV : PL_DEVICE_MOMENTUM;
+    } else if (options->kind == PL_ADAMW) {
+        step.factors.shrink = step.factors.rate * step.factors.decay;
+        step.factors.decay = 0.0F;
+    }
+    return step;
+}
+
+/* True when the step is to be left out. */
+static bool adapt_loss_scale(struct pl_optimizer *optimizer, double squares)
+{
+    if (!(optimizer->options.loss_scale > 0.0)) {
+        return false;
+    }
+    if (!isfinite(squares)) {
+        optimizer->state.loss_scale = fmax(optimizer->state.loss_scale / 2.0, fmin(optimizer->options.loss_scale, 1.0));
+        optimizer->state.good_steps = 0;
+        optimizer->state.skipped++;
+        return true;
+    }
+    optimizer->state.good_steps++;
+    return false;
+}
+
+static void grow_loss_scale(struct pl_optimizer *optimizer)
+{
+    if (optimizer->options.loss_scale > 0.0 && optimizer->state.good_steps >= optimizer->options.growth_steps) {
+        optimizer->state.loss_scale = fmin(2.0 * optimizer->state.loss_scale, most_loss_scale);
+        optimizer->state.good_steps = 0;
+    }
+}
+
+/*
+ * The sum of squares of all gradients. In device memory it is left in `optimizer->squares`, and the host waits for it only where it
+ * decides something: with a scaled loss.
+ */
+static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squares, struct pl_error *reterr)
+{
+    struct pl_plan *plan = optimizer->plan;
+
+    PL_TRY(pl_plan_wait_bucket(plan, pl_plan_bucket_count(plan) - 1, reterr));
+    if (!optimizer->device) {
+        *ret_squares = squared_norm(plan);
+        return PL_OK;
+    }
+    PL_TRY(pl_device_squared_norm(optimizer->device, pl_plan_gradients(plan), pl_plan_gradient_dtype(plan), pl_plan_elems(plan), optimizer->scratch,
+                                  optimizer->squares, pl_plan_stream(plan), reterr));
+    if (optimizer->options.loss_scale > 0.0) {
+        PL_TRY(pl_device_stream_finish(optimizer->device, pl_plan_stream(plan), pl_world_deadline_ns(pl_plan_world(plan)), reterr));
+        *ret_squares = *optimizer->squares;
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr)
+{
+    struct pl_plan *plan = optimizer->plan;
+    struct pl_device_step step;
+
+    optimizer->factor = 1.0 / pl_optimizer_loss_scale(optimizer);
+    step = describe_step(optimizer, rate, optimizer->factor);
+    if (wants_norm(optimizer)) {
+        double squares = 0.0;
+
+        PL_TRY(find_norm(optimizer, &squares, reterr));
+        optimizer->norm = sqrt(squares) * optimizer->factor;
+        if (adapt_loss_scale(optimizer, squares)) {
+            return pl_plan_wait(plan, reterr);
+        }
+        if (optimizer->options.clip_norm > 0.0) {
+            step.squares = optimizer->squares;
+            step.clip_norm = optimizer->options.clip_norm;
+            if (!optimizer->device && optimizer->norm > step.clip_norm) {
+                step.factors.gradient = (float)(optimizer->factor * (step.clip_norm / optimizer->norm));
+            }
+        }
+    }
+    PL_TRY(pl_plan_await_readers(plan, reterr));
+    for (size_t begin = 0, end; begin < pl_plan_bucket_count(plan); begin = end) {
+        PL_TRY(pl_plan_wait_some(plan, begin, &end, reterr));
+        PL_TRY(step_buckets(optimizer, begin, end, &step, reterr));
+    }
+    optimizer->state.steps++;
+    grow_loss_scale(optimizer);
+    return pl_plan_wait(plan, reterr);
+}
+
+enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr)
+{
+    return pl_world_check_device(pl_plan_world(optimizer->plan), take_step(optimizer, rate, reterr), reterr);
+}
+
+double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer)
+{
+    return optimizer->options.loss_scale > 0.0 ? optimizer->state.loss_scale : 1.0;
+}
+
+double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer)
+{
+    return optimizer->squares ? sqrt(*optimizer->squares) * optimizer->factor : optimizer->norm;
+}
+
+struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimizer)
+{
+    return optimizer->state;
+}
+
+void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state)
+{
+    optimizer->state = *state;
+    if (!(optimizer->options.loss_scale > 0.0 && state->loss_scale > 0.0)) { /* only one of the two runs scales its loss */
+        optimizer->state.loss_scale = optimizer->options.loss_scale;
+        optimizer->state.good_steps = 0;
+    }
+}
+
+unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer)
+{
+    return optimizer->slots;
+}
+
+const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigned slot)
+{
+    PL_BUG_IF(slot >= optimizer->slots);
+    if (optimizer->options.kind == PL_SGD) {
+        return "momentum";
+    }
+    return slot == 0 ? "mean" : "variance";
+}
+
+float *pl_optimizer_slot(const struct pl_optimizer *optimizer, unsigned slot)
+{
+    PL_BUG_IF(slot >= optimizer->slots);
+    return optimizer->slot[slot];
+}
+
+enum pl_status pl_optimizer_broadcast(struct pl_optimizer *optimizer, int root, struct pl_error *reterr)
+{
+    struct pl_world *world = pl_plan_world(optimizer->plan);
+
+    PL_TRY(pl_broadcast(world, &optimizer->state, sizeof(optimizer->state), PL_UINT8, root, reterr));
+    for (unsigned s = 0; s < optimizer->slots; s++) {
+        PL_TRY(pl_plan_broadcast_array(optimizer->plan, optimizer->slot[s], root, reterr));
+    }
+    return PL_OK;
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/plan.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "device/kernel.h"
+#include "runtime/gradient/plan_private.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum pl_status check_options(const struct pl_plan_options *options, struct pl_error *reterr)
+{
+    if (options->local && (options->sum || options->predivide != 0.0 || options->average_passes || options->wire_flags)) {
+        return pl_error_set(reterr, PL_INVALID, "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
+    }
+    if (!isfinite(options->predivide) || options->predivide < 0.0) {
+        return pl_error_set(reterr, PL_INVALID, "predivide is %g, expected a number above 0, or 0 for none", options->predivide);
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan, struct pl_error *reterr)
+{
+    struct pl_plan *plan;
+
+    if (options) {
+        PL_TRY(check_options(options, reterr));
+    }
+    plan = pl_memory_new(1, sizeof(*plan), reterr);
+    if (!plan) {
+        return PL_MEMORY;
+    }
+    plan->world = world;
+    plan->options = options ? *options : (struct pl_plan_options){0};
+    plan->name = pl_memory_string(plan->options.name ? plan->options.name : "gradients", reterr);
+    if (!plan->name) {
+        free(plan);
+        return PL_MEMORY;
+    }
+    plan->options.name = plan->name;
+    if (plan->options.passes_per_step == 0) {
+        plan->options.passes_per_step = 1;
+    }
+    if (plan->options.memory == PL_MEMORY_DEVICE) {
+        plan->device = pl_world_device(world);
+    }
+    if (plan->options.bucket_bytes == 0) {
+        plan->options.bucket_bytes = (uint64_t)pl_knob_int(pl_world_knobs(world), PL_KNOB_BUCKET_BYTES);
+    }
+    *ret_plan = plan;
+    return PL_OK;
+}
+
+void pl_plan_free(struct pl_plan *plan)
+{
+    if (!plan) {
+        return;
+    }
+    pl_plan_release_layout(plan);
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        free(plan->tensors[i].name);
+    }
+    free(plan->tensors);
+    free(plan->buckets);
+    free(plan->name);
+    free(plan);
+}
+
+size_t pl_plan_find(const struct pl_plan *plan, const char *name)
+{
+    size_t index = 0;
+
+    while (index < plan->tensor_count && strcmp(plan->tensors[index].name, name) != 0) {
+        index++;
+    }
+    return index;
+}
+
+enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape, size_t *ret_index, struct pl_error *reterr)
+{
+    struct plan_tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
+
+    if (plan->sealed) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' comes behind the seal", plan->name, name);
+    }
+    if (pl_plan_find(plan, name) < plan->tensor_count) {
+        return pl_error_set(reterr, PL_INVALID, "%s: two tensors are called '%s'", plan->name, name);
+    }
+    if (dims > PL_PLAN_MAX_DIMS) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' has %u dimensions, at most %d are possible", plan->name, name, dims, PL_PLAN_MAX_DIMS);
+    }
+    for (unsigned d = 0; d < dims; d++) {
+        tensor.facts.shape[d] = shape[d];
+        if (__builtin_mul_overflow(tensor.facts.count_elems, shape[d], &tensor.facts.count_elems)) {
+            tensor.facts.count_elems = 0;
+        }
+    }
+    if (tensor.facts.count_elems == 0 || tensor.facts.count_elems > UINT64_MAX / 16) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' has no elements or too many", plan->name, name);
+    }
+    PL_TRY(pl_memory_grow(&plan->tensors, &plan->tensor_capacity, plan->tensor_count + 1, sizeof(tensor), reterr));
+    tensor.name = pl_memory_string(name, reterr);
+    if (!tensor.name) {
+        return PL_MEMORY;
+    }
+    tensor.facts.name = tensor.name;
+    *ret_index = plan->tensor_count;
+    plan->tensors[plan->tensor_count++] = tensor;
+    return PL_OK;
+}
+
+void pl_plan_begin_step(struct pl_plan *plan)
+{
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        plan->tensors[i].passes = 0;
+    }
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        plan->buckets[b].pending = plan->buckets[b].tensors;
+    }
+    plan->started = 0;
+    plan->ended = 0;
+}
+
+bool pl_plan_exchanges(const struct pl_plan *plan)
+{
+    return !plan->options.local && (!plan->device || pl_world_size(plan->world) > 1);
+}
+
+void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem)
+{
+    return (char *)plan->gradients.data + elem * pl_dtype_bytes(plan->options.gradient_dtype);
+}
+
+enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr)
+{
+    return plan->sealed ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() comes first", plan->name);
+}
+
+size_t pl_plan_tensor_count(const struct pl_plan *plan)
+{
+    return plan->tensor_count;
+}
+
+const struct pl_plan_tensor *pl_plan_tensor(const struct pl_plan *plan, size_t index)
+{
+    PL_BUG_IF(index >= plan->tensor_count);
+    return &plan->tensors[index].facts;
+}
+
+size_t pl_plan_bucket_count(const struct pl_plan *plan)
+{
+    return plan->bucket_count;
+}
+
+float *pl_plan_values(const struct pl_plan *plan)
+{
+    return plan->values;
+}
+
+float *pl_plan_gradients(const struct pl_plan *plan)
+{
+    return plan->gradients.data;
+}
+
+uint64_t pl_plan_elems(const struct pl_plan *plan)
+{
+    return plan->elems;
+}
+
+void pl_plan_bucket(const struct pl_plan *plan, size_t bucket, uint64_t *ret_first, uint64_t *ret_count)
+{
+    PL_BUG_IF(bucket >= plan->bucket_count);
+    *ret_first = plan->buckets[bucket].first_elem;
+    *ret_count = plan->buckets[bucket].count_elems;
+}
+
+struct pl_world *pl_plan_world(const struct pl_plan *plan)
+{
+    return plan->world;
+}
+
+struct pl_device *pl_plan_device(const struct pl_plan *plan)
+{
+    return plan->device;
+}
+
+void *pl_plan_stream(const struct pl_plan *plan)
+{
+    return plan->options.stream;
+}
+
+enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan)
+{
+    return plan->options.gradient_dtype;
+}
+
+struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan)
+{
+    return plan->counts;
+}
+
+/* Wait on the host for the request of bucket `b`, if it has one. */
+static enum pl_status end_request(struct pl_plan *plan, size_t b, uint64_t step, struct pl_error *reterr)
+{
+    struct pl_request *request = PL_TAKE(plan->buckets[b].request);
+    enum pl_status status = request ? pl_request_wait(request, reterr) : PL_OK;
+
+    if (status != PL_OK) {
+        pl_error_context(reterr, "bucket %zu of %zu of %s, step %llu", b + 1, plan->bucket_count, plan->name, (unsigned long long)step);
+    }
+    return status;
+}
+
+/* How buckets `first` to `end` - 1 are reduced. */
+static struct pl_collective describe_reduction(const struct pl_plan *plan, size_t first, size_t end)
+{
+    const struct pl_plan_options *options = &plan->options;
+    uint64_t first_elem = plan->buckets[first].first_elem;
+    void *data = pl_plan_gradient_at(plan, first_elem);
+    double passes = options->average_passes ? (double)options->passes_per_step : 1.0;
+    struct pl_collective collective = {
+        .kind = PL_ALLREDUCE,
+        .dtype = options->gradient_dtype,
+        .op = options->sum || options->predivide > 0.0 ? PL_SUM : PL_AVERAGE,
+        .flags = options->wire_flags | PL_AGREED,
+        .prescale = 1.0,
+        .postscale = 1.0 / passes,
+        .count = plan->buckets[end - 1].first_elem + plan->buckets[end - 1].count_elems - first_elem,
+        .send = data,
+        .recv = data,
+        .memory = options->memory,
+        .stream = options->stream,
+        .name = plan->buckets[first].name,
+    };
+
+    if (options->predivide > 0.0) {
+        collective.prescale = 1.0 / options->predivide;
+        collective.postscale = options->predivide / passes / (options->sum ? 1.0 : (double)pl_world_size(plan->world));
+    }
+    collective.scaled = options->predivide > 0.0 || options->average_passes;
+    return collective;
+}
+
+static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_error *reterr)
+{
+    struct pl_collective collective = describe_reduction(plan, b, b + 1);
+
+    PL_TRY(end_request(plan, b, plan->counts.steps - 1, reterr));
+    return pl_collective_post(plan->world, &collective, &plan->buckets[b].request, reterr);
+}
+
+/* What a reduction is for one rank alone, for adjacent buckets at once. */
+static enum pl_status scale_buckets(struct pl_plan *plan, size_t first, size_t end, struct pl_error *reterr)
+{
+    struct pl_collective c = describe_reduction(plan, first, end);
+
+    if (c.prescale == 1.0 && c.postscale == 1.0) {
+        return PL_OK;
+    }
+    return pl_world_check_device(
+        plan->world, pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, 1, c.prescale, c.postscale, c.stream, reterr),
+        reterr);
+}
+
+static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)
+{
+    while (plan->started < plan->bucket_count && plan->buckets[plan->started].pending == 0) {
+        if (pl_plan_exchanges(plan)) {
+            PL_TRY(start_bucket(plan, plan->started, reterr));
+        }
+        plan->started++;
+    }
+    return PL_OK;
+}
+
+static void complete_tensor(struct pl_plan *plan, struct plan_tensor *tensor)
+{
+    for (size_t b = tensor->first_bucket; b <= tensor->last_bucket; b++) {
+        plan->buckets[b].pending--;
+    }
+}
+
+/* `what` is a tensor or a bucket, of which there are `count`. */
+static enum pl_status check_index(const struct pl_plan *plan, const char *what, size_t index, size_t count, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    return index < count ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: no %s %zu, there are %zu, counted from 0", plan->name, what, index, count);
+}
+
+enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr)
+{
+    struct plan_tensor *tensor;
+
+    PL_TRY(check_index(plan, "tensor", index, plan->tensor_count, reterr));
+    tensor = &plan->tensors[index];
+    if (tensor->passes >= plan->options.passes_per_step) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
+                            plan->name, tensor->name, tensor->passes + 1, plan->options.passes_per_step);
+    }
+    tensor->passes++;
+    if (tensor->passes < plan->options.passes_per_step) {
+        return PL_OK;
+    }
+    complete_tensor(plan, tensor);
+    PL_TRY(start_complete(plan, reterr));
+    return pl_plan_progress(plan, reterr);
+}
+
+bool pl_plan_accumulates(const struct pl_plan *plan, size_t index)
+{
+    PL_BUG_IF(index >= plan->tensor_count);
+    return plan->tensors[index].passes > 0;
+}
+
+enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
+{
+    /* The newest, since testing one that has ended advances nothing; and what is with the device advances by itself. */
+    struct pl_request *newest = plan->ended < plan->started ? plan->buckets[plan->started - 1].request : NULL;
+    bool done;
+
+    return newest && !pl_request_launched(newest) ? pl_request_test(newest, &done, reterr) : PL_OK;
+}
+
+static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tensor *tensor, struct pl_error *reterr)
+{
+    uint64_t bytes = tensor->facts.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
+
+    if (plan->device) {
+        return pl_world_check_device(plan->world, pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr),
+                                     reterr);
+    }
+    memset(tensor->facts.gradient, 0, bytes);
+    return PL_OK;
+}
+
+/* Whatever of buckets 0..bucket is missing counts as zero from now on. */
+static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
+{
+    for (size_t place = 0; place < plan->tensor_count; place++) {
+        struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
+
+        if (tensor->first_bucket > bucket) {
+            break;
+        }
+        if (tensor->passes == plan->options.passes_per_step) {
+            continue;
+        }
+        if (tensor->passes == 0) {
+            PL_TRY(zero_gradient(plan, tensor, reterr));
+            plan->counts.zeroed++;
+        }
+        tensor->passes = plan->options.passes_per_step;
+        complete_tensor(plan, tensor);
+    }
+    return PL_OK;
+}
+
+/* All that has not ended up to bucket `bucket`: in device memory the stream waits, on the host we do. */
+static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
+{
+    struct pl_request *last = plan->buckets[bucket].request; /* requests run in order: it stands for those before it */
+
+    while (!plan->device && plan->ended <= bucket) {
+        PL_TRY(end_request(plan, plan->ended++, plan->counts.steps, reterr));
+    }
+    if (plan->ended > bucket) {
+        return PL_OK;
+    }
+    if (pl_plan_exchanges(plan)) {
+        PL_TRY(last ? pl_request_order(last, plan->options.stream, reterr) : PL_OK);
+    } else if (!plan->options.local) {
+        PL_TRY(scale_buckets(plan, plan->ended, bucket + 1, reterr));
+    }
+    plan->ended = bucket + 1;
+    return PL_OK;
+}
+
+enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
+{
+    int64_t began_ns = pl_clock_now_ns();
+
+    PL_TRY(check_index(plan, "bucket", bucket, plan->bucket_count, reterr));
+    if (plan->started <= bucket) {
+        PL_TRY(complete_missing(plan, bucket, reterr));
+        PL_TRY(start_complete(plan, reterr));
+    }
+    PL_TRY(end_buckets(plan, bucket, reterr));
+    plan->counts.waited_ns += pl_clock_now_ns() - began_ns;
+    return PL_OK;
+}
+
+enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end, struct pl_error *reterr)
+{
+    size_t left = plan->bucket_count - first;
+    bool on_its_way = pl_plan_exchanges(plan) && plan->ended < plan->bucket_count;
+
+    *ret_end = first + (!plan->device ? 1 : on_its_way ? (left + 1) / 2 : left);
+    return pl_plan_wait_bucket(plan, *ret_end - 1, reterr);
+}
+
+/* Let the host be at most one step ahead, where no request of the step before tells how far the device is. */
+static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status = pl_device_event_finish(plan->device, plan->step_end, pl_world_deadline_ns(plan->world), reterr);
+
+    if (status != PL_OK) {
+        pl_error_context(reterr, "waiting for the end of step %llu of %s", (unsigned long long)plan->counts.steps, plan->name);
+        return status;
+    }
+    return pl_device_event_record(plan->device, plan->step_end, plan->options.stream, reterr);
+}
+
+enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_wait_bucket(plan, plan->bucket_count - 1, reterr));
+    if (plan->step_end) {
+        PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
+    }
+    if (plan->counts.steps == 0 && plan->counts.zeroed == plan->tensor_count) { /* allowed, but mostly a call that was forgotten */
+        pl_log(PL_LOG_WARNING,
+               "%s: no gradient of this rank was ready in the first step, so all count as zero; pl_plan_ready() says that one is complete",
+               plan->name);
+    }
+    plan->counts.steps++;
+    pl_plan_begin_step(plan);
+    return PL_OK;
+}
+
+enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    if (!plan->device) {
+        return PL_OK;
+    }
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        PL_TRY(end_request(plan, b, plan->counts.steps, reterr));
+    }
+    return pl_world_check_device(plan->world, pl_device_stream_finish(plan->device, plan->options.stream, pl_world_deadline_ns(plan->world), reterr),
+                                 reterr);
+}
+
+enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_check_sealed(plan, reterr));
+    return pl_plan_broadcast_array(plan, plan->values, root, reterr);
+}

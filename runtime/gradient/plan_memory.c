@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays that have the layout of a plan, in host or device memory. */
+#include "base/memory.h"
+#include "runtime/gradient/plan_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr)
+{
+    void *array = NULL;
+
+    if (!plan->device) {
+        return pl_memory_new_aligned(plan->elems, sizeof(float), 4096, reterr);
+    }
+    return pl_device_alloc(plan->device, plan->elems * sizeof(float), &array, reterr) == PL_OK ? array : NULL;
+}
+
+void pl_plan_free_array(struct pl_plan *plan, float *array)
+{
+    if (!plan->device) {
+        free(pl_world_is_stranded(plan->world) ? NULL : array);
+    } else if (array) {
+        pl_device_release(plan->device, array);
+    }
+}
+
+/* Copy and wait for the end of it. */
+static enum pl_status copy_now(const struct pl_plan *plan, void *to, const void *from, struct pl_error *reterr)
+{
+    uint64_t bytes = plan->elems * sizeof(float);
+
+    if (!plan->device) {
+        memcpy(to, from, bytes);
+        return PL_OK;
+    }
+    return pl_device_copy_now(plan->device, to, from, bytes, plan->options.stream, pl_world_deadline_ns(plan->world), reterr);
+}
+
+enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to, struct pl_error *reterr)
+{
+    return copy_now(plan, to, array, reterr);
+}
+
+enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from, struct pl_error *reterr)
+{
+    PL_TRY(pl_plan_await_readers(plan, reterr));
+    return copy_now(plan, array, from, reterr);
+}
+
+void pl_plan_set_reader(struct pl_plan *plan, void *event)
+{
+    plan->reader = event;
+}
+
+enum pl_status pl_plan_await_readers(struct pl_plan *plan, struct pl_error *reterr)
+{
+    void *reader = PL_TAKE(plan->reader);
+
+    return reader ? pl_device_stream_wait(plan->device, plan->options.stream, reader, reterr) : PL_OK;
+}
+
+enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root, struct pl_error *reterr)
+{
+    struct pl_collective collective = {
+        .kind = PL_BROADCAST,
+        .dtype = PL_FLOAT32,
+        .root = root,
+        .count = plan->elems,
+        .recv = array,
+        .memory = plan->options.memory,
+        .stream = plan->options.stream,
+        .name = plan->name,
+    };
+
+    PL_BUG_IF(!plan->sealed);
+    PL_TRY(pl_plan_await_readers(plan, reterr));
+    return pl_collective_run(plan->world, &collective, reterr);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sealing a plan: ranks agree, tensors get their places and buckets, and memory is taken on every rank or on none. */
+#include "base/memory.h"
+#include "base/text.h"
+#include "runtime/agree.h"
+#include "runtime/gradient/plan_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN_ELEMS = 16 }; /* tensors begin at multiples of 64 bytes */
+
+void pl_plan_release_layout(struct pl_plan *plan)
+{
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        if (plan->buckets[b].request) {
+            pl_request_cancel(plan->buckets[b].request);
+        }
+        free(plan->buckets[b].name);
+    }
+    plan->bucket_count = 0;
+    if (plan->gradients.data) {
+        pl_arena_free(plan->world, &plan->gradients);
+    }
+    pl_plan_free_array(plan, PL_TAKE(plan->values));
+    if (plan->step_end) {
+        pl_device_event_free(plan->device, PL_TAKE(plan->step_end));
+    }
+    free(PL_TAKE(plan->order));
+    plan->elems = 0;
+}
+
+/* Options and tensors as lines that pl_agree() can compare and show; they lie in `text`. */
+static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines, struct pl_error *reterr)
+{
+    const struct pl_plan_options *options = &plan->options;
+    PL_AUTO_FREE const char **lines = pl_memory_new(plan->tensor_count + 1, sizeof(*lines), reterr);
+
+    if (!lines) {
+        return PL_MEMORY;
+    }
+    pl_text_printf(text,
+                   "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u average_passes=%d wire=%u local=%d "
+                   "memory=%d gradient=%s",
+                   (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order, (int)options->sum, options->predivide,
+                   options->passes_per_step, (int)options->average_passes, options->wire_flags, (int)options->local, (int)options->memory,
+                   pl_dtype_text(options->gradient_dtype));
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const struct pl_plan_tensor *facts = &plan->tensors[i].facts;
+
+        pl_text_append_char(text, '\0');
+        pl_text_printf(text, "'%s' [", facts->name);
+        for (unsigned d = 0; d < facts->dims; d++) {
+            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)facts->shape[d]);
+        }
+        pl_text_append(text, "]");
+    }
+    PL_TRY(pl_text_check(text, reterr));
+    lines[0] = text->data;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        lines[i + 1] = lines[i] + strlen(lines[i]) + 1;
+    }
+    *ret_lines = PL_TAKE(lines);
+    return PL_OK;
+}
+
+static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
+{
+    struct plan_bucket bucket = {.first_elem = first, .count_elems = end - first};
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+    PL_TRY(pl_memory_grow(&plan->buckets, &plan->bucket_capacity, plan->bucket_count + 1, sizeof(*plan->buckets), reterr));
+    pl_text_printf(&name, "%s.%zu", plan->name, plan->bucket_count);
+    PL_TRY(pl_text_take(&name, &bucket.name, reterr));
+    plan->buckets[plan->bucket_count++] = bucket;
+    return PL_OK;
+}
+
+/* Cut [first, end) into buckets of the wanted size; a rest below half of that goes to the one before it. */
+static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
+{
+    uint64_t want = plan->options.bucket_bytes / pl_dtype_bytes(plan->options.gradient_dtype) / ALIGN_ELEMS * ALIGN_ELEMS;
+
+    want = want < ALIGN_ELEMS ? ALIGN_ELEMS : want;
+    while (end - first > want + want / 2) {
+        PL_TRY(add_bucket(plan, first, first + want, reterr));
+        first += want;
+    }
+    return add_bucket(plan, first, end, reterr);
+}
+
+/* Give tensors their places, one behind the other. */
+static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reterr)
+{
+    plan->order = pl_memory_new(plan->tensor_count, sizeof(*plan->order), reterr);
+    if (!plan->order) {
+        return PL_MEMORY;
+    }
+    for (size_t place = 0; place < plan->tensor_count; place++) {
+        size_t index = plan->options.order == PL_PLAN_FORWARD ? place : plan->tensor_count - 1 - place;
+        struct pl_plan_tensor *facts = &plan->tensors[index].facts;
+
+        plan->order[place] = index;
+        facts->offset_elems = plan->elems;
+        plan->elems += (facts->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+        if (plan->elems > PTRDIFF_MAX / sizeof(float)) {
+            return pl_error_set(reterr, PL_MEMORY, "%s: the tensors up to '%s' have more elements than memory can hold", plan->name, facts->name);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
+{
+    unsigned merge = plan->options.merge_tensors;
+    uint64_t cut_at = 0;
+
+    for (size_t place = 1; place <= plan->tensor_count; place++) {
+        bool last = place == plan->tensor_count;
+
+        if (last || (merge > 0 && place % merge == 0)) {
+            uint64_t end = last ? plan->elems : plan->tensors[plan->order[place]].facts.offset_elems;
+
+            PL_TRY(cut(plan, cut_at, end, reterr));
+            cut_at = end;
+        }
+    }
+    for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
+        struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
+        uint64_t end = tensor->facts.offset_elems + tensor->facts.count_elems;
+
+        while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->facts.offset_elems) {
+            b++;
+        }
+        tensor->first_bucket = b;
+        while (plan->buckets[b].first_elem + plan->buckets[b].count_elems < end) {
+            b++;
+        }
+        tensor->last_bucket = b;
+        for (size_t i = tensor->first_bucket; i <= b; i++) {
+            plan->buckets[i].tensors++;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
+{
+    const struct pl_plan_options *options = &plan->options;
+
+    if (plan->tensor_count == 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan without tensors", plan->name);
+    }
+    if (options->memory != PL_MEMORY_HOST && options->memory != PL_MEMORY_DEVICE) {
+        return pl_error_set(reterr, PL_INVALID, "%s: a plan lies in host or device memory", plan->name);
+    }
+    if (options->memory == PL_MEMORY_DEVICE && !plan->device) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: device memory is asked for, but this world has no device", plan->name);
+    }
+    if (options->gradient_dtype != PL_FLOAT32 &&
+        (!plan->device || pl_dtype_bytes(options->gradient_dtype) != sizeof(uint16_t) || !pl_dtype_is_float(options->gradient_dtype))) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: gradients of %s: float32, and in device memory float16 and bfloat16, are possible",
+                            plan->name, pl_dtype_text(options->gradient_dtype));
+    }
+    return PL_OK;
+}
+
+/* All ranks have the same options and tensors, and each can go on. */
+static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_FREE const char **lines = NULL;
+    struct pl_error own = PL_ERROR_NONE;
+
+    own.status = check(plan, &own);
+    if (own.status == PL_OK) {
+        own.status = write_lines(plan, &text, &lines, &own);
+    }
+    return pl_agree(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
+}
+
+/* What each rank takes for itself. */
+static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
+{
+    PL_TRY(place_tensors(plan, reterr));
+    if (plan->device && !pl_plan_exchanges(plan)) {
+        PL_TRY(pl_device_event_new(plan->device, false, &plan->step_end, reterr));
+    }
+    plan->values = pl_plan_new_array(plan, reterr);
+    if (!plan->values) {
+        return PL_MEMORY;
+    }
+    return cut_buckets(plan, reterr); /* of what there is memory for: a list of more buckets could fill the memory by itself */
+}
+
+/* On every rank or on none: one that found no room has the others hear of it before they wait for it in the arena. */
+static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
+{
+    struct pl_error own = PL_ERROR_NONE;
+
+    own.status = take_own(plan, &own);
+    PL_TRY(pl_agree(plan->world, plan->name, &own, NULL, 0, reterr));
+    return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory, &plan->gradients, reterr);
+}
+
+enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    if (plan->sealed) {
+        return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan that is sealed", plan->name);
+    }
+    PL_TRY(agree(plan, reterr));
+    status = allocate(plan, reterr);
+    if (status != PL_OK) {
+        pl_plan_release_layout(plan); /* the program may make room and call again */
+        return status;
+    }
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        struct pl_plan_tensor *facts = &plan->tensors[i].facts;
+
+        facts->value = plan->values + facts->offset_elems;
+        facts->gradient = pl_plan_gradient_at(plan, facts->offset_elems);
+    }
+    plan->sealed = true;
+    pl_plan_begin_step(plan);
+    return PL_OK;
+}

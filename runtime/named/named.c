@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of named.h: checking and queueing what a program submits, waiting, joining, leaving. Rounds are in named_round.c. */
+#include "runtime/named.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "runtime/named/named_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_START_BYTES = 1 << 20 };
+
+void pl_named_result_done(struct pl_named_result *result)
+{
+    free(result->data);
+    free(result->rows_of_rank);
+    memset(result, 0, sizeof(*result));
+}
+
+enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named, struct pl_error *reterr)
+{
+    struct pl_named *named = pl_memory_new(1, sizeof(*named), reterr);
+    size_t ranks = (size_t)pl_world_size(world);
+
+    if (!named) {
+        return PL_MEMORY;
+    }
+    named->world = world;
+    named->beside = named;
+    named->rank = pl_world_rank(world);
+    named->ranks = pl_world_size(world);
+    named->device.device = pl_world_device(world);
+    if (options) {
+        named->options = *options;
+    }
+    if (named->options.start_bytes == 0) {
+        named->options.start_bytes = DEFAULT_START_BYTES;
+    }
+    named->round.heads = pl_memory_new(ranks, sizeof(struct named_head), reterr);
+    named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
+    if (!named->round.heads || !named->round.payload_bytes || named_table_init(&named->table, world, reterr) != PL_OK) {
+        pl_named_free(named);
+        return PL_MEMORY;
+    }
+    *ret_named = named;
+    return PL_OK;
+}
+
+void named_link(struct pl_named *named, struct pl_named *other)
+{
+    struct pl_named *next = named->beside;
+
+    named->beside = other->beside;
+    other->beside = next;
+}
+
+static void unlink_engine(struct pl_named *named)
+{
+    struct pl_named *before = named;
+
+    while (before->beside != named) {
+        before = before->beside;
+    }
+    before->beside = named->beside;
+    named->beside = named;
+}
+
+int pl_named_ranks(const struct pl_named *named)
+{
+    return named->ranks;
+}
+
+void named_local_free(struct named_local *local)
+{
+    free(local->extras);
+    free(local);
+}
+
+static void slot_clear(struct named_slot *slot)
+{
+    for (size_t i = 0; slot->results && i < slot->members; i++) {
+        pl_named_result_done(&slot->results[i]);
+    }
+    free(slot->results);
+    free(slot->failure);
+    slot->results = NULL;
+    slot->failure = NULL;
+    slot->used = false;
+}
+
+void pl_named_free(struct pl_named *named)
+{
+    if (!named) {
+        return;
+    }
+    unlink_engine(named);
+    if (named->round.request) {
+        pl_request_cancel(named->round.request);
+    }
+    for (struct named_batch *batch = named->first_batch, *next; batch; batch = next) {
+        next = batch->next;
+        pl_request_cancel(batch->request);
+        named_batch_free(named, batch);
+    }
+    named_device_done(&named->device);
+    for (size_t i = 0; i < named->table.slot_count && named->table.slots; i++) {
+        for (struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+            if (entry->local) {
+                named_local_free(entry->local);
+            }
+        }
+    }
+    for (size_t i = 0; i < named->slot_count; i++) {
+        slot_clear(&named->slots[i]);
+    }
+    free(named->slots);
+    free(named->round.payload_bytes);
+    named_table_done(&named->table);
+    if (pl_world_is_stranded(named->world)) {
+        return; /* a round's messages come to what is left, and leave from it */
+    }
+    free(named->round.heads);
+    free(named->round.received);
+    pl_text_done(&named->round.payload);
+    free(named);
+}
+
+static enum pl_status refuse_ended(const struct pl_named *named, struct pl_error *reterr)
+{
+    if (named->failure.status != PL_OK) {
+        if (reterr) {
+            *reterr = named->failure;
+        }
+        return named->failure.status;
+    }
+    if (named->left) {
+        return pl_error_set(reterr, PL_CANCELLED, "rank %d shut the named tensors down", named->left_rank);
+    }
+    return PL_OK;
+}
+
+static bool shape_elems(const struct pl_named_op *op, uint64_t *ret_elems)
+{
+    uint64_t elems = 1;
+
+    for (unsigned i = 0; i < op->dims; i++) {
+        if (__builtin_mul_overflow(elems, op->shape[i], &elems)) {
+            return false;
+        }
+    }
+    *ret_elems = elems;
+    return elems <= UINT64_MAX / 64;
+}
+
+static enum pl_status check_splits(const struct pl_named *named, const struct pl_named_op *op, const char *name, struct pl_error *reterr)
+{
+    uint64_t sum = 0;
+
+    if (!op->splits) {
+        if (op->shape[0] % (uint64_t)named->ranks) {
+            return pl_error_set(reterr, PL_INVALID, "'%s': %llu rows do not divide by %d ranks, give splits", name, (unsigned long long)op->shape[0],
+                                named->ranks);
+        }
+        return PL_OK;
+    }
+    for (int i = 0; i < named->ranks; i++) {
+        if (__builtin_add_overflow(sum, op->splits[i], &sum) || sum > op->shape[0]) {
+            return pl_error_set(reterr, PL_INVALID, "'%s': the splits up to rank %d are more than the %llu rows", name, i,
+                                (unsigned long long)op->shape[0]);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status check_op(const struct pl_named *named, const struct pl_named_op *op, const char *name, struct pl_error *reterr)
+{
+    bool makes_memory = op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL || op->kind == PL_REDUCE_SCATTER;
+    struct pl_collective collective = {
+        .kind = op->kind,
+        .dtype = op->dtype,
+        .op = op->op,
+        .flags = op->flags,
+        .scaled = op->scaled,
+        .prescale = op->prescale,
+        .postscale = op->postscale,
+        .root = op->root,
+        .send = op->send,
+        .recv = op->recv,
+    };
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    uint64_t elems;
+
+    if (op->kind == PL_BARRIER) {
+        return PL_OK;
+    }
+    if ((unsigned)op->kind >= PL_KIND_COUNT || op->kind == PL_REDUCE) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': %s is not a named operation", name, pl_kind_text(op->kind));
+    }
+    if (op->dims > PL_NAMED_MAX_DIMS || !shape_elems(op, &elems)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': a shape has at most %d dimensions and 2^58 elements", name, PL_NAMED_MAX_DIMS);
+    }
+    if (makes_memory && op->dims == 0) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': %s needs rows, a tensor without dimensions has none", name, pl_kind_text(op->kind));
+    }
+    if (makes_memory && elems > 0 && !op->send) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
+    }
+    /* What the collective would refuse when all ranks have agreed on it, and so on all ranks or, worse, on one. */
+    collective.count = makes_memory ? 0 : elems;
+    status = pl_collective_check(named->world, &collective, &error);
+    if (status != PL_OK) {
+        return pl_error_set(reterr, status, "'%s': %s", name, error.cause);
+    }
+    if (op->memory == PL_MEMORY_DEVICE && (!named->device.device || makes_memory)) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': %s in device memory: %s", name, pl_kind_text(op->kind),
+                            named->device.device ? "only allreduce and broadcast take it" : "this world has no device");
+    }
+    return op->kind == PL_ALLTOALL ? check_splits(named, op, name, reterr) : PL_OK;
+}
+
+/* What other ranks have to match. */
+static void define(const struct pl_named_op *op, struct named_definition *definition)
+{
+    bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
+
+    memset(definition, 0, sizeof(*definition));
+    definition->kind = (uint8_t)op->kind;
+    if (op->kind == PL_BARRIER) {
+        return;
+    }
+    definition->dtype = (uint8_t)op->dtype;
+    definition->memory = op->memory == PL_MEMORY_DEVICE ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
+    definition->dims = op->dims;
+    for (unsigned i = 0; i < op->dims; i++) {
+        definition->shape[i] = op->shape[i];
+    }
+    if (op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL) {
+        definition->shape[0] = 0;
+    }
+    if (op->kind == PL_BROADCAST) {
+        definition->root = op->root;
+    }
+    if (reduces) {
+        definition->op = (uint8_t)op->op;
+        definition->flags = (uint16_t)op->flags;
+        definition->scaled = op->scaled;
+        definition->prescale = op->scaled ? op->prescale : 1;
+        definition->postscale = op->scaled ? op->postscale : 1;
+    }
+}
+
+static enum pl_status take_extras(const struct pl_named *named, const struct pl_named_op *op, struct named_local *local, struct pl_error *reterr)
+{
+    size_t count = named_definition_extras(&local->definition, named->ranks);
+
+    if (count == 0) {
+        return PL_OK;
+    }
+    local->extras = pl_memory_new(count, sizeof(uint64_t), reterr);
+    if (!local->extras) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        local->extras[i] = op->kind == PL_ALLGATHER ? op->shape[0] : op->splits ? op->splits[i] : op->shape[0] / (uint64_t)named->ranks;
+    }
+    return PL_OK;
+}
+
+/* Check `op` and make it this rank's operation of its name; it is queued by the caller once all of its group are. */
+static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool transient, size_t slot, size_t member,
+                              struct named_local **ret_local, struct pl_error *reterr)
+{
+    struct named_entry *entry;
+    struct named_local *local;
+
+    if (!*name || strlen(name) >= PL_NAMED_MAX_NAME_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name, PL_NAMED_MAX_NAME_BYTES - 1);
+    }
+    PL_TRY(check_op(named, op, name, reterr));
+    entry = named_table_find(&named->table, name, reterr);
+    if (!entry) {
+        return PL_MEMORY;
+    }
+    if (entry->local) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again", name);
+    }
+    local = pl_memory_new(1, sizeof(*local), reterr);
+    if (!local) {
+        named_table_drop_idle(&named->table, entry);
+        return PL_MEMORY;
+    }
+    local->entry = entry;
+    local->send = op->kind == PL_BROADCAST && !op->send ? op->recv : op->send;
+    local->recv = op->recv;
+    local->slot = slot;
+    local->member = member;
+    define(op, &local->definition);
+    if (take_extras(named, op, local, reterr) != PL_OK) {
+        named_local_free(local);
+        named_table_drop_idle(&named->table, entry);
+        return PL_MEMORY;
+    }
+    local->transient = transient;
+    if (op->kind != PL_BARRIER) { /* whose shape and type nobody has looked at */
+        (void)shape_elems(op, &local->bytes);
+        local->bytes *= pl_dtype_bytes(op->dtype);
+    }
+    entry->local = local;
+    *ret_local = local;
+    return PL_OK;
+}
+
+static enum pl_status new_slot(struct pl_named *named, size_t members, size_t *ret_slot, struct pl_error *reterr)
+{
+    size_t index = named->free_slot_hint;
+    struct named_slot *slot;
+
+    while (index < named->slot_count && named->slots[index].used) {
+        index++;
+    }
+    if (index == named->slot_count) {
+        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct named_slot), reterr));
+        memset(&named->slots[index], 0, sizeof(struct named_slot));
+        named->slot_count++;
+    }
+    slot = &named->slots[index];
+    slot->results = pl_memory_new(members, sizeof(struct pl_named_result), reterr);
+    if (!slot->results) {
+        return PL_MEMORY;
+    }
+    slot->used = true;
+    slot->generation++;
+    slot->members = members;
+    slot->undone = slot->unagreed = members;
+    slot->status = PL_OK;
+    named->free_slot_hint = index + 1;
+    *ret_slot = index;
+    return PL_OK;
+}
+
+static void release_slot(struct pl_named *named, size_t index)
+{
+    slot_clear(&named->slots[index]);
+    if (index < named->free_slot_hint) {
+        named->free_slot_hint = index;
+    }
+}
+
+static pl_named_handle handle_of(const struct pl_named *named, size_t index)
+{
+    return (uint64_t)named->slots[index].generation << 32 | (index + 1);
+}
+
+static enum pl_status slot_of(const struct pl_named *named, pl_named_handle handle, size_t *ret_index, struct pl_error *reterr)
+{
+    uint64_t index = (handle & UINT32_MAX) - 1;
+
+    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].used || named->slots[index].generation != handle >> 32) {
+        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already", (unsigned long long)handle);
+    }
+    *ret_index = index;
+    return PL_OK;
+}
+
+size_t named_members(const struct pl_named *named, pl_named_handle handle)
+{
+    size_t index = 0;
+
+    return slot_of(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
+}
+
+const char *named_under_way(const struct pl_named *named)
+{
+    for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
+        for (const struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+            if (entry->local) {
+                return entry->name;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void queue(struct pl_named *named, struct named_local *local)
+{
+    local->next = NULL;
+    *(named->last_unannounced ? &named->last_unannounced->next : &named->first_unannounced) = local;
+    named->last_unannounced = local;
+    named->unannounced_bytes += local->bytes;
+}
+
+/* `number` counts the operations that have no name of their own, and up when this one is submitted; NULL: `name` is the program's. */
+static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops, size_t count, bool grouped,
+                             pl_named_handle *ret_handle, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct named_local **locals = pl_memory_new(count, sizeof(struct named_local *), reterr);
+    char member[PL_NAMED_MAX_NAME_BYTES + 64];
+    enum pl_status status = PL_OK;
+    size_t slot, made;
+
+    if (!locals) {
+        return PL_MEMORY;
+    }
+    PL_TRY(refuse_ended(named, reterr));
+    PL_TRY(new_slot(named, count, &slot, reterr));
+    for (made = 0; made < count && status == PL_OK; made++) {
+        snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made, count);
+        status = prepare(named, &ops[made], member, number, slot, made, &locals[made], reterr);
+        if (status == PL_OK && grouped) {
+            locals[made]->definition.group = pl_hash(pl_hash(PL_HASH_START, name, strlen(name)), &count, sizeof(count));
+            locals[made]->definition.group_members = (uint32_t)count;
+            locals[made]->definition.group_index = (uint32_t)made;
+        }
+    }
+    if (status != PL_OK) { /* nothing of the group is submitted */
+        for (size_t i = 0; i + 1 < made; i++) {
+            struct named_entry *entry = locals[i]->entry;
+
+            entry->local = NULL;
+            named_local_free(locals[i]);
+            named_table_drop_idle(&named->table, entry);
+        }
+        release_slot(named, slot);
+        return status;
+    }
+    if (number) {
+        ++*number;
+    }
+    for (size_t i = 0; i < count; i++) {
+        queue(named, locals[i]);
+    }
+    *ret_handle = handle_of(named, slot);
+    return named->unannounced_bytes >= named->options.start_bytes ? named_drive(named, false, false, reterr) : PL_OK;
+}
+
+enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle, struct pl_error *reterr)
+{
+    uint64_t *number = &named->numbered[(unsigned)op->kind % PL_KIND_COUNT];
+    char numbered[64];
+
+    if (op->name) {
+        return submit(named, op->name, NULL, op, 1, false, ret_handle, reterr);
+    }
+    snprintf(numbered, sizeof(numbered), "%s.%llu", pl_kind_text(op->kind), (unsigned long long)*number);
+    return submit(named, numbered, number, op, 1, false, ret_handle, reterr);
+}
+
+enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops, size_t count,
+                                     pl_named_handle *ret_handle, struct pl_error *reterr)
+{
+    char numbered[32];
+
+    if (base) {
+        return submit(named, base, NULL, ops, count, true, ret_handle, reterr);
+    }
+    snprintf(numbered, sizeof(numbered), "group.%llu", (unsigned long long)named->numbered_groups);
+    return submit(named, numbered, &named->numbered_groups, ops, count, true, ret_handle, reterr);
+}
+
+enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
+{
+    PL_TRY(refuse_ended(named, reterr));
+    if (!named->first_unannounced) {
+        return PL_OK;
+    }
+    do {
+        PL_TRY(named_drive(named, true, false, reterr));
+    } while (named->first_unannounced && !named->round.request);
+    return PL_OK;
+}
+
+enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done, struct pl_error *reterr)
+{
+    size_t index = 0;
+
+    PL_TRY(slot_of(named, handle, &index, reterr));
+    if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
+        /* A failure of the world is what the wait reports. */
+        (void)named_drive(named, named->slots[index].unagreed > 0, false, NULL);
+        (void)named_drive_beside(named);
+    }
+    *ret_done = named->slots[index].undone == 0 || named->failure.status != PL_OK;
+    return PL_OK;
+}
+
+enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result, struct pl_error *reterr)
+{
+    struct named_slot *slot;
+    enum pl_status status;
+    size_t index = 0;
+
+    PL_TRY(slot_of(named, handle, &index, reterr));
+    while (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
+        (void)named_drive(named, named->slots[index].unagreed > 0, true, NULL);
+    }
+    slot = &named->slots[index];
+    status = slot->status;
+    if (slot->undone > 0) {
+        status = refuse_ended(named, reterr);
+        slot->used = false; /* its operations still point at it; the engine can only be freed now */
+        return status;
+    }
+    if (status != PL_OK) {
+        pl_error_set(reterr, status, "%s", slot->failure ? slot->failure : "failed");
+    } else if (ret_result) {
+        memcpy(ret_result, slot->results, slot->members * sizeof(*ret_result));
+        memset(slot->results, 0, slot->members * sizeof(*ret_result));
+    }
+    release_slot(named, index);
+    return status;
+}
+
+enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op, struct pl_named_result *ret_result, struct pl_error *reterr)
+{
+    pl_named_handle handle;
+
+    PL_TRY(pl_named_submit(named, op, &handle, reterr));
+    return pl_named_wait(named, handle, ret_result, reterr);
+}
+
+enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr)
+{
+    PL_TRY(refuse_ended(named, reterr));
+    for (size_t i = 0; i < named->slot_count; i++) {
+        if (named->slots[i].used && named->slots[i].undone > 0) {
+            return pl_error_set(reterr, PL_INVALID, "an operation of this rank is still under way: wait for it before joining");
+        }
+    }
+    named->joining = true;
+    named->join_told = false;
+    while (named->joining && named->failure.status == PL_OK && !named->left) {
+        (void)named_drive(named, true, true, NULL);
+    }
+    named->joining = false;
+    PL_TRY(refuse_ended(named, reterr));
+    *ret_last_rank = named->join_last_rank;
+    return PL_OK;
+}
+
+enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr)
+{
+    named->leaving = true;
+    while (!named->left && named->failure.status == PL_OK) {
+        (void)named_drive(named, true, true, NULL);
+    }
+    return named->left ? PL_OK : refuse_ended(named, reterr);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Named tensors in device memory: many sums become one. A kernel gathers them side by side, one allreduce adds them, a kernel brings
+ * them back; which buffers belong together is remembered, since a training step repeats them.
+ */
+#include "base/memory.h"
+#include "device/kernel.h"
+#include "runtime/named/named_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALIGN_BYTES = 256,            /* each tensor begins where a kernel likes it */
+    MOST_PACKED_BYTES = 16 << 20, /* a longer tensor travels from where it lies */
+};
+
+static const uint64_t most_kept_bytes = UINT64_C(256) << 20; /* of all fusions together that wait for their next use */
+
+struct named_fusion {
+    struct named_fusion *next;
+    size_t count;
+    uint64_t elems;
+    enum pl_dtype dtype;
+    bool joined; /* this rank has nothing to give: no pieces */
+    bool busy;   /* a request is under way */
+    uint64_t last_use;
+    void *flat;
+    struct pl_device_pieces *pieces_in, *pieces_out;
+    struct pl_device_piece *sources; /* [count]; with `targets` what the next use is compared with */
+    struct pl_device_piece *targets;
+};
+
+static uint64_t flat_bytes(const struct named_fusion *fusion)
+{
+    return fusion->elems * pl_dtype_bytes(fusion->dtype);
+}
+
+static void fusion_free(struct named_device *device, struct named_fusion *fusion)
+{
+    if (fusion->pieces_in) {
+        pl_device_pieces_free(fusion->pieces_in);
+    }
+    if (fusion->pieces_out) {
+        pl_device_pieces_free(fusion->pieces_out);
+    }
+    if (fusion->flat) {
+        pl_device_release(device->device, fusion->flat);
+    }
+    free(fusion->sources);
+    free(fusion->targets);
+    free(fusion);
+}
+
+void named_device_done(struct named_device *device)
+{
+    for (struct named_fusion *fusion = device->fusions, *next; fusion; fusion = next) {
+        next = fusion->next;
+        fusion_free(device, fusion);
+    }
+    if (device->submitted) {
+        pl_device_event_free(device->device, device->submitted);
+    }
+    if (device->stream) {
+        pl_device_stream_free(device->device, device->stream);
+    }
+}
+
+static enum pl_status open_stream(struct named_device *device, struct pl_error *reterr)
+{
+    if (!device->stream) {
+        PL_TRY(pl_device_stream_new(device->device, &device->stream, reterr));
+    }
+    return device->submitted ? PL_OK : pl_device_event_new(device->device, false, &device->submitted, reterr);
+}
+
+enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch, struct pl_error *reterr)
+{
+    struct named_device *device = &named->device;
+    void *scratch = NULL;
+    enum pl_status status = PL_OK;
+
+    PL_TRY(open_stream(device, reterr));
+    PL_TRY(pl_device_alloc(device->device, bytes, &scratch, reterr));
+    if (fill) {
+        status = pl_device_copy_now(device->device, scratch, fill, bytes, device->stream, pl_world_deadline_ns(named->world), reterr);
+    }
+    if (status != PL_OK) {
+        pl_device_release(device->device, scratch);
+        return status;
+    }
+    *ret_scratch = scratch;
+    return PL_OK;
+}
+
+bool named_device_packs(const struct named_entry *entry)
+{
+    const struct named_definition *definition = &entry->definition;
+    uint64_t bytes = named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+
+    return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 && bytes <= MOST_PACKED_BYTES;
+}
+
+/* Describe what `entries` would be as one, without device memory. */
+static struct named_fusion *describe_fusion(struct named_entry *const *entries, size_t count, struct pl_error *reterr)
+{
+    struct named_fusion *fusion = pl_memory_new(1, sizeof(*fusion), reterr);
+    uint64_t align_elems;
+
+    if (!fusion) {
+        return NULL;
+    }
+    fusion->count = count;
+    fusion->dtype = (enum pl_dtype)entries[0]->definition.dtype;
+    fusion->joined = !entries[0]->local;
+    fusion->sources = pl_memory_new(count, sizeof(struct pl_device_piece), reterr);
+    fusion->targets = pl_memory_new(count, sizeof(struct pl_device_piece), reterr);
+    if (!fusion->sources || !fusion->targets) {
+        free(fusion->sources);
+        free(fusion->targets);
+        free(fusion);
+        return NULL;
+    }
+    align_elems = ALIGN_BYTES / pl_dtype_bytes(fusion->dtype);
+    for (size_t i = 0; i < count; i++) {
+        const struct named_local *local = entries[i]->local;
+        struct pl_device_piece piece = {.offset_elems = fusion->elems, .count_elems = named_definition_elems(&entries[i]->definition)};
+
+        fusion->sources[i] = fusion->targets[i] = piece;
+        if (local) {
+            fusion->sources[i].tensor = (void *)(uintptr_t)local->send; /* only read */
+            fusion->targets[i].tensor = local->recv;
+        }
+        fusion->elems += (piece.count_elems + align_elems - 1) / align_elems * align_elems;
+    }
+    return fusion;
+}
+
+static bool is_same(const struct named_fusion *a, const struct named_fusion *b)
+{
+    return a->count == b->count && a->dtype == b->dtype && a->joined == b->joined &&
+           memcmp(a->sources, b->sources, a->count * sizeof(*a->sources)) == 0 && memcmp(a->targets, b->targets, a->count * sizeof(*a->targets)) == 0;
+}
+
+/* Forget what was not used for longest until there is room for `bytes` more. */
+static void make_room(struct named_device *device, uint64_t bytes)
+{
+    while (device->fusion_bytes + bytes > most_kept_bytes) {
+        struct named_fusion **oldest = NULL;
+
+        for (struct named_fusion **at = &device->fusions; *at; at = &(*at)->next) {
+            if (!(*at)->busy && (!oldest || (*at)->last_use < (*oldest)->last_use)) {
+                oldest = at;
+            }
+        }
+        if (!oldest) {
+            return;
+        }
+        struct named_fusion *fusion = *oldest;
+
+        *oldest = fusion->next;
+        device->fusion_bytes -= flat_bytes(fusion);
+        fusion_free(device, fusion);
+    }
+}
+
+static enum pl_status equip(struct named_device *device, struct named_fusion *fusion, struct pl_error *reterr)
+{
+    PL_TRY(pl_device_alloc(device->device, flat_bytes(fusion), &fusion->flat, reterr));
+    if (fusion->joined) {
+        return PL_OK;
+    }
+    PL_TRY(pl_device_pieces_new(device->device, fusion->sources, fusion->count, &fusion->pieces_in, reterr));
+    return pl_device_pieces_new(device->device, fusion->targets, fusion->count, &fusion->pieces_out, reterr);
+}
+
+/* The fusion of these entries: one that was used before, or a new one. */
+static enum pl_status find_fusion(struct pl_named *named, struct named_entry *const *entries, size_t count, struct named_fusion **ret_fusion,
+                                  struct pl_error *reterr)
+{
+    struct named_device *device = &named->device;
+    struct named_fusion *wanted = describe_fusion(entries, count, reterr);
+    enum pl_status status;
+
+    if (!wanted) {
+        return PL_MEMORY;
+    }
+    for (struct named_fusion *known = device->fusions; known; known = known->next) {
+        if (!known->busy && is_same(known, wanted)) {
+            fusion_free(device, wanted);
+            *ret_fusion = known;
+            return PL_OK;
+        }
+    }
+    make_room(device, flat_bytes(wanted));
+    status = equip(device, wanted, reterr);
+    if (status != PL_OK) {
+        fusion_free(device, wanted);
+        return status;
+    }
+    wanted->next = device->fusions;
+    device->fusions = wanted;
+    device->fusion_bytes += flat_bytes(wanted);
+    *ret_fusion = wanted;
+    return PL_OK;
+}
+
+/* Put this rank's part into the flat buffer, on the engine's stream. */
+static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op, struct pl_error *reterr)
+{
+    struct named_device *device = &named->device;
+
+    if (!fusion->joined) {
+        PL_TRY(pl_device_stream_follow(device->device, device->stream, named->options.stream, device->submitted, reterr));
+        return pl_device_pack(fusion->pieces_in, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr);
+    }
+    PL_AUTO_FREE void *neutral = pl_memory_new(fusion->elems, pl_dtype_bytes(fusion->dtype), reterr);
+
+    if (!neutral) {
+        return PL_MEMORY;
+    }
+    named_fill_neutral(neutral, fusion->elems, fusion->dtype, op);
+    return pl_device_copy_now(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream, pl_world_deadline_ns(named->world), reterr);
+}
+
+static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch, struct pl_error *reterr)
+{
+    struct pl_collective collective = {
+        .kind = PL_ALLREDUCE, .memory = PL_MEMORY_DEVICE, .name = named_collective_name(entries[0]), .flags = PL_AGREED};
+    struct named_fusion *fusion;
+
+    PL_TRY(open_stream(&named->device, reterr));
+    PL_TRY(find_fusion(named, entries, batch->count, &fusion, reterr));
+    named_describe_sum(named, &entries[0]->definition, entries[0]->announced, &collective);
+    PL_TRY(fill_flat(named, fusion, collective.op, reterr));
+    collective.dtype = fusion->dtype;
+    collective.count = fusion->elems;
+    collective.send = collective.recv = fusion->flat;
+    collective.stream = named->device.stream;
+    PL_TRY(pl_collective_post(named->world, &collective, &batch->request, reterr));
+    fusion->busy = true;
+    fusion->last_use = ++named->device.uses;
+    batch->fusion = fusion;
+    return PL_OK;
+}
+
+enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+{
+    struct named_batch *batch = named_batch_new(entries, count, reterr);
+    enum pl_status status;
+
+    if (!batch) {
+        return PL_MEMORY;
+    }
+    status = pl_world_check_device(named->world, post(named, entries, batch, reterr), reterr);
+    if (status != PL_OK) {
+        named_batch_free(named, batch);
+        return status;
+    }
+    return named_batch_posted(named, batch, reterr);
+}
+
+/* Give the sums back to the tensors. */
+static enum pl_status empty_flat(struct pl_named *named, const struct named_fusion *fusion, struct pl_error *reterr)
+{
+    struct named_device *device = &named->device;
+
+    PL_TRY(pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
+    return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
+}
+
+enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+{
+    struct named_fusion *fusion = batch->fusion;
+
+    fusion->busy = false;
+    return fusion->joined ? PL_OK : pl_world_check_device(named->world, empty_flat(named, fusion, reterr), reterr);
+}

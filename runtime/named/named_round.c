@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/named/named_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How one announcement in a payload begins. */
+enum announcement {
+    ANNOUNCE_ID = 1,        /* uint32_t id, extras */
+    ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, extras */
+    ANNOUNCE_TRANSIENT = 3, /* as WHOLE; the name will not be used again */
+};
+
+enum { WAITING_LINES = 8 };
+
+#define AGREEING "agreeing on named tensors" /* in what ranks are told */
+
+/* Between two looks after several engines lies a 64th of the time already waited, in these bounds. */
+static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
+static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
+
+static void announce_long(struct pl_named *named, const struct named_local *local, bool by_id)
+{
+    struct pl_text *payload = &named->round.payload;
+    size_t extras = named_definition_extras(&local->definition, named->ranks);
+
+    if (by_id) {
+        pl_text_append_char(payload, ANNOUNCE_ID);
+        pl_text_append_n(payload, (const char *)&local->entry->id, sizeof(local->entry->id));
+    } else {
+        uint16_t length = (uint16_t)strlen(local->entry->name);
+
+        pl_text_append_char(payload, local->transient ? ANNOUNCE_TRANSIENT : ANNOUNCE_WHOLE);
+        pl_text_append_n(payload, (const char *)&length, sizeof(length));
+        pl_text_append_n(payload, local->entry->name, length);
+        pl_text_append_n(payload, (const char *)&local->definition, sizeof(local->definition));
+    }
+    pl_text_append_n(payload, (const char *)local->extras, extras * sizeof(uint64_t));
+}
+
+/* True when the number fits into the head: at the end of the last run, or as a run of its own. */
+static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
+{
+    if (*runs > 0 && head->runs[*runs - 1].first + head->runs[*runs - 1].count == id) {
+        head->runs[*runs - 1].count++;
+        return true;
+    }
+    if (*runs == NAMED_HEAD_RUNS) {
+        return false;
+    }
+    head->runs[*runs].first = id;
+    head->runs[(*runs)++].count = 1;
+    return true;
+}
+
+/*
+ * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each round, and what this rank waits
+ * for: one tensor, with those who lack it as far as earlier rounds told, or that all join or leave.
+ */
+static void append_awaited(const void *subject, struct pl_text *text)
+{
+    const struct pl_named *named = subject;
+    const struct named_entry *entry = named->table.first_pending;
+    const char *name = named_under_way(named);
+
+    while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
+        entry = entry->next_pending;
+    }
+    pl_text_append(text, AGREEING);
+    if (entry) {
+        pl_text_append(text, ": ");
+        named_entry_waiting_text(&named->table, entry, text);
+    } else if (name) {
+        pl_text_printf(text, ": '%s' is submitted here", name);
+    } else if (named->joining || named->leaving) {
+        pl_text_append(text, named->joining ? ": this rank has joined" : ": this rank shuts them down");
+    }
+}
+
+static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl_error *reterr)
+{
+    struct named_round *round = &named->round;
+    struct pl_collective heads = {.kind = PL_ALLGATHER,
+                                  .dtype = PL_UINT8,
+                                  .count = sizeof(struct named_head),
+                                  .send = &round->own,
+                                  .recv = round->heads,
+                                  .about = {.name = "agreement", .append = append_awaited, .subject = named}};
+    unsigned runs = 0;
+
+    memset(&round->own, 0, sizeof(round->own));
+    pl_text_clear(&round->payload);
+    for (struct named_local *local = named->first_unannounced; local; local = local->next) {
+        bool by_id = local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
+
+        if (!by_id || local->extras || !announce_short(&round->own, &runs, local->entry->id)) {
+            announce_long(named, local, by_id);
+        }
+        round->own.flags |= NAMED_HEAD_NEWS;
+    }
+    PL_TRY(pl_text_check(&round->payload, reterr));
+    if (round->payload.length > UINT32_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%zu bytes of announcements in one round", round->payload.length);
+    }
+    named->first_unannounced = named->last_unannounced = NULL;
+    named->unannounced_bytes = 0;
+    round->own.payload_bytes = (uint32_t)round->payload.length;
+    if (named->joining && !named->join_told) {
+        round->own.flags |= NAMED_HEAD_NEWS | NAMED_HEAD_JOIN;
+        named->join_told = true;
+    }
+    if (named->leaving) {
+        round->own.flags |= NAMED_HEAD_NEWS | NAMED_HEAD_LEAVE;
+    }
+    if (waiting) {
+        round->own.flags |= NAMED_HEAD_WAITING;
+    }
+    if (round->deadline_ns && pl_clock_now_ns() > round->deadline_ns) {
+        round->own.flags |= NAMED_HEAD_LATE;
+    }
+    round->in_payload = false;
+    return pl_collective_post(named->world, &heads, &round->request, reterr);
+}
+
+static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CORRUPT, "rank %d sent an announcement that this rank cannot read: are all ranks the same program?",
+                        pl_world_label(named->world, rank));
+}
+
+static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
+{
+    const struct named_head *head = &named->round.heads[rank];
+
+    for (unsigned i = 0; i < NAMED_HEAD_RUNS; i++) {
+        for (uint32_t id = head->runs[i].first; id - head->runs[i].first < head->runs[i].count; id++) {
+            if (id >= named->table.known_count) {
+                return corrupt(named, rank, reterr);
+            }
+            PL_TRY(named_table_announce(&named->table, named->table.known[id], rank, NULL, NULL, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* One announcement out of `rank`'s payload at `*at`, which moves on. */
+static enum pl_status take_one(struct pl_named *named, int rank, const unsigned char **at, const unsigned char *end, struct pl_error *reterr)
+{
+    char name[PL_NAMED_MAX_NAME_BYTES + 64];
+    struct named_definition definition;
+    struct named_entry *entry;
+    unsigned char type = *(*at)++;
+    size_t extras_bytes;
+
+    if (type == ANNOUNCE_ID) {
+        uint32_t id;
+
+        if ((size_t)(end - *at) < sizeof(id)) {
+            return corrupt(named, rank, reterr);
+        }
+        memcpy(&id, *at, sizeof(id));
+        *at += sizeof(id);
+        if (id >= named->table.known_count) {
+            return corrupt(named, rank, reterr);
+        }
+        entry = named->table.known[id];
+        definition = entry->agreed;
+    } else {
+        uint16_t length;
+
+        if ((size_t)(end - *at) < sizeof(length)) {
+            return corrupt(named, rank, reterr);
+        }
+        memcpy(&length, *at, sizeof(length));
+        *at += sizeof(length);
+        if (length >= sizeof(name) || (size_t)(end - *at) < length + sizeof(definition)) {
+            return corrupt(named, rank, reterr);
+        }
+        memcpy(name, *at, length);
+        name[length] = '\0';
+        memcpy(&definition, *at + length, sizeof(definition));
+        *at += length + sizeof(definition);
+        entry = named_table_find(&named->table, name, reterr);
+        if (!entry) {
+            return PL_MEMORY;
+        }
+        if (entry->announced == 0 && !entry->known) {
+            entry->transient = type == ANNOUNCE_TRANSIENT;
+        }
+    }
+    extras_bytes = named_definition_extras(&definition, named->ranks) * sizeof(uint64_t);
+    if ((size_t)(end - *at) < extras_bytes) {
+        return corrupt(named, rank, reterr);
+    }
+    PL_TRY(named_table_announce(&named->table, entry, rank, &definition, extras_bytes ? *at : NULL, reterr));
+    *at += extras_bytes;
+    return PL_OK;
+}
+
+/* This rank will not announce `local`, if it has not. */
+static void unqueue(struct pl_named *named, const struct named_local *local)
+{
+    struct named_local **at = &named->first_unannounced, *last = NULL;
+
+    while (*at && *at != local) {
+        last = *at;
+        at = &last->next;
+    }
+    if (*at) {
+        *at = local->next;
+        named->last_unannounced = local->next ? named->last_unannounced : last;
+        named->unannounced_bytes -= local->bytes;
+    }
+}
+
+/* Fail every tensor that is under way, here and, since all ranks do the same, everywhere. */
+static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure, struct pl_error *reterr)
+{
+    while (named->table.first_pending) {
+        struct named_entry *entry = named->table.first_pending;
+
+        PL_TRY(named_table_settle(&named->table, entry, false, reterr));
+        if (entry->local) {
+            unqueue(named, entry->local);
+            named_end_local(named, entry->local, status, failure);
+        } else {
+            named_table_drop_idle(&named->table, entry);
+        }
+    }
+    return PL_OK;
+}
+
+/* What is waited for, and who lacks it. */
+static void append_waiting(const struct pl_named *named, struct pl_text *text)
+{
+    int lines = 0;
+
+    for (const struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
+        if (lines++ == WAITING_LINES) {
+            pl_text_append(text, "; and more");
+            break;
+        }
+        pl_text_append(text, lines > 1 ? "; " : "");
+        named_entry_waiting_text(&named->table, entry, text);
+    }
+}
+
+/* What is waited for will not come: say of what and of whom. */
+static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_append(&text, why);
+    append_waiting(named, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    return fail_pending(named, status, text.data, reterr);
+}
+
+static void append_all_awaited(const void *subject, struct pl_text *text)
+{
+    pl_text_append(text, AGREEING ": ");
+    append_waiting(subject, text);
+}
+
+/* A tensor may be awaited while rounds go on: the lowest rank warns, for all of them. */
+static void warn_of_oldest(struct pl_named *named)
+{
+    const struct named_entry *oldest = named->table.first_pending;
+    struct named_round *round = &named->round;
+
+    if (named->rank != 0 || !oldest) {
+        return;
+    }
+    if (oldest->pending_number != round->oldest_number) {
+        round->oldest_number = oldest->pending_number;
+        round->oldest_since_ns = pl_clock_now_ns();
+        round->oldest_told_ns = 0;
+        return;
+    }
+    pl_world_tell_waited(named->world, pl_clock_now_ns() - round->oldest_since_ns, &round->oldest_told_ns,
+                         &(struct pl_about){.append = append_all_awaited, .subject = named});
+}
+
+/* Whether to wait on for what the rounds so far have not made ready: `any` and `all` are the ranks' flags. */
+static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32_t all, struct pl_error *reterr)
+{
+    if (named->table.ready_count > 0) {
+        named->round.deadline_ns = 0;
+        return PL_OK;
+    }
+    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS)) { /* nothing can ever come */
+        PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
+    } else if (any & NAMED_HEAD_LATE) { /* some poll or wait in another process set, and may do so for ever */
+        PL_TRY(fail_waiting(named, PL_TIMEOUT, "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
+    }
+    if (!named->table.first_pending) {
+        named->round.deadline_ns = 0;
+    } else if (!named->round.deadline_ns) {
+        named->round.deadline_ns = pl_world_deadline_ns(named->world);
+    }
+    return PL_OK;
+}
+
+static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *reterr)
+{
+    char failure[80];
+
+    named->left = true;
+    named->left_rank = pl_world_label(named->world, rank);
+    snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", named->left_rank);
+    PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
+    while (named->first_unannounced) {
+        struct named_local *local = named->first_unannounced;
+
+        named->first_unannounced = local->next;
+        named_end_local(named, local, PL_CANCELLED, failure);
+    }
+    named->last_unannounced = NULL;
+    named->unannounced_bytes = 0;
+    return PL_OK;
+}
+
+/* The whole round has arrived. */
+static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr)
+{
+    const unsigned char *at = named->round.received;
+    uint32_t any = 0, all = UINT32_MAX;
+    int leaving_rank = -1;
+
+    for (int rank = 0; rank < named->ranks; rank++) {
+        const struct named_head *head = &named->round.heads[rank];
+        const unsigned char *end = at + head->payload_bytes;
+
+        any |= head->flags;
+        all &= head->flags;
+        PL_TRY(take_runs(named, rank, reterr));
+        while (at < end) {
+            PL_TRY(take_one(named, rank, &at, end, reterr));
+        }
+        if (head->flags & NAMED_HEAD_JOIN) {
+            named_table_join(&named->table, rank);
+        }
+        if (head->flags & NAMED_HEAD_LEAVE && leaving_rank < 0) {
+            leaving_rank = rank;
+        }
+    }
+    PL_TRY(named_table_collect(&named->table, reterr));
+    PL_TRY(check_waiting(named, any, all, reterr));
+    warn_of_oldest(named);
+    PL_TRY(named_run_ready(named, reterr));
+    if (named->table.joined_count == named->ranks) {
+        named->join_last_rank = named->table.last_joined;
+        named->joining = false;
+        named_table_join_reset(&named->table);
+        /* Ranks that joined early have numbered fewer operations; all of them have ended. */
+        memset(named->numbered, 0, sizeof(named->numbered));
+        named->numbered_groups = 0;
+    }
+    return leaving_rank >= 0 ? leave(named, leaving_rank, reterr) : PL_OK;
+}
+
+/* The heads have arrived: fetch the payloads if any rank has one. */
+static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr)
+{
+    struct named_round *round = &named->round;
+    struct pl_collective payloads = {.kind = PL_ALLGATHER,
+                                     .dtype = PL_UINT8,
+                                     .counts = round->payload_bytes,
+                                     .about = {.name = "agreement", .append = append_awaited, .subject = named}};
+    size_t total = 0;
+
+    for (int rank = 0; rank < named->ranks; rank++) {
+        round->payload_bytes[rank] = round->heads[rank].payload_bytes;
+        total += round->heads[rank].payload_bytes;
+    }
+    if (total == 0) {
+        return take_round(named, reterr);
+    }
+    PL_TRY(pl_memory_grow(&round->received, &round->received_capacity, total, 1, reterr));
+    payloads.send = pl_text_string(&round->payload);
+    payloads.recv = round->received;
+    round->in_payload = true;
+    return pl_collective_post(named->world, &payloads, &round->request, reterr);
+}
+
+/* The round's request has ended: release it and go on with what it brought. */
+static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
+{
+    struct pl_request *request = named->round.request;
+    enum pl_status status;
+
+    named->round.request = NULL;
+    status = pl_request_wait(request, reterr);
+    if (status != PL_OK) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        append_awaited(named, &text);
+        pl_error_context(reterr, "%s", pl_text_string(&text));
+        return status;
+    }
+    return named->round.in_payload ? take_round(named, reterr) : take_heads(named, reterr);
+}
+
+static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
+{
+    struct named_batch *batch = named->first_batch;
+    struct pl_request *request = batch->request;
+    enum pl_status status;
+
+    named->first_batch = batch->next;
+    if (!named->first_batch) {
+        named->last_batch = NULL;
+    }
+    batch->request = NULL;
+    status = pl_request_wait(request, reterr);
+    if (status == PL_OK && batch->fusion) {
+        status = named_device_finish(named, batch, reterr);
+    }
+    if (status != PL_OK) {
+        named_batch_free(named, batch);
+        return status;
+    }
+    named_batch_end(named, batch);
+    return PL_OK;
+}
+
+/* Whether operations of this rank are under way in `named`, and whether a round has to bring them on. */
+static bool has_work(const struct pl_named *named, bool *ret_need_round)
+{
+    bool works = false;
+
+    *ret_need_round = false;
+    for (size_t i = 0; i < named->slot_count && named->failure.status == PL_OK && !named->left; i++) {
+        works = works || (named->slots[i].used && named->slots[i].undone > 0);
+        *ret_need_round = *ret_need_round || (named->slots[i].used && named->slots[i].unagreed > 0);
+    }
+    return works;
+}
+
+bool named_drive_beside(struct pl_named *named)
+{
+    bool works = false, need_round;
+
+    for (struct pl_named *other = named->beside; other != named; other = other->beside) {
+        if (has_work(other, &need_round)) {
+            works = true;
+            (void)named_drive(other, need_round, false, NULL);
+        }
+    }
+    return works;
+}
+
+/* Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn. */
+static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
+{
+    int64_t began_ns = pl_clock_now_ns(), waited_ns, told_ns = 0, nap_ns;
+    bool done;
+
+    for (;;) {
+        PL_TRY(pl_request_test(request, &done, reterr));
+        if (done || !named_drive_beside(named)) {
+            return PL_OK;
+        }
+        waited_ns = pl_clock_now_ns() - began_ns;
+        pl_world_tell_waited(named->world, waited_ns, &told_ns, NULL);
+        nap_ns = waited_ns / 64;
+        if (nap_ns > NAP_SHORTEST_NS / 8) { /* at first without a nap */
+            nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
+            pl_clock_nap(nap_ns < NAP_LONGEST_NS ? nap_ns : NAP_LONGEST_NS, PL_DEADLINE_NEVER);
+        }
+    }
+}
+
+static enum pl_status drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+{
+    bool progressed = false, done;
+
+    /* Requests end in the order of posting: batches first, since a round is only posted behind the batches of the last. */
+    while (named->first_batch) {
+        PL_TRY(pl_request_test(named->first_batch->request, &done, reterr));
+        if (!done) {
+            break;
+        }
+        PL_TRY(end_batch(named, reterr));
+        progressed = true;
+    }
+    if (!named->first_batch && named->round.request) {
+        PL_TRY(pl_request_test(named->round.request, &done, reterr));
+        if (done) {
+            PL_TRY(end_request(named, reterr));
+            progressed = true;
+        }
+    }
+    if (progressed && block) {
+        return PL_OK; /* what the caller waits for may have come */
+    }
+    /* After progress the caller may no longer need a round, and one that nobody needs would be in the way of other uses of the world. */
+    if (!named->round.request && !named->left && ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
+        PL_TRY(post_round(named, block && need_round, reterr));
+    }
+    if (!block || (named->left && !named->first_batch)) {
+        return PL_OK;
+    }
+    if (named->beside != named) {
+        PL_TRY(look_after_others(named, named->first_batch ? named->first_batch->request : named->round.request, reterr));
+    }
+    if (named->first_batch) {
+        return end_batch(named, reterr);
+    }
+    PL_BUG_IF(!named->round.request);
+    return end_request(named, reterr);
+}
+
+enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = named->failure.status;
+
+    if (status == PL_OK) {
+        status = drive(named, need_round, block, &error);
+        if (status != PL_OK) {
+            error.status = status;
+            named->failure = error;
+        }
+    }
+    if (status != PL_OK && reterr) {
+        *reterr = named->failure;
+    }
+    return status;
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running what ranks have agreed on: tensors that are ready become collectives, in device memory one for many. */
+#include "base/memory.h"
+#include "runtime/named/named_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FUSED_BYTES = 64 << 20 }; /* at most so much travels as one from device memory */
+
+void named_batch_free(struct pl_named *named, struct named_batch *batch)
+{
+    bool stranded = pl_world_is_stranded(named->world);
+
+    for (size_t i = 0; i < batch->count; i++) {
+        struct named_item *item = &batch->items[i];
+
+        if (item->scratch && item->in_device_memory) {
+            pl_device_release(named->device.device, item->scratch);
+        } else {
+            free(stranded ? NULL : item->scratch);
+        }
+        if (stranded) {
+            item->result.data = NULL;
+        }
+        pl_named_result_done(&item->result);
+    }
+    free(batch);
+}
+
+void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure)
+{
+    struct named_slot *slot = &named->slots[local->slot];
+    struct named_entry *entry = local->entry;
+
+    slot->undone--;
+    if (status != PL_OK) {
+        slot->unagreed--;
+        if (slot->status == PL_OK) {
+            slot->status = status;
+            slot->failure = failure ? strdup(failure) : NULL;
+        }
+    }
+    entry->local = NULL;
+    named_local_free(local);
+    named_table_drop_idle(&named->table, entry);
+}
+
+void named_batch_end(struct pl_named *named, struct named_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct named_item *item = &batch->items[i];
+
+        if (item->local) {
+            named->slots[item->local->slot].results[item->local->member] = item->result;
+            memset(&item->result, 0, sizeof(item->result));
+            named_end_local(named, item->local, PL_OK, NULL);
+        } else {
+            named_table_drop_idle(&named->table, item->entry);
+        }
+    }
+    named_batch_free(named, batch);
+}
+
+static uint64_t elems_from(const struct named_definition *definition, uint32_t first)
+{
+    uint64_t elems = 1;
+
+    for (uint32_t i = first; i < definition->dims; i++) {
+        elems *= definition->shape[i]; /* checked at submit */
+    }
+    return elems;
+}
+
+uint64_t named_definition_elems(const struct named_definition *definition)
+{
+    return elems_from(definition, 0);
+}
+
+const char *named_collective_name(const struct named_entry *entry)
+{
+    return entry->transient ? NULL : entry->name;
+}
+
+/* The bits of what changes nothing: in a product, a minimum and a maximum; in sums that is zero. */
+static const struct {
+    uint64_t one, largest, smallest;
+} neutral[PL_DTYPE_COUNT] = {
+    [PL_FLOAT32] = {0x3f800000, 0x7f800000, 0xff800000},
+    [PL_FLOAT64] = {UINT64_C(0x3ff0000000000000), UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000)},
+    [PL_FLOAT16] = {0x3c00, 0x7c00, 0xfc00},
+    [PL_BFLOAT16] = {0x3f80, 0x7f80, 0xff80},
+    [PL_INT8] = {1, INT8_MAX, 0x80},
+    [PL_INT16] = {1, INT16_MAX, 0x8000},
+    [PL_INT32] = {1, INT32_MAX, 0x80000000},
+    [PL_INT64] = {1, INT64_MAX, UINT64_C(1) << 63},
+    [PL_UINT8] = {1, UINT8_MAX, 0},
+    [PL_BOOL] = {1, 1, 0},
+};
+
+/* The bytes of an element are little-endian. */
+void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
+{
+    size_t elem_bytes = pl_dtype_bytes(dtype);
+    uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one : op == PL_MIN ? neutral[dtype].largest : op == PL_MAX ? neutral[dtype].smallest : 0;
+
+    for (uint64_t i = 0; i < elems; i++) {
+        memcpy((char *)data + i * elem_bytes, &bits, elem_bytes);
+    }
+}
+
+void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors, struct pl_collective *collective)
+{
+    collective->op = (enum pl_op)definition->op;
+    collective->flags |= definition->flags;
+    collective->scaled = definition->scaled;
+    collective->prescale = definition->prescale;
+    collective->postscale = definition->postscale;
+    if (contributors < named->ranks && collective->op == PL_AVERAGE && named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
+        collective->divisor = (uint32_t)contributors;
+    }
+}
+
+/* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
+static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype, const enum pl_op *op,
+                                   struct pl_error *reterr)
+{
+    PL_AUTO_FREE void *memory = pl_memory_new(elems, pl_dtype_bytes(dtype), reterr);
+
+    if (!memory) {
+        return PL_MEMORY;
+    }
+    if (op) {
+        named_fill_neutral(memory, elems, dtype, *op);
+    }
+    if (item->entry->definition.memory == PL_MEMORY_DEVICE) {
+        item->in_device_memory = true;
+        return named_device_scratch(named, elems * pl_dtype_bytes(dtype), memory, &item->scratch, reterr);
+    }
+    item->scratch = PL_TAKE(memory);
+    return PL_OK;
+}
+
+static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
+                                         struct pl_collective *collective, struct pl_error *reterr)
+{
+    named_describe_sum(named, &entry->definition, entry->announced, collective);
+    collective->count = elems_from(&entry->definition, 0);
+    if (!item->local) {
+        PL_TRY(make_scratch(named, item, collective->count, collective->dtype, &collective->op, reterr));
+        collective->send = collective->recv = item->scratch;
+    }
+    return PL_OK;
+}
+
+/* New memory for what arrives, and `rows_of_rank` where rows come from several ranks. */
+static enum pl_status make_result(struct pl_named *named, struct named_item *item, const uint64_t *rows_of_rank, uint64_t rows, uint64_t row_bytes,
+                                  struct pl_error *reterr)
+{
+    if (__builtin_mul_overflow(rows, row_bytes, &item->result.bytes)) {
+        return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", item->entry->name, (unsigned long long)rows,
+                            (unsigned long long)row_bytes);
+    }
+    item->result.rows = rows;
+    item->result.data = pl_memory_new(item->result.bytes, 1, reterr);
+    if (!item->result.data) {
+        return PL_MEMORY;
+    }
+    if (rows_of_rank) {
+        item->result.rows_of_rank = pl_memory_new((size_t)named->ranks, sizeof(uint64_t), reterr);
+        if (!item->result.rows_of_rank) {
+            return PL_MEMORY;
+        }
+        memcpy(item->result.rows_of_rank, rows_of_rank, (size_t)named->ranks * sizeof(uint64_t));
+    }
+    return PL_OK;
+}
+
+/* Counts in elements for the kinds whose ranks have different numbers of rows. `counts` and `recv_counts` are [n]. */
+static enum pl_status describe_rows(struct pl_named *named, const struct named_entry *entry, struct named_item *item, uint64_t *counts,
+                                    uint64_t *recv_counts, struct pl_collective *collective, struct pl_error *reterr)
+{
+    const struct named_definition *definition = &entry->definition;
+    uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank, row_elems = elems_from(definition, 1), rows = 0;
+
+    for (uint64_t i = 0; i < ranks; i++) {
+        switch (collective->kind) {
+        case PL_ALLGATHER:
+            counts[i] = entry->rows[i];
+            rows += counts[i];
+            break;
+        case PL_ALLTOALL:
+            counts[i] = entry->rows[own * ranks + i];
+            recv_counts[i] = entry->rows[i * ranks + own];
+            rows += recv_counts[i];
+            break;
+        case PL_REDUCE_SCATTER:
+            counts[i] = definition->shape[0] / ranks + (i < definition->shape[0] % ranks);
+            break;
+        case PL_ALLREDUCE:
+        case PL_BROADCAST:
+        case PL_REDUCE:
+        case PL_BARRIER:
+            PL_BUG_IF(true);
+        }
+    }
+    if (collective->kind == PL_REDUCE_SCATTER) {
+        rows = counts[own];
+        named_describe_sum(named, definition, named->ranks, collective);
+    }
+    PL_TRY(make_result(named, item,
+                       collective->kind == PL_ALLGATHER  ? counts
+                       : collective->kind == PL_ALLTOALL ? recv_counts
+                                                         : NULL,
+                       rows, row_elems * pl_dtype_bytes(collective->dtype), reterr));
+    for (uint64_t i = 0; i < ranks; i++) {
+        counts[i] *= row_elems;
+        recv_counts[i] *= row_elems;
+    }
+    collective->counts = counts;
+    collective->recv_counts = collective->kind == PL_ALLTOALL ? recv_counts : NULL;
+    collective->recv = item->result.data;
+    return PL_OK;
+}
+
+static enum pl_status describe(struct pl_named *named, const struct named_entry *entry, struct named_item *item, uint64_t *counts,
+                               uint64_t *recv_counts, struct pl_collective *collective, struct pl_error *reterr)
+{
+    memset(collective, 0, sizeof(*collective));
+    collective->kind = (enum pl_kind)entry->definition.kind;
+    collective->dtype = (enum pl_dtype)entry->definition.dtype;
+    collective->name = named_collective_name(entry);
+    collective->memory = (enum pl_memory)entry->definition.memory;
+    if (collective->memory == PL_MEMORY_DEVICE) {
+        collective->stream = named->options.stream;
+        collective->flags = PL_AGREED;
+    }
+    if (item->local) {
+        collective->send = item->local->send;
+        collective->recv = item->local->recv;
+    }
+    switch (collective->kind) {
+    case PL_ALLREDUCE:
+        return describe_allreduce(named, entry, item, collective, reterr);
+    case PL_BROADCAST:
+        collective->root = entry->definition.root;
+        collective->count = elems_from(&entry->definition, 0);
+        if (!item->local) {
+            PL_TRY(make_scratch(named, item, collective->count, collective->dtype, NULL, reterr));
+            collective->recv = item->scratch;
+        }
+        return PL_OK;
+    case PL_ALLGATHER:
+    case PL_ALLTOALL:
+    case PL_REDUCE_SCATTER:
+        return describe_rows(named, entry, item, counts, recv_counts, collective, reterr);
+    case PL_REDUCE:
+    case PL_BARRIER:
+        break;
+    }
+    PL_BUG_IF(true);
+    return PL_INVALID;
+}
+
+struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
+{
+    struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
+
+    if (batch) {
+        batch->count = count;
+        for (size_t i = 0; i < count; i++) {
+            batch->items[i].entry = entries[i];
+            batch->items[i].local = entries[i]->local;
+        }
+    }
+    return batch;
+}
+
+/* Post one entry from where it lies. */
+static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
+{
+    PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
+    struct named_batch *batch = counts ? named_batch_new(&entry, 1, reterr) : NULL;
+    struct pl_collective collective;
+    enum pl_status status;
+
+    if (!batch) {
+        return PL_MEMORY;
+    }
+    status = describe(named, entry, &batch->items[0], counts, counts + named->ranks, &collective, reterr);
+    if (status == PL_OK) {
+        status = pl_collective_post(named->world, &collective, &batch->request, reterr);
+    }
+    if (status != PL_OK) {
+        named_batch_free(named, batch);
+        return status;
+    }
+    return named_batch_posted(named, batch, reterr);
+}
+
+enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+{
+    /* From now on the engine gives its request up, should it fail. */
+    *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
+    named->last_batch = batch;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct named_local *local = batch->items[i].local;
+
+        if (local) {
+            named->slots[local->slot].unagreed--;
+        }
+        PL_TRY(named_table_settle(&named->table, batch->items[i].entry, true, reterr));
+    }
+    return PL_OK;
+}
+
+/* A ready entry that exchanges nothing: ranks disagree, or reaching agreement was all (barrier). */
+static enum pl_status end_at_once(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
+    struct named_local *local = entry->local;
+
+    PL_TRY(named_table_settle(&named->table, entry, !conflict, reterr));
+    if (!local) {
+        named_table_drop_idle(&named->table, entry);
+    } else if (conflict) {
+        named_end_local(named, local, PL_MISMATCH, conflict);
+    } else {
+        named->slots[local->slot].unagreed--;
+        named_end_local(named, local, PL_OK, NULL);
+    }
+    return PL_OK;
+}
+
+/* Equal for entries that may travel as one. */
+static int compare_packing(const struct named_definition *a, const struct named_definition *b)
+{
+    int order = (int)a->dtype - (int)b->dtype;
+
+    order = order ? order : (int)a->op - (int)b->op;
+    order = order ? order : (int)a->scaled - (int)b->scaled;
+    order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
+    order = order ? order : (a->prescale > b->prescale) - (a->prescale < b->prescale);
+    return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);
+}
+
+/* Insertion keeps the order of equals, which qsort(3) does not, and lists of one kind, the usual ones, cost one pass. */
+static void sort_for_packing(struct named_entry **entries, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        struct named_entry *entry = entries[i];
+        size_t at = i;
+
+        for (; at > 0 && compare_packing(&entries[at - 1]->definition, &entry->definition) > 0; at--) {
+            entries[at] = entries[at - 1];
+        }
+        entries[at] = entry;
+    }
+}
+
+static bool may_be_one(const struct named_entry *a, const struct named_entry *b)
+{
+    return a->announced == b->announced && compare_packing(&a->definition, &b->definition) == 0;
+}
+
+/* Post sums in device memory, sorted, in stretches that may be one. */
+static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+{
+    for (size_t first = 0, end; first < count; first = end) {
+        uint64_t bytes = 0;
+
+        for (end = first; end < count && may_be_one(entries[first], entries[end]); end++) {
+            const struct named_definition *definition = &entries[end]->definition;
+
+            bytes += elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+            if (bytes > FUSED_BYTES && end > first) {
+                break;
+            }
+        }
+        PL_TRY(end - first == 1 ? post(named, entries[first], reterr) : named_device_post(named, &entries[first], end - first, reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
+{
+    struct named_table *table = &named->table;
+    size_t count = table->ready_count, packed = 0, alone = 0;
+    PL_AUTO_FREE struct named_entry **sorted = NULL;
+
+    if (count == 0) {
+        return PL_OK;
+    }
+    sorted = pl_memory_new(2 * count, sizeof(struct named_entry *), reterr);
+    if (!sorted) {
+        return PL_MEMORY;
+    }
+    table->ready_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct named_entry *entry = table->ready[i];
+
+        if (entry->conflict || entry->definition.kind == PL_BARRIER) {
+            PL_TRY(end_at_once(named, entry, reterr));
+        } else if (named_device_packs(entry)) {
+            sorted[packed++] = entry;
+        } else {
+            sorted[count + alone++] = entry; /* in host memory two copies cost what a message costs: packing gained nothing there */
+        }
+    }
+    sort_for_packing(sorted, packed);
+    PL_TRY(post_packed(named, sorted, packed, reterr));
+    for (size_t i = 0; i < alone; i++) {
+        PL_TRY(post(named, sorted[count + i], reterr));
+    }
+    return PL_OK;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The table of names that every rank keeps alike: who has announced what, whether the definitions agree, and which
+ * tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; the engine is named.c.
+ *
+ * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
+ * exception is `local`, which points to this rank's own operation.
+ */
+#ifndef PL_RUNTIME_NAMED_NAMED_TABLE_H
+#define PL_RUNTIME_NAMED_NAMED_TABLE_H
+
+#include "base/text.h"
+#include "runtime/named.h"
+
+/** What ranks must agree on. Compared as bytes: zero it before filling. Dimension 0 of ALLGATHER and ALLTOALL is 0 here. */
+struct named_definition {
+    uint8_t kind, dtype, op, scaled;
+    uint16_t flags;
+    uint16_t memory;
+    int32_t root;
+    uint32_t dims;
+    double prescale, postscale;
+    uint64_t shape[PL_NAMED_MAX_DIMS];
+    uint64_t group;         /* hash of the group's base name and size */
+    uint32_t group_members; /* 0 outside groups */
+    uint32_t group_index;
+};
+
+struct named_local;
+struct named_group;
+
+struct named_entry {
+    char *name;
+    bool known;  /* every rank has announced `agreed` once: its number may stand for it */
+    uint32_t id; /* while known */
+    struct named_definition agreed;
+
+    /* Under way, from the first announcement until it is ready. */
+    struct named_definition definition; /* as the first announcement gave it */
+    int first_rank;
+    int announced;           /* ranks that have announced it */
+    uint64_t *announced_by;  /* a bit a rank */
+    uint64_t *rows;          /* ALLGATHER: [n], by rank; ALLTOALL: [n * n], sender by sender; else NULL */
+    char *conflict;          /* how definitions differ, NULL while they agree */
+    bool counted;            /* complete, and waiting for the other members of its group */
+    uint64_t pending_number; /* counted by the table when it became pending */
+    struct named_entry *previous_pending, *next_pending;
+
+    struct named_local *local; /* this rank's operation from submit to done */
+    bool transient;            /* forgotten when done */
+    uint64_t hash;
+    struct named_entry *next_in_slot;
+};
+
+struct named_table {
+    const struct pl_world *world; /* for what messages call its ranks */
+    int ranks;
+    uint64_t pending_count;     /* entries that ever became pending */
+    struct named_entry **slots; /* hash chains; a power of two */
+    size_t slot_count;
+    size_t entry_count;
+    struct named_entry **known; /* by id */
+    size_t known_count, known_capacity;
+    struct named_entry *first_pending, *last_pending;
+    struct named_group *groups;
+    uint64_t *joined; /* a bit a rank */
+    int joined_count;
+    int last_joined; /* of the latest join flags */
+    /* What the announcements so far have made ready, in the order in which every rank runs it. */
+    struct named_entry **ready;
+    size_t ready_count, ready_capacity;
+};
+
+enum {
+    NAMED_MAX_KNOWN = 65536, /* numbers for names; names beyond are announced whole each time */
+};
+
+enum pl_status named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+void named_table_done(struct named_table *table);
+
+/** The entry called `name`, made where there is none; NULL without memory. */
+struct named_entry *named_table_find(struct named_table *table, const char *name, struct pl_error *reterr);
+
+/** Forget `entry` if nothing needs it: not known, not under way, no local operation. */
+void named_table_drop_idle(struct named_table *table, struct named_entry *entry);
+
+/** How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL. */
+size_t named_definition_extras(const struct named_definition *definition, int ranks);
+
+/**
+ * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL when there are none).
+ */
+enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank, const struct named_definition *definition,
+                                    const void *extras, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Rank `rank` has joined; later calls of named_table_collect() see it. */
+void named_table_join(struct named_table *table, int rank);
+void named_table_join_reset(struct named_table *table);
+
+/** Move what is complete from pending to `ready`. Entries with a conflict are ready too: they fail everywhere. */
+enum pl_status named_table_collect(struct named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** `entry` is no longer under way; when it `agrees`, its number may be used from now on. */
+enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** "allreduce sum of float32 [3,4] prescale 0.5". */
+void named_definition_text(const struct named_definition *definition, struct pl_text *text);
+
+/** One line for `entry`: "'w': submitted by ranks 0-2, not by 3". */
+void named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text);
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/process_set.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "runtime/agree.h"
+#include "runtime/named/named_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WHAT "process sets" /* in what ranks tell each other */
+
+struct process_set {
+    bool used;
+    int *ranks; /* [count], of the whole world */
+    int count;
+    struct pl_world *world; /* NULL where this rank is no member */
+    struct pl_named *named;
+};
+
+struct pl_process_sets {
+    struct pl_world *world;
+    struct pl_named_options options;
+    struct process_set *sets; /* by number */
+    size_t count, capacity;
+};
+
+static void set_release(struct pl_process_sets *sets, struct process_set *set)
+{
+    pl_named_free(set->named);
+    if (set->world != sets->world) {
+        pl_world_free(set->world);
+    }
+    free(set->ranks);
+    memset(set, 0, sizeof(*set));
+}
+
+void pl_process_sets_free(struct pl_process_sets *sets)
+{
+    if (!sets) {
+        return;
+    }
+    for (size_t i = sets->count; i-- > 0;) {
+        set_release(sets, &sets->sets[i]);
+    }
+    free(sets->sets);
+    free(sets);
+}
+
+enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named_options *options, struct pl_process_sets **ret_sets,
+                                   struct pl_error *reterr)
+{
+    struct pl_process_sets *sets = pl_memory_new(1, sizeof(*sets), reterr);
+    int size = pl_world_size(world);
+    struct process_set *all;
+
+    if (!sets) {
+        return PL_MEMORY;
+    }
+    sets->world = world;
+    if (options) {
+        sets->options = *options;
+    }
+    if (pl_memory_grow(&sets->sets, &sets->capacity, 1, sizeof(struct process_set), reterr) != PL_OK) {
+        goto fail;
+    }
+    memset(sets->sets, 0, sets->capacity * sizeof(struct process_set));
+    sets->count = 1;
+    all = &sets->sets[0];
+    all->used = true;
+    all->world = world;
+    all->count = size;
+    all->ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
+    if (!all->ranks || pl_named_new(world, &sets->options, &all->named, reterr) != PL_OK) {
+        goto fail;
+    }
+    for (int i = 0; i < size; i++) {
+        all->ranks[i] = i;
+    }
+    *ret_sets = sets;
+    return PL_OK;
+fail:
+    pl_process_sets_free(sets);
+    return PL_MEMORY;
+}
+
+/* PL_OK when all ranks are about to do the same, and none has failed to come so far: `own`. */
+static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count, struct pl_error *own,
+                            struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    const char *line;
+
+    pl_text_append(&text, verb);
+    for (int i = 0; i < count; i++) {
+        pl_text_printf(&text, i ? ",%d" : " %d", ranks[i]);
+    }
+    if (own->status == PL_OK) {
+        own->status = pl_text_check(&text, own);
+    }
+    line = pl_text_string(&text);
+    return pl_agree(sets->world, WHAT, own, &line, 1, reterr);
+}
+
+static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count, struct pl_error *reterr)
+{
+    int size = pl_world_size(sets->world);
+
+    if (count < 1 || count > size) {
+        return pl_error_set(reterr, PL_INVALID, "a process set has 1 to %d ranks, not %d", size, count);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= size) {
+            return pl_error_set(reterr, PL_INVALID, "process set: %d is not a rank, there are %d", ranks[i], size);
+        }
+        for (int k = 0; k < i; k++) {
+            if (ranks[k] == ranks[i]) {
+                return pl_error_set(reterr, PL_INVALID, "process set: rank %d stands in the list twice", ranks[i]);
+            }
+        }
+    }
+    for (size_t i = 0; i < sets->count; i++) {
+        const struct process_set *set = &sets->sets[i];
+
+        if (set->used && set->count == count && memcmp(set->ranks, ranks, (size_t)count * sizeof(int)) == 0) {
+            return pl_error_set(reterr, PL_INVALID, "these ranks are process set %zu already", i);
+        }
+    }
+    return PL_OK;
+}
+
+/* The members' part of adding. */
+static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
+{
+    for (int i = 0; i < set->count; i++) {
+        if (set->ranks[i] == pl_world_rank(sets->world)) {
+            PL_TRY(pl_world_new_sub(sets->world, set->ranks, set->count, &set->world, reterr));
+            PL_TRY(pl_named_new(set->world, &sets->options, &set->named, reterr));
+            named_link(sets->sets[0].named, set->named);
+            return PL_OK;
+        }
+    }
+    return PL_OK;
+}
+
+/* What a set takes on every rank. */
+static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks, struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct process_set), reterr));
+    set->ranks = pl_memory_new((size_t)set->count, sizeof(int), reterr);
+    if (!set->ranks) {
+        return PL_MEMORY;
+    }
+    memcpy(set->ranks, ranks, (size_t)set->count * sizeof(int));
+    return PL_OK;
+}
+
+enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr)
+{
+    struct process_set set = {.used = true, .count = count};
+    struct pl_error own = PL_ERROR_NONE;
+    enum pl_status status;
+    size_t number = 1;
+
+    while (number < sets->count && sets->sets[number].used) {
+        number++;
+    }
+    if (count > 0) {
+        own.status = make_room(sets, number, &set, ranks, &own);
+    }
+    status = agree(sets, "add ranks", ranks, count, &own, reterr);
+    if (status == PL_OK) {
+        status = check_list(sets, ranks, count, reterr); /* the same list, so the same answer everywhere */
+    }
+    if (status == PL_OK) {
+        own.status = open_member(sets, &set, &own);
+        status = pl_agree(sets->world, WHAT, &own, NULL, 0, reterr);
+    }
+    if (status != PL_OK) {
+        set_release(sets, &set);
+        return status;
+    }
+    if (number == sets->count) {
+        sets->count++;
+    }
+    sets->sets[number] = set;
+    *ret_set = (int)number;
+    return PL_OK;
+}
+
+static struct process_set *find(const struct pl_process_sets *sets, int set)
+{
+    return set >= 0 && (size_t)set < sets->count && sets->sets[set].used ? &sets->sets[set] : NULL;
+}
+
+static enum pl_status unknown(int set, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_INVALID, "there is no process set %d", set);
+}
+
+/*
+ * PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. `all` has room for every rank's.
+ * Collective.
+ */
+static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
+{
+    const struct process_set *found = find(sets, set);
+    const char *name = found->named ? named_under_way(found->named) : NULL;
+    size_t size = (size_t)pl_world_size(sets->world);
+    char own[PL_NAMED_MAX_NAME_BYTES] = "";
+
+    memcpy(own, name ? name : "", name ? strlen(name) : 0);
+    PL_TRY(pl_allgather(sets->world, own, all, sizeof(own), PL_UINT8, reterr));
+    for (size_t rank = 0; rank < size; rank++) {
+        if (all[rank * sizeof(own)]) {
+            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set, all + rank * sizeof(own),
+                                pl_world_label(sets->world, (int)rank));
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr)
+{
+    struct pl_error own = PL_ERROR_NONE;
+    PL_AUTO_FREE char *all = pl_memory_new((size_t)pl_world_size(sets->world), PL_NAMED_MAX_NAME_BYTES, &own);
+
+    PL_TRY(agree(sets, "remove set", &set, 1, &own, reterr));
+    if (set == 0) {
+        return pl_error_set(reterr, PL_INVALID, "process set 0 is the whole world and stays");
+    }
+    if (!find(sets, set)) {
+        return unknown(set, reterr);
+    }
+    PL_TRY(check_idle(sets, set, all, reterr));
+    set_release(sets, find(sets, set));
+    return PL_OK;
+}
+
+int pl_process_sets_list(const struct pl_process_sets *sets, int *ret_sets, int room)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < sets->count; i++) {
+        if (sets->sets[i].used) {
+            if (count < room) {
+                ret_sets[count] = (int)i;
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+bool pl_process_set_included(const struct pl_process_sets *sets, int set)
+{
+    return find(sets, set) && find(sets, set)->world;
+}
+
+enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, int *ret_size, struct pl_error *reterr)
+{
+    if (!find(sets, set)) {
+        return unknown(set, reterr);
+    }
+    *ret_size = find(sets, set)->count;
+    return PL_OK;
+}
+
+static enum pl_status member_of(const struct pl_process_sets *sets, int set, const struct process_set **ret_set, struct pl_error *reterr)
+{
+    const struct process_set *found = find(sets, set);
+
+    if (!found) {
+        return unknown(set, reterr);
+    }
+    if (!found->world) {
+        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d", pl_world_label(sets->world, pl_world_rank(sets->world)), set);
+    }
+    *ret_set = found;
+    return PL_OK;
+}
+
+enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set, struct pl_world **ret_world, struct pl_error *reterr)
+{
+    const struct process_set *found = NULL;
+
+    PL_TRY(member_of(sets, set, &found, reterr));
+    *ret_world = found->world;
+    return PL_OK;
+}
+
+enum pl_status pl_process_set_named(const struct pl_process_sets *sets, int set, struct pl_named **ret_named, struct pl_error *reterr)
+{
+    const struct process_set *found = NULL;
+
+    PL_TRY(member_of(sets, set, &found, reterr));
+    *ret_named = found->named;
+    return PL_OK;
+}

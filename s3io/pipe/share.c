@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/share.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "s3io/pipe/share_dealer.h"
+#include "s3io/pipe/share_link.h"
+#include "s3io/pipe/share_ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#define DEFAULT_TIMEOUT_NS (300 * PL_NS_PER_S)
+#define DEFAULT_RING_BYTES ((size_t)8 << 20)
+
+struct pl_share {
+    struct pl_dealer *dealer; /* on local rank 0 */
+    int link_fd;
+    struct pl_ring ring;
+    struct pl_share_frame *held; /* the record the caller looks at */
+    uint64_t epoch;
+    bool over; /* the end of the epoch was seen */
+    bool orphaned;
+    atomic_bool cancelled;
+    int cancel_fd;
+    unsigned char *joined; /* a record of several parts */
+    size_t joined_capacity;
+    size_t joined_bytes;
+};
+
+static enum pl_status connect_ring(struct pl_share *share, const struct pl_share_options *options, struct pl_error *reterr)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(options->timeout_ns);
+    struct pl_hello hello = {
+        .magic = PL_HELLO_MAGIC,
+        .local_rank = options->local_rank,
+        .local_size = options->local_size,
+        .rank = options->deal.rank,
+        .size = options->deal.size,
+    };
+    int fds[PL_SHARE_LINK_FDS];
+
+    share->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (share->cancel_fd < 0) {
+        return pl_error_errno(reterr, "create an eventfd");
+    }
+    PL_TRY(pl_share_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
+    /* The dealer waits for the others until about the same deadline, and its own error says who did not come: on a slow machine, too. */
+    PL_TRY(pl_share_link_receive_fds(share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + 5 * PL_NS_PER_S, fds, reterr));
+    return pl_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
+}
+
+static void release(struct pl_share *share)
+{
+    pl_file_close_at(&share->link_fd);
+    pl_file_close_at(&share->cancel_fd);
+    pl_ring_done(&share->ring);
+    free(share->joined);
+    free(share);
+}
+
+enum pl_status pl_share_open(const struct pl_share_options *options, const struct pl_share_feed *feed, struct pl_share **ret_share,
+                             struct pl_error *reterr)
+{
+    struct pl_share_options full = *options;
+    struct pl_share *share;
+    enum pl_status status = PL_OK;
+
+    if (full.local_rank >= full.local_size || full.deal.rank >= full.deal.size) {
+        return pl_error_set(reterr, PL_INVALID, "local rank %u of %u and rank %u of %u: a rank lies below the number of ranks", full.local_rank,
+                            full.local_size, full.deal.rank, full.deal.size);
+    }
+    full.timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
+    full.ring_bytes = full.ring_bytes ? full.ring_bytes : DEFAULT_RING_BYTES;
+    share = pl_memory_new(1, sizeof(*share), reterr);
+    if (!share) {
+        return PL_MEMORY;
+    }
+    share->link_fd = share->cancel_fd = -1;
+    share->ring = (struct pl_ring){.memory_fd = -1, .rank_fd = -1, .dealer_fd = -1};
+    share->over = true;
+    if (full.local_rank == 0) {
+        status = pl_dealer_start(&full, feed, &share->dealer, reterr);
+    }
+    if (status == PL_OK) {
+        status = connect_ring(share, &full, reterr);
+    }
+    if (status != PL_OK) {
+        if (share->dealer) {
+            pl_dealer_stop(share->dealer, true, reterr);
+            status = reterr ? reterr->status : status;
+        }
+        release(share);
+        return status;
+    }
+    *ret_share = share;
+    return PL_OK;
+}
+
+static void let_go(struct pl_share *share)
+{
+    if (share->held) {
+        pl_ring_release(&share->ring, share->held);
+        share->held = NULL;
+    }
+}
+
+void pl_share_start(struct pl_share *share, uint64_t epoch)
+{
+    let_go(share);
+    share->epoch = epoch;
+    share->over = false;
+    share->joined_bytes = 0;
+    atomic_store(&share->ring.head->wanted, epoch + 1);
+    pl_event_set(share->ring.dealer_fd);
+}
+
+/* Wait until a frame may be there. */
+static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pollfd fds[3] = {
+        {.fd = share->ring.rank_fd, .events = POLLIN}, {.fd = share->link_fd, .events = POLLIN}, {.fd = share->cancel_fd, .events = POLLIN}};
+    enum pl_status status;
+    int ready;
+
+    atomic_store(&share->ring.head->rank_waits, 1);
+    if (pl_ring_look(&share->ring, &status) || status != PL_OK) {
+        return PL_OK;
+    }
+    if (share->orphaned) {
+        return pl_error_set(reterr, PL_PEER, "local rank 0, which reads the shared channel, is gone");
+    }
+    ready = poll(fds, 3, pl_deadline_poll_ms(deadline_ns));
+    if (ready < 0 && errno != EINTR) {
+        return pl_error_errno(reterr, "poll a shared channel");
+    }
+    if (ready > 0 && fds[2].revents) {
+        return pl_error_set(reterr, PL_CANCELLED, "reading the shared channel was cancelled");
+    }
+    /* What the dealer had put into the ring before it ended is still read. */
+    share->orphaned = ready > 0 && fds[1].revents;
+    pl_event_clear(share->ring.rank_fd);
+    if (ready == 0 && pl_deadline_passed(deadline_ns)) {
+        return pl_error_set(reterr, PL_TIMEOUT, "no record of the shared channel came before the deadline");
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_error(struct pl_share *share, const struct pl_share_frame *frame, struct pl_error *reterr)
+{
+    enum pl_status status = frame->number > PL_OK && frame->number <= PL_FAILED ? (enum pl_status)frame->number : PL_FAILED;
+
+    if (frame->data_bytes == 0) {
+        (void)pl_error_set(reterr, status, "a rank that shares this channel is gone");
+    } else {
+        (void)pl_error_set(reterr, status, "%.*s", (int)frame->data_bytes, (const char *)(frame + 1));
+    }
+    pl_ring_release(&share->ring, frame);
+    return status;
+}
+
+/* One more piece of a large record; says whether it is whole. */
+static enum pl_status take_part(struct pl_share *share, const struct pl_share_frame *frame, bool *ret_whole, struct pl_error *reterr)
+{
+    PL_TRY(pl_memory_grow(&share->joined, &share->joined_capacity, share->joined_bytes + frame->data_bytes, 1, reterr));
+    memcpy(share->joined + share->joined_bytes, frame + 1, frame->data_bytes);
+    share->joined_bytes += frame->data_bytes;
+    *ret_whole = share->joined_bytes >= frame->bytes;
+    return PL_OK;
+}
+
+/* Use the frame: PL_OK with a record, PL_END, an error, or `*ret_again` when there is more to look at. */
+static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *frame, struct pl_record *ret_record, bool *ret_again,
+                                 struct pl_error *reterr)
+{
+    bool whole = false;
+
+    *ret_again = false;
+    *ret_record = (struct pl_record){
+        .data = (const unsigned char *)(frame + 1), .bytes = frame->data_bytes, .index = frame->number, .offset_bytes = frame->offset_bytes};
+    if (frame->epoch < share->epoch) {
+        pl_ring_release(&share->ring, frame);
+        *ret_again = true;
+        return PL_OK;
+    }
+    switch (frame->kind) {
+    case PL_SHARE_FRAME_RECORD:
+        share->held = frame;
+        return PL_OK;
+    case PL_SHARE_FRAME_PART:
+        PL_TRY(take_part(share, frame, &whole, reterr));
+        pl_ring_release(&share->ring, frame);
+        ret_record->data = share->joined;
+        ret_record->bytes = share->joined_bytes;
+        if (whole) {
+            share->joined_bytes = 0;
+        }
+        *ret_again = !whole;
+        return PL_OK;
+    case PL_SHARE_FRAME_END:
+        pl_ring_release(&share->ring, frame);
+        share->over = true;
+        return PL_END;
+    case PL_SHARE_FRAME_ERROR:
+        return take_error(share, frame, reterr);
+    default:
+        return pl_error_set(reterr, PL_CORRUPT, "a ring holds a frame of unknown kind %u", frame->kind);
+    }
+}
+
+enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+{
+    let_go(share);
+    if (share->over) {
+        return PL_END;
+    }
+    for (;;) {
+        enum pl_status status;
+        struct pl_share_frame *frame;
+        bool again;
+
+        if (atomic_load(&share->cancelled)) {
+            return pl_error_set(reterr, PL_CANCELLED, "reading the shared channel was cancelled");
+        }
+        frame = pl_ring_look(&share->ring, &status);
+        if (status != PL_OK) {
+            return pl_error_set(reterr, status, "a ring of the shared channel is damaged");
+        }
+        if (!frame) {
+            PL_TRY(wait_for_frame(share, deadline_ns, reterr));
+            continue;
+        }
+        status = take_frame(share, frame, ret_record, &again, reterr);
+        if (!again) {
+            return status;
+        }
+    }
+}
+
+void pl_share_cancel(struct pl_share *share, bool cancelled)
+{
+    atomic_store(&share->cancelled, cancelled);
+    if (cancelled) {
+        pl_event_set(share->cancel_fd);
+    } else {
+        pl_event_clear(share->cancel_fd);
+    }
+}
+
+void pl_share_close(struct pl_share *share)
+{
+    if (!share) {
+        return;
+    }
+    let_go(share);
+    atomic_store(&share->ring.head->wanted, UINT64_MAX);
+    pl_event_set(share->ring.dealer_fd);
+    if (share->dealer) {
+        pl_dealer_stop(share->dealer, false, NULL);
+    }
+    release(share);
+}

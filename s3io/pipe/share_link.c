@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/pipe/share_link.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* A listener sends no event when it begins, so a connection is tried again at this pace. */
+#define TRY_AGAIN_NS (20 * PL_NS_PER_MS)
+
+static enum pl_status address_of(const char *path, struct sockaddr_un *address, struct pl_error *reterr)
+{
+    size_t bytes = strlen(path);
+
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (bytes >= sizeof(address->sun_path)) {
+        return pl_error_set(reterr, PL_INVALID, "socket path '%s' is longer than %zu bytes", path, sizeof(address->sun_path) - 1);
+    }
+    memcpy(address->sun_path, path, bytes + 1);
+    return PL_OK;
+}
+
+enum pl_status pl_share_link_listen(const char *path, int *ret_fd, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un address;
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "create a unix socket");
+    }
+    PL_TRY(address_of(path, &address, reterr));
+    if (unlink(path) != 0 && errno != ENOENT) {
+        return pl_error_errno(reterr, "remove the old socket '%s'", path);
+    }
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, SOMAXCONN) != 0) {
+        return pl_error_errno(reterr, "listen on unix socket '%s'", path);
+    }
+    *ret_fd = fd;
+    fd = -1;
+    return PL_OK;
+}
+
+static bool same_user(int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
+/* Until `fd` is readable; PL_CANCELLED when `stop_fd` is. */
+static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
+
+    for (;;) {
+        int ready = poll(fds, 2, pl_deadline_poll_ms(deadline_ns));
+
+        if (ready < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "poll a unix socket");
+        }
+        if (ready > 0 && fds[1].revents) {
+            return pl_error_set(reterr, PL_CANCELLED, "waiting for %s was cancelled", what);
+        }
+        if (ready > 0) {
+            return PL_OK;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "%s did not come before the deadline", what);
+        }
+    }
+}
+
+enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd, struct pl_hello *ret_hello, struct pl_error *reterr)
+{
+    for (;;) {
+        PL_AUTO_CLOSE int fd = -1;
+        ssize_t got;
+
+        PL_TRY(wait_readable(listen_fd, stop_fd, deadline_ns, "a rank of this host", reterr));
+        fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
+                continue;
+            }
+            return pl_error_errno(reterr, "accept on a unix socket");
+        }
+        /* A stranger, or one who leaves at once, is not a rank; the ranks may still come. */
+        if (!same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
+            continue;
+        }
+        got = recv(fd, ret_hello, sizeof(*ret_hello), 0);
+        if (got == (ssize_t)sizeof(*ret_hello) && ret_hello->magic == PL_HELLO_MAGIC) {
+            *ret_fd = fd;
+            fd = -1;
+            return PL_OK;
+        }
+    }
+}
+
+enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
+{
+    struct sockaddr_un address;
+
+    PL_TRY(address_of(path, &address, reterr));
+    for (;;) {
+        PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        if (fd < 0) {
+            return pl_error_errno(reterr, "create a unix socket");
+        }
+        errno = EAGAIN; /* what a stranger who listens there counts as */
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && same_user(fd) &&
+            send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello)) {
+            *ret_fd = fd;
+            fd = -1;
+            return PL_OK;
+        }
+        if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET) {
+            return pl_error_errno(reterr, "connect to unix socket '%s'", path);
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "nobody listened on unix socket '%s' before the deadline (is local rank 0 there?)", path);
+        }
+        pl_clock_nap(TRY_AGAIN_NS, deadline_ns);
+    }
+}
+
+/* The control data of one message with descriptors, aligned as cmsg(3) wants it. */
+union control {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(PL_SHARE_LINK_FDS * sizeof(int))];
+};
+
+enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
+{
+    union control control = {.bytes = {0}};
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int));
+    memcpy(CMSG_DATA(head), fds, PL_SHARE_LINK_FDS * sizeof(int));
+    if (sendmsg(fd, &message, MSG_NOSIGNAL) != 1) {
+        return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "hand a ring to a rank");
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
+{
+    union control control = {.bytes = {0}};
+    char byte;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *head;
+    ssize_t got;
+
+    PL_TRY(wait_readable(fd, -1, deadline_ns, "the ring from local rank 0", reterr));
+    do {
+        got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int))) {
+        return pl_error_set(reterr, PL_PEER, "local rank 0 closed the connection before it handed over a ring (see its own error)");
+    }
+    memcpy(ret_fds, CMSG_DATA(head), PL_SHARE_LINK_FDS * sizeof(int));
+    return PL_OK;
+}

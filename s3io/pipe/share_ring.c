@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/pipe/share_ring.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HEAD_BYTES = 4096 };
+
+void pl_event_set(int fd)
+{
+    uint64_t one = 1;
+
+    /* Can only fail when the counter is full, and then it is readable anyway. */
+    (void)!write(fd, &one, sizeof(one));
+}
+
+void pl_event_clear(int fd)
+{
+    uint64_t count;
+
+    (void)!read(fd, &count, sizeof(count));
+}
+
+static enum pl_status map_ring(struct pl_ring *ring, struct pl_error *reterr)
+{
+    void *memory = mmap(NULL, HEAD_BYTES + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
+
+    if (memory == MAP_FAILED) {
+        return pl_error_errno(reterr, "map a ring of %zu bytes", ring->bytes);
+    }
+    ring->head = memory;
+    ring->data = (unsigned char *)memory + HEAD_BYTES;
+    return PL_OK;
+}
+
+static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *ring, struct pl_error *reterr)
+{
+    int code;
+
+    ring->bytes = ring_bytes;
+    ring->memory_fd = memfd_create("paceline-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ring->rank_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ring->dealer_fd = fcntl(dealer_fd, F_DUPFD_CLOEXEC, 0);
+    if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->dealer_fd < 0) {
+        return pl_error_errno(reterr, "create the descriptors of a ring");
+    }
+    /* Memory that is not there would be a SIGBUS in the middle of a record. */
+    code = pl_fd_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
+    if (code != 0) {
+        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
+    }
+    if (fcntl(ring->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        return pl_error_errno(reterr, "seal a ring");
+    }
+    return map_ring(ring, reterr);
+}
+
+enum pl_status pl_ring_create(size_t ring_bytes, int dealer_fd, struct pl_ring *ret_ring, struct pl_error *reterr)
+{
+    struct pl_ring ring = {.memory_fd = -1, .rank_fd = -1, .dealer_fd = -1};
+    enum pl_status status;
+
+    if (ring_bytes < HEAD_BYTES || (ring_bytes & (ring_bytes - 1)) != 0 || ring_bytes > UINT32_MAX) {
+        return pl_error_set(reterr, PL_INVALID, "a ring of %zu bytes: expected a power of two from 4096 to 2 GiB", ring_bytes);
+    }
+    status = create(ring_bytes, dealer_fd, &ring, reterr);
+    if (status != PL_OK) {
+        pl_ring_done(&ring);
+        return status;
+    }
+    *ret_ring = ring;
+    return PL_OK;
+}
+
+enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct pl_ring *ret_ring, struct pl_error *reterr)
+{
+    struct pl_ring ring = {.memory_fd = memory_fd, .rank_fd = rank_fd, .dealer_fd = dealer_fd};
+    enum pl_status status = PL_OK;
+    struct stat info;
+
+    if (fstat(memory_fd, &info) != 0) {
+        status = pl_error_errno(reterr, "stat a ring");
+    } else if (info.st_size <= 2 * HEAD_BYTES - 1 || ((info.st_size - HEAD_BYTES) & (info.st_size - HEAD_BYTES - 1)) != 0) {
+        status = pl_error_set(reterr, PL_INVALID, "a ring of %lld bytes", (long long)info.st_size);
+    } else {
+        ring.bytes = (size_t)info.st_size - HEAD_BYTES;
+        status = map_ring(&ring, reterr);
+    }
+    if (status != PL_OK) {
+        pl_ring_done(&ring);
+        return status;
+    }
+    *ret_ring = ring;
+    return PL_OK;
+}
+
+void pl_ring_done(struct pl_ring *ring)
+{
+    if (ring->head) {
+        (void)munmap(ring->head, HEAD_BYTES + ring->bytes);
+    }
+    pl_file_close_at(&ring->memory_fd);
+    pl_file_close_at(&ring->rank_fd);
+    pl_file_close_at(&ring->dealer_fd);
+    *ring = (struct pl_ring){.memory_fd = -1, .rank_fd = -1, .dealer_fd = -1};
+}
+
+size_t pl_ring_most_data(const struct pl_ring *ring)
+{
+    /* With a quarter, a frame and the padding before it always fit in an empty ring, and the two sides work at the same time. */
+    return ring->bytes / 4 - sizeof(struct pl_share_frame);
+}
+
+static size_t frame_size(size_t data_bytes)
+{
+    return (sizeof(struct pl_share_frame) + data_bytes + PL_SHARE_FRAME_ALIGN - 1) & ~(size_t)(PL_SHARE_FRAME_ALIGN - 1);
+}
+
+struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
+{
+    uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
+    uint64_t used = written - atomic_load_explicit(&ring->head->read, memory_order_acquire);
+    size_t at = (size_t)written & (ring->bytes - 1), bytes = frame_size(data_bytes), to_end = ring->bytes - at;
+    struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
+
+    PL_BUG_IF(data_bytes > pl_ring_most_data(ring));
+    /* The rank's counter is another process's word: one that makes no sense is taken for a full ring. */
+    if (used > ring->bytes || (bytes <= to_end ? bytes : bytes + to_end) > ring->bytes - used) {
+        return NULL;
+    }
+    if (bytes > to_end) {
+        *frame = (struct pl_share_frame){.kind = PL_SHARE_FRAME_PAD, .frame_bytes = (uint32_t)to_end};
+        atomic_store_explicit(&ring->head->written, written + to_end, memory_order_release);
+        frame = (struct pl_share_frame *)(void *)ring->data;
+    }
+    *frame = (struct pl_share_frame){.frame_bytes = (uint32_t)bytes, .data_bytes = (uint32_t)data_bytes};
+    return frame;
+}
+
+void pl_ring_publish(struct pl_ring *ring, struct pl_share_frame *frame)
+{
+    uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
+
+    /* Sequentially consistent, as is the other side's flag and look: one of the two sees the other. */
+    atomic_store(&ring->head->written, written + frame->frame_bytes);
+    if (atomic_exchange(&ring->head->rank_waits, 0)) {
+        pl_event_set(ring->rank_fd);
+    }
+}
+
+struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status)
+{
+    *ret_status = PL_OK;
+    for (;;) {
+        uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed), written = atomic_load(&ring->head->written);
+        size_t at = (size_t)read & (ring->bytes - 1);
+        struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
+
+        if (read == written) {
+            return NULL;
+        }
+        if (frame->frame_bytes < PL_SHARE_FRAME_ALIGN || frame->frame_bytes % PL_SHARE_FRAME_ALIGN || frame->frame_bytes > ring->bytes - at ||
+            frame->frame_bytes > written - read || frame->data_bytes > frame->frame_bytes - sizeof(*frame)) {
+            *ret_status = PL_CORRUPT;
+            return NULL;
+        }
+        if (frame->kind != PL_SHARE_FRAME_PAD) {
+            return frame;
+        }
+        pl_ring_release(ring, frame);
+    }
+}
+
+void pl_ring_release(struct pl_ring *ring, const struct pl_share_frame *frame)
+{
+    uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed);
+
+    atomic_store(&ring->head->read, read + frame->frame_bytes);
+    if (atomic_exchange(&ring->head->dealer_waits, 0)) {
+        pl_event_set(ring->dealer_fd);
+    }
+}

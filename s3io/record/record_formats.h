@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the record formats share. Inside s3io only. */
+#ifndef PL_S3IO_RECORD_RECORD_FORMATS_H
+#define PL_S3IO_RECORD_RECORD_FORMATS_H
+
+#include "s3io/bytes/window.h"
+#include "s3io/record.h"
+
+struct pl_record_reader {
+    struct pl_source *source;
+    struct pl_record_options options;
+    struct pl_window window;
+    struct pl_record_counts counts;
+    uint64_t next_index;
+    uint64_t discard_bytes; /* of the last record and its framing: stepped over by the next call, so that a view stays valid */
+    bool broken;            /* an error was returned: the position means nothing any more */
+    unsigned char *joined;  /* RecordIO records of several parts, put together */
+    size_t joined_capacity;
+    uint64_t items_left; /* IDX: of the current array */
+    size_t item_bytes;
+    bool whole_done; /* PL_RECORD_WHOLE: the one record was handed out */
+};
+
+/**
+ * A format looks at the window, which stands at the beginning of a record's framing, and describes the record it finds. It
+ * consumes nothing of a good record but sets `*ret_framed_bytes`; what it consumes itself is skipped data, counted in
+ * `counts`. With `check` false the record's data need not be in the window, and are not checked.
+ */
+typedef enum pl_status pl_record_find(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
+                                      uint64_t *ret_framed_bytes, struct pl_error *reterr);
+
+pl_record_find pl_record_find_tfrecord, pl_record_find_recordio, pl_record_find_lines, pl_record_find_csv, pl_record_find_idx, pl_record_find_whole;
+
+/** PL_CORRUPT naming source, record number and offset. */
+enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format, ...) PL_PRINTF(3, 4);
+
+/** PL_LIMIT for a record of `bytes` bytes, or PL_OK. */
+enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uint64_t bytes, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Count one stretch of `bytes` corrupt bytes and step over them; they must be available. */
+void pl_record_skip_bytes(struct pl_record_reader *reader, size_t bytes);
+
+static inline uint32_t pl_load_le32(const unsigned char *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static inline uint64_t pl_load_le64(const unsigned char *at)
+{
+    return pl_load_le32(at) | (uint64_t)pl_load_le32(at + 4) << 32;
+}
+
+static inline void pl_store_le32(unsigned char *at, uint32_t word)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        at[i] = (unsigned char)(word >> (8 * i));
+    }
+}
+
+enum { PL_RECORDIO_HEAD_BYTES = 8 };
+
+/** The longest data of one RecordIO part. */
+#define PL_RECORDIO_MOST_BYTES ((UINT32_C(1) << 29) - 1)
+
+/** The head of a RecordIO part: flag 0 is a whole record, 1, 2 and 3 are the first, a middle and the last part of one. */
+static inline void pl_recordio_head(unsigned flag, uint32_t bytes, unsigned char head[PL_RECORDIO_HEAD_BYTES])
+{
+    pl_store_le32(head, UINT32_C(0xced7230a));
+    pl_store_le32(head + 4, (uint32_t)flag << 29 | bytes);
+}
+
+static inline uint32_t pl_load_be32(const unsigned char *at)
+{
+    return (uint32_t)at[3] | (uint32_t)at[2] << 8 | (uint32_t)at[1] << 16 | (uint32_t)at[0] << 24;
+}
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/address.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3/sigv4.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BUCKET_BYTES = 255, MAX_KEY_BYTES = 1024 };
+
+void pl_s3_address_done(struct pl_s3_address *address)
+{
+    free(address->url);
+    free(address->host);
+    free(address->path);
+    *address = (struct pl_s3_address){.url = NULL};
+}
+
+/* Old buckets may hold capitals, underscores and up to 255 bytes; nothing else may ever stand in a host or a path. */
+static bool is_bucket(const char *bucket)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+    size_t length = strlen(bucket);
+
+    return length >= 3 && length <= MAX_BUCKET_BYTES && strspn(bucket, letters) == length && !strstr(bucket, "..");
+}
+
+/* May the bucket be a part of a host name? With a dot in it no TLS certificate would fit. */
+static bool fits_host(const char *bucket, bool plain)
+{
+    size_t length = strlen(bucket);
+
+    return length <= 63 && strspn(bucket, plain ? "abcdefghijklmnopqrstuvwxyz0123456789-." : "abcdefghijklmnopqrstuvwxyz0123456789-") == length &&
+           bucket[0] != '-' && bucket[0] != '.' && bucket[length - 1] != '-' && bucket[length - 1] != '.';
+}
+
+static bool is_number_host(const char *host)
+{
+    size_t length = strcspn(host, ":");
+
+    return host[0] == '[' || strspn(host, "0123456789.") == length;
+}
+
+/* "s3.eu-west-1.amazonaws.com" and its relatives. */
+static enum pl_status append_aws_host(const struct pl_s3_place *place, const char *service, struct pl_text *text, struct pl_error *reterr)
+{
+    if (strspn(place->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(place->region) || !*place->region) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", place->region);
+    }
+    pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, place->fips ? "-fips" : "", place->dual_stack ? "dualstack." : "", place->region,
+                   strncmp(place->region, "cn-", 3) == 0 ? ".cn" : "");
+    return PL_OK;
+}
+
+/* Scheme, host with port, and base path of an endpoint. */
+static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl_text *host, struct pl_text *base, struct pl_error *reterr)
+{
+    const char *at;
+    size_t length;
+
+    if (strncmp(url, "https://", 8) == 0) {
+        *ret_plain = false;
+        at = url + 8;
+    } else if (strncmp(url, "http://", 7) == 0) {
+        *ret_plain = true;
+        at = url + 7;
+    } else {
+        return pl_error_set(reterr, PL_INVALID, "the endpoint '%s' is neither an https:// nor an http:// URL", url);
+    }
+    length = strcspn(at, "/");
+    if (length == 0 || strpbrk(url, "?#@ \t\r\n\\")) {
+        return pl_error_set(reterr, PL_INVALID, "the endpoint '%s' is not a URL of host, port and path only", url);
+    }
+    pl_text_append_n(host, at, length);
+    at += length;
+    length = strlen(at);
+    while (length && at[length - 1] == '/') {
+        length--;
+    }
+    pl_text_append_n(base, at, length);
+    return PL_OK;
+}
+
+/* libcurl leaves the scheme's own port out of the Host header; what is signed must be the same. */
+static void drop_default_port(struct pl_text *host, bool plain)
+{
+    const char *port = plain ? ":80" : ":443";
+    size_t length = strlen(port);
+
+    if (host->length > length && strcmp(host->data + host->length - length, port) == 0) {
+        host->length -= length;
+        host->data[host->length] = '\0';
+    }
+}
+
+enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key, struct pl_s3_address *ret_address,
+                                   struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text endpoint = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
+    bool virtual;
+
+    if (!is_bucket(bucket)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a bucket name", bucket);
+    }
+    if (key && strlen(key) > MAX_KEY_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "a key of %zu bytes: S3 allows %d", strlen(key), MAX_KEY_BYTES);
+    }
+    if (place->endpoint_url) {
+        PL_TRY(split_endpoint(place->endpoint_url, &address.plain, &endpoint, &path, reterr));
+    } else {
+        PL_TRY(append_aws_host(place, "s3", &endpoint, reterr));
+    }
+    PL_TRY(pl_text_check(&endpoint, reterr));
+    virtual = place->style != PL_S3_STYLE_PATH && (place->style == PL_S3_STYLE_VIRTUAL || !place->endpoint_url) && fits_host(bucket, address.plain) &&
+              !is_number_host(endpoint.data);
+    if (virtual) {
+        pl_text_printf(&host, "%s.", bucket);
+    }
+    pl_text_append(&host, endpoint.data);
+    if (!virtual) {
+        pl_text_printf(&path, "/%s", bucket);
+    }
+    pl_text_append_char(&path, '/');
+    pl_text_append(&path, key ? key : "");
+    PL_TRY(pl_text_check(&path, reterr));
+    /* A bucket alone is "/bucket" in path style: some servers take the trailing slash for an empty key. */
+    if ((!key || !*key) && !virtual) {
+        path.data[--path.length] = '\0';
+    }
+    pl_text_printf(&url, "%s://%s", address.plain ? "http" : "https", pl_text_string(&host));
+    pl_sigv4_encode(pl_text_string(&path), path.length, true, &url);
+    drop_default_port(&host, address.plain);
+    PL_TRY(pl_text_take(&url, &address.url, reterr));
+    PL_TRY(pl_text_take(&host, &address.host, reterr));
+    PL_TRY(pl_text_take(&path, &address.path, reterr));
+    *ret_address = address;
+    address = (struct pl_s3_address){.url = NULL};
+    return PL_OK;
+}
+
+enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
+    bool plain = false;
+
+    if (place->endpoint_url) {
+        PL_TRY(split_endpoint(place->endpoint_url, &plain, &host, &path, reterr));
+    } else {
+        PL_TRY(append_aws_host(place, "sts", &host, reterr));
+    }
+    PL_TRY(pl_text_check(&host, reterr));
+    PL_TRY(pl_text_check(&path, reterr));
+    pl_text_printf(&url, "%s://%s%s/", plain ? "http" : "https", pl_text_string(&host), pl_text_string(&path));
+    return pl_text_take(&url, ret_url, reterr);
+}
+
+bool pl_s3_uri_is(const char *uri)
+{
+    return strncmp(uri, "s3://", 5) == 0;
+}
+
+enum pl_status pl_s3_uri_parse(const char *uri, char **ret_bucket, char **ret_key, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    size_t length;
+    char *key;
+
+    if (!pl_s3_uri_is(uri)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an s3://BUCKET/KEY address", uri);
+    }
+    uri += 5;
+    length = strcspn(uri, "/");
+    bucket = pl_memory_string_n(uri, length, reterr);
+    if (!bucket) {
+        return PL_MEMORY;
+    }
+    if (!is_bucket(bucket)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a bucket name (in 's3://%s')", bucket, uri);
+    }
+    key = pl_memory_string(uri[length] ? uri + length + 1 : "", reterr);
+    if (!key) {
+        return PL_MEMORY;
+    }
+    *ret_bucket = PL_TAKE(bucket);
+    *ret_key = key;
+    return PL_OK;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/s3_client.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/s3/profile.h"
+#include "s3io/s3/s3_operation.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { DEFAULT_CONNECTIONS = 16, MAX_CONNECTIONS = 1024, DEFAULT_ATTEMPTS = 8, MAX_ATTEMPTS = 100 };
+
+void pl_s3_info_done(struct pl_s3_info *info)
+{
+    free(info->etag);
+    *info = (struct pl_s3_info){.etag = NULL};
+}
+
+static const char *first_set(const struct pl_environment *environment, const char *given, const char *const *names, size_t count,
+                             const char *fallback)
+{
+    const char *value = given;
+
+    for (size_t i = 0; i < count && !value; i++) {
+        value = pl_environment_get_or(environment, names[i], NULL);
+    }
+    return value ? value : fallback;
+}
+
+static bool is_true(const struct pl_environment *environment, const char *name)
+{
+    return strcasecmp(pl_environment_get_or(environment, name, ""), "true") == 0;
+}
+
+/* Endpoint, region and certificates, from the most to the least particular. */
+static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_http_options *http,
+                                   struct pl_profile *profile, struct pl_error *reterr)
+{
+    static const char *const endpoints[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"};
+    static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION"};
+    static const char *const bundles[] = {"AWS_CA_BUNDLE"};
+    const struct pl_environment *environment = client->environment;
+    PL_AUTO_ADDRESS struct pl_s3_address probe = {.url = NULL};
+    const char *endpoint, *region;
+
+    PL_TRY(pl_profile_read(environment, profile, reterr));
+    endpoint = first_set(environment, options->endpoint_url, endpoints, PL_ARRAY_ITEMS(endpoints), profile->endpoint_url);
+    region = first_set(environment, options->region, regions, PL_ARRAY_ITEMS(regions), profile->region ? profile->region : "us-east-1");
+    http->ca_bundle = first_set(environment, options->ca_bundle, bundles, PL_ARRAY_ITEMS(bundles), profile->ca_bundle);
+    if (endpoint && !(client->endpoint_url = pl_memory_string(endpoint, reterr))) {
+        return PL_MEMORY;
+    }
+    if (!(client->region = pl_memory_string(region, reterr))) {
+        return PL_MEMORY;
+    }
+    client->place = (struct pl_s3_place){.endpoint_url = client->endpoint_url,
+                                         .region = client->region,
+                                         .style = options->style,
+                                         .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
+                                         .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
+    /* Settings that cannot be right should fail here and not in the first request. */
+    PL_TRY(pl_s3_address_build(&client->place, "bucket", NULL, &probe, reterr));
+    client->plain = probe.plain;
+    return PL_OK;
+}
+
+static unsigned settle_number(unsigned given, unsigned fallback, unsigned most)
+{
+    return given == 0 ? fallback : given < most ? given : most;
+}
+
+static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_error *reterr)
+{
+    PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
+    struct pl_credentials_options credentials = options->credentials;
+    struct pl_http_options http = {.idle_connections = client->connections, .stall_ns = options->stall_ns};
+
+    PL_TRY(settle_place(client, options, &http, &profile, reterr));
+    PL_TRY(pl_http_new(&http, &client->http, reterr));
+    credentials.region = client->region;
+    return pl_credentials_new(client->environment, &credentials, client->http, &client->credentials, reterr);
+}
+
+enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options, struct pl_s3_client **ret_client,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = pl_memory_new(1, sizeof(*client), reterr);
+
+    if (!client) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
+    client->connections = settle_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
+    PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS, &client->attempts, reterr));
+    client->attempts = settle_number(options->attempts, client->attempts, MAX_ATTEMPTS);
+    client->requester_pays = options->requester_pays;
+    client->window = client->connections;
+    client->pending_last = &client->pending;
+    client->allowance = pl_s3_allowance_full(pl_clock_now_ns());
+    client->random = (uint64_t)pl_clock_now_ns() ^ (uint64_t)(uintptr_t)client;
+    PL_TRY(open_parts(client, options, reterr));
+    *ret_client = PL_TAKE(client);
+    return PL_OK;
+}
+
+void pl_s3_client_free(struct pl_s3_client *client)
+{
+    if (!client) {
+        return;
+    }
+    pl_http_free(client->http);
+    pl_credentials_free(client->credentials);
+    while (client->regions) {
+        struct pl_s3_region *next = client->regions->next;
+
+        free(client->regions->bucket);
+        free(client->regions);
+        client->regions = next;
+    }
+    pl_environment_free(client->environment);
+    free(client->endpoint_url);
+    free(client->region);
+    free(client);
+}
+
+void pl_s3_client_free_at(struct pl_s3_client **client_at)
+{
+    pl_s3_client_free(*client_at);
+}
+
+enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_s3_info *ret_info,
+                          struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "HEAD", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
+    struct pl_s3_info info = {.etag = NULL};
+    enum pl_status status;
+
+    operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
+    status = pl_s3_call(client, &operation, NULL, reterr);
+    if (status == PL_OK && operation.head.content_length < 0) {
+        status = pl_error_set(reterr, PL_CORRUPT, "HEAD s3://%s/%s: the answer gives no size", bucket, key);
+    }
+    if (status == PL_OK && operation.head.etag[0] && !(info.etag = pl_memory_string(operation.head.etag, reterr))) {
+        status = PL_MEMORY;
+    }
+    if (status == PL_OK) {
+        info.size_bytes = (uint64_t)operation.head.content_length;
+        info.modified_s = operation.head.last_modified_s;
+        info.checksum = operation.head.checksum;
+        *ret_info = info;
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "DELETE", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
+    enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
+
+    pl_s3_operation_done(&operation);
+    return status;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/s3_copy.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3/sigv4.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    LOCK_TRIES = 100, /* far more than others can finish between two of our calls */
+    NUMBER_BYTES = 16,
+    PART_BYTES = NUMBER_BYTES + 6, /* of ".XXXXXXXXXXXXXXXX.part" */
+};
+
+struct download {
+    struct pl_s3_client *client;
+    struct pl_s3_fetch *fetches;
+    size_t count;
+    const struct pl_s3_stream_options *options;
+    int64_t read_timeout_ns;
+    const struct pl_s3_progress *progress;
+    size_t current; /* whose file is open */
+    int fd;         /* -1: none */
+    struct pl_text part_path;
+};
+
+enum pl_status pl_s3_local_path(const char *directory, const char *key, struct pl_text *path, struct pl_error *reterr)
+{
+    const char *at = key;
+
+    for (;;) {
+        size_t length = strcspn(at, "/");
+
+        if (length == 0 || (length == 1 && at[0] == '.') || (length == 2 && at[0] == '.' && at[1] == '.')) {
+            return pl_error_set(reterr, PL_INVALID, "the key '%s' cannot be a file below a directory", key);
+        }
+        if (!at[length]) {
+            break;
+        }
+        at += length + 1;
+    }
+    pl_text_printf(path, "%s%s%s", directory, *directory && directory[strlen(directory) - 1] == '/' ? "" : "/", key);
+    return pl_text_check(path, reterr);
+}
+
+/* Where a name that has to be cut before `length` ends, so that the rest is as good UTF-8 as the whole: some file systems take nothing else. */
+static size_t cut_at(const char *name, size_t length)
+{
+    for (unsigned back = 0; back < 3 && length && ((unsigned char)name[length] & 0xC0) == 0x80; back++) {
+        length--;
+    }
+    return length;
+}
+
+/*
+ * Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and the number, which then counts
+ * all of it, tells it apart. It is a hash's beginning: of many long names with one beginning and the same bytes no two have the same.
+ */
+static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
+{
+    const char *slash = strrchr(fetch->path, '/'), *name = slash ? slash + 1 : fetch->path;
+    size_t directory = (size_t)(name - fetch->path), length = strlen(name);
+    PL_AUTO_TEXT struct pl_text told_by = PL_TEXT_NONE;
+    char hex[PL_SIGV4_HEX_BYTES];
+
+    pl_text_append(&told_by, fetch->object.etag ? fetch->object.etag : "");
+    if (length > NAME_MAX - PART_BYTES) {
+        pl_text_printf(&told_by, "/%s", name);
+        length = cut_at(name, NAME_MAX - PART_BYTES);
+    }
+    PL_TRY(pl_text_check(&told_by, reterr));
+    PL_TRY(pl_sigv4_hash(pl_text_string(&told_by), told_by.length, hex, reterr));
+    pl_text_clear(path);
+    pl_text_append_n(path, fetch->path, directory + length);
+    pl_text_printf(path, ".%.*s.part", NUMBER_BYTES, hex);
+    return pl_text_check(path, reterr);
+}
+
+static bool is_there(const struct pl_s3_fetch *fetch)
+{
+    struct stat info;
+
+    return fetch->modified_s >= 0 && stat(fetch->path, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == fetch->object.size_bytes &&
+           (int64_t)info.st_mtime == fetch->modified_s;
+}
+
+/* Where to go on with an unfinished file. Its name holds the ETag, so what is there belongs to this very object; it is not read again. */
+static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
+{
+    struct stat info;
+
+    fetch->object.first_byte = 0;
+    PL_TRY(name_part(fetch, &download->part_path, reterr));
+    if (fetch->object.etag && lstat(download->part_path.data, &info) == 0 && S_ISREG(info.st_mode) &&
+        (uint64_t)info.st_size <= fetch->object.size_bytes) {
+        fetch->object.first_byte = (uint64_t)info.st_size;
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_parent(const char *path, struct pl_error *reterr)
+{
+    const char *slash = strrchr(path, '/');
+    PL_AUTO_FREE char *parent = NULL;
+
+    if (!slash || slash == path) {
+        return PL_OK;
+    }
+    parent = pl_memory_string_n(path, (size_t)(slash - path), reterr);
+    return parent ? pl_file_make_dirs(parent, 0777, reterr) : PL_MEMORY;
+}
+
+/* The unfinished file, which nobody else may be writing. One that was given its name between our two calls is not it any more. */
+static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
+{
+    const char *path = download->part_path.data;
+    struct stat named;
+
+    for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
+        download->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (download->fd < 0) {
+            return pl_error_errno(reterr, "open '%s' for writing", path);
+        }
+        /* A file system without locks is written without one. */
+        if (flock(download->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            return pl_error_set(reterr, PL_FAILED, "'%s' is being written by another download", path);
+        }
+        if (fstat(download->fd, ret_info) != 0) { /* not before: its size may have changed until then */
+            return pl_error_errno(reterr, "stat '%s'", path);
+        }
+        if (lstat(path, &named) == 0 && named.st_dev == ret_info->st_dev && named.st_ino == ret_info->st_ino) {
+            return PL_OK;
+        }
+        pl_file_close_at(&download->fd);
+    }
+    return pl_error_set(reterr, PL_FAILED, "'%s' is another file whenever it is looked at: does its file system keep inode numbers?", path);
+}
+
+static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)
+{
+    const struct pl_s3_fetch *fetch = &download->fetches[index];
+    uint64_t first = fetch->object.first_byte;
+    struct stat info;
+
+    PL_TRY(make_parent(fetch->path, reterr));
+    PL_TRY(name_part(fetch, &download->part_path, reterr));
+    PL_TRY(lock_part(download, &info, reterr));
+    download->current = index;
+    if ((uint64_t)info.st_size < first) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is shorter than it was", download->part_path.data);
+    }
+    if (ftruncate(download->fd, (off_t)first) != 0 || lseek(download->fd, (off_t)first, SEEK_SET) < 0) {
+        return pl_error_errno(reterr, "open '%s' for writing", download->part_path.data);
+    }
+    return PL_OK;
+}
+
+/* The whole object is in the file: give it its time and its name. */
+static enum pl_status finish_file(struct download *download, struct pl_error *reterr)
+{
+    const struct pl_s3_fetch *fetch = &download->fetches[download->current];
+    int fd = download->fd;
+
+    download->fd = -1;
+    if (fetch->modified_s >= 0) {
+        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)fetch->modified_s}};
+
+        (void)futimens(fd, times); /* without it a later run fetches the object again */
+    }
+    /* Network file systems report a failed write here. */
+    if (close(fd) != 0) {
+        return pl_error_errno(reterr, "close '%s'", download->part_path.data);
+    }
+    if (rename(download->part_path.data, fetch->path) != 0) {
+        return pl_error_errno(reterr, "rename '%s' to '%s'", download->part_path.data, fetch->path);
+    }
+    return PL_OK;
+}
+
+static enum pl_status write_chunk(struct download *download, size_t base, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
+{
+    size_t index = base + chunk->object;
+
+    if (download->fd < 0) {
+        PL_TRY(open_part(download, index, reterr));
+    }
+    PL_TRY(pl_fd_write(download->fd, chunk->data, chunk->bytes, download->part_path.data, reterr));
+    if (download->progress) {
+        download->progress->moved(download->progress->context, download->fetches[index].path, chunk->bytes);
+    }
+    return chunk->last ? finish_file(download, reterr) : PL_OK;
+}
+
+/* One stream over the fetches from `base` on. */
+static enum pl_status run_stream(struct download *download, size_t base, struct pl_error *reterr)
+{
+    size_t count = download->count - base;
+    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new(count, sizeof(*objects), reterr);
+    struct pl_s3_stream *stream = NULL;
+    enum pl_status status;
+
+    if (!objects) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        objects[i] = download->fetches[base + i].object;
+    }
+    PL_TRY(pl_s3_stream_open(download->client, objects, count, download->options, &stream, reterr));
+    do {
+        struct pl_s3_chunk chunk;
+
+        status = pl_s3_stream_next(stream, pl_deadline_after_ns(download->read_timeout_ns), &chunk, reterr);
+        if (status == PL_OK) {
+            status = write_chunk(download, base, &chunk, reterr);
+        }
+    } while (status == PL_OK);
+    pl_s3_stream_close(stream);
+    return status == PL_END ? PL_OK : status;
+}
+
+/* Bytes that came wrong once may come right the second time. */
+static enum pl_status run(struct download *download, struct pl_error *reterr)
+{
+    size_t base = 0, refetched = SIZE_MAX;
+
+    for (;;) {
+        enum pl_status status = run_stream(download, base, reterr);
+        size_t current = download->current;
+
+        if (download->fd >= 0) {
+            pl_file_close_at(&download->fd);
+        } else if (status == PL_CORRUPT) {
+            return status; /* no file of which to begin anew */
+        }
+        if (status != PL_CORRUPT || refetched == current) {
+            return status;
+        }
+        refetched = base = current;
+        download->fetches[current].object.first_byte = 0;
+    }
+}
+
+enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count, const struct pl_s3_stream_options *options,
+                              bool again, int64_t read_timeout_ns, const struct pl_s3_progress *progress, struct pl_error *reterr)
+{
+    struct download download = {
+        .client = client, .fetches = fetches, .options = options, .read_timeout_ns = read_timeout_ns, .progress = progress, .fd = -1};
+    enum pl_status status = PL_OK;
+
+    /* What is to be fetched moves to the front. */
+    for (size_t i = 0; i < count && status == PL_OK; i++) {
+        struct stat info;
+
+        /* The new file takes the name over: never that of a device, and no directory lets it. */
+        if (stat(fetches[i].path, &info) == 0 && !S_ISREG(info.st_mode)) {
+            status = pl_error_set(reterr, PL_INVALID, "'%s' is there and is no file", fetches[i].path);
+            continue;
+        }
+        if (!again && is_there(&fetches[i])) {
+            if (progress) {
+                progress->moved(progress->context, fetches[i].path, fetches[i].object.size_bytes);
+            }
+            continue;
+        }
+        status = find_beginning(&download, &fetches[i], reterr);
+        if (progress && fetches[i].object.first_byte) {
+            progress->moved(progress->context, fetches[i].path, fetches[i].object.first_byte);
+        }
+        fetches[download.count++] = fetches[i];
+    }
+    if (status == PL_OK && download.count) {
+        status = run(&download, reterr);
+    }
+    pl_text_done(&download.part_path);
+    return status;
+}

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/s3_get.h"
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/s3/s3_operation.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    PAGE = 4096,
+    BLOCK_BYTES = 256 * 1024, /* of the buffer: a part takes them as its bytes come, and the reader gives them back */
+    WAKE_BYTES = 1024 * 1024, /* the reader is not woken for less, unless that is all */
+    SLICE_MS = 20,            /* but looks by itself so often */
+};
+
+#define PART_NS (1800 * PL_NS_PER_S) /* for one part with all its repetitions */
+
+static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
+static const uint64_t most_part_bytes = UINT64_C(4) << 20; /* all connections have one within the default budget */
+
+struct part {
+    struct pl_s3_operation operation;
+    struct pl_s3_stream *stream;
+    size_t object;
+    uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
+    unsigned char **blocks; /* where its bytes are; set as far as `filled` says */
+    atomic_size_t filled;   /* bytes that are there; only grows while they may be looked at */
+    struct {
+        size_t room; /* blocks that are promised to it */
+        bool held;   /* not to be looked at before its checksum is found right */
+        bool ended;  /* the operation is over */
+        enum pl_status status;
+    } synced; /* under the stream's lock */
+};
+
+/* What becomes known of an object while it is read. */
+struct known {
+    bool found;
+    uint64_t size_bytes;
+    char etag[PL_HTTP_ETAG_BYTES];
+};
+
+struct pl_s3_stream {
+    struct pl_s3_client *client;
+    const struct pl_s3_object *objects;
+    size_t object_count;
+    struct pl_s3_stream_options options;
+    unsigned char *buffer; /* of `block_count` blocks */
+    size_t block_bytes, block_count;
+    size_t part_blocks;          /* that a part takes at most */
+    unsigned char **block_table; /* `part_blocks` for each slot */
+    struct part *parts;          /* part i is parts[i % part_slots] */
+    size_t part_slots;
+    struct pl_http_task plan_task, close_task;
+
+    /* The engine thread's: where planning stands. */
+    size_t plan_object;
+    uint64_t plan_offset;
+    bool plan_begun;    /* plan_object has been looked at */
+    bool plan_any;      /* and has a part */
+    bool plan_waits;    /* for its size */
+    unsigned fetching;  /* parts that are on their way */
+    struct known known; /* of plan_object */
+
+    /* The reader's. */
+    struct pl_s3_chunk chunk;    /* the one handed out */
+    uint64_t consumed;           /* of the part at `oldest` */
+    bool given_empty;            /* the part at `oldest` has no bytes, and that has been said */
+    struct pl_checksum checksum; /* of the object so far */
+    struct pl_checksum wanted;   /* what it has to be */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed_cond;
+    struct {
+        uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
+        size_t promised;          /* blocks, to these parts; never more than there are */
+        unsigned char **free;     /* blocks that nobody uses; what was read last is on top, as the caches still know it */
+        size_t free_count;
+        bool all_planned, plan_posted, waiting, cancelled, closed;
+    } synced; /* under `lock` */
+};
+
+static struct part *part_at(struct pl_s3_stream *stream, uint64_t number)
+{
+    return &stream->parts[number % stream->part_slots];
+}
+
+/* Engine's thread from here. */
+
+/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that is there already was filled before a rewind. */
+static unsigned char *room_at(struct pl_s3_stream *stream, struct part *part, uint64_t at, size_t *ret_bytes)
+{
+    size_t in_block = at % stream->block_bytes;
+    unsigned char **block = &part->blocks[at / stream->block_bytes];
+
+    if (!*block) {
+        pthread_mutex_lock(&stream->lock);
+        *block = stream->synced.free[--stream->synced.free_count];
+        pthread_mutex_unlock(&stream->lock);
+    }
+    *ret_bytes = stream->block_bytes - in_block;
+    return *block + in_block;
+}
+
+static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes, struct pl_error *reterr)
+{
+    struct part *part = operation->context;
+    struct pl_s3_stream *stream = part->stream;
+
+    (void)reterr;
+    PL_BUG_IF(at + bytes > part->bytes);
+    for (size_t done = 0, room; done < bytes; done += room) {
+        unsigned char *target = room_at(stream, part, at + done, &room);
+
+        room = room < bytes - done ? room : bytes - done;
+        memcpy(target, (const char *)data + done, room);
+    }
+    atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
+    /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing. */
+    if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
+        bool wake;
+
+        pthread_mutex_lock(&stream->lock);
+        wake = stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest);
+        pthread_mutex_unlock(&stream->lock);
+        if (wake) {
+            pthread_cond_signal(&stream->changed_cond); /* not under the lock, which the reader would run into */
+        }
+    }
+    return PL_OK;
+}
+
+static void plan(struct pl_s3_stream *stream);
+
+static void on_found(struct pl_s3_operation *operation)
+{
+    struct part *part = operation->context;
+    struct pl_s3_stream *stream = part->stream;
+
+    pthread_mutex_lock(&stream->lock);
+    part->bytes = operation->expected_bytes;
+    part->synced.held = operation->crc_checked;
+    pthread_mutex_unlock(&stream->lock);
+    if (stream->plan_waits && part->object == stream->plan_object) {
+        stream->known.found = true;
+        stream->known.size_bytes = operation->object_bytes;
+        memcpy(stream->known.etag, operation->etag, sizeof(stream->known.etag));
+        stream->plan_waits = false;
+        stream->plan_offset = part->offset + part->bytes;
+        plan(stream);
+    }
+}
+
+static void on_rewind(struct pl_s3_operation *operation)
+{
+    struct part *part = operation->context;
+
+    atomic_store_explicit(&part->filled, 0, memory_order_release); /* still held: nobody looks */
+}
+
+static void on_part_done(struct pl_s3_operation *operation, enum pl_status status)
+{
+    struct part *part = operation->context;
+    struct pl_s3_stream *stream = part->stream;
+
+    stream->fetching--;
+    pthread_mutex_lock(&stream->lock);
+    part->synced.ended = true;
+    part->synced.held = false;
+    part->synced.status = status;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+    plan(stream);
+}
+
+static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t bytes)
+{
+    static const struct pl_s3_operation_handler handler = {on_sink, on_found, on_rewind, on_part_done};
+    const struct pl_s3_object *object = &stream->objects[stream->plan_object];
+    struct pl_s3_operation *operation = &part->operation;
+
+    pl_s3_operation_done(operation);
+    *operation = (struct pl_s3_operation){.client = stream->client,
+                                          .handler = &handler,
+                                          .context = part,
+                                          .method = "GET",
+                                          .bucket = object->bucket,
+                                          .key = object->key,
+                                          .deadline_ns = pl_deadline_after_ns(PART_NS),
+                                          .ranged = true,
+                                          .range_first = stream->plan_offset,
+                                          .range_bytes = bytes};
+    operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
+    memcpy(operation->etag, stream->known.etag, sizeof(operation->etag));
+    part->object = stream->plan_object;
+    part->offset = stream->plan_offset;
+    part->bytes = bytes;
+}
+
+/* Look at plan_object for the first time. */
+static void begin_object(struct pl_s3_stream *stream)
+{
+    const struct pl_s3_object *object = &stream->objects[stream->plan_object];
+
+    stream->plan_offset = object->first_byte;
+    stream->plan_begun = true;
+    stream->plan_any = false;
+    stream->known = (struct known){.found = object->etag != NULL, .size_bytes = object->size_bytes};
+    if (object->etag) {
+        (void)snprintf(stream->known.etag, sizeof(stream->known.etag), "%s", object->etag);
+    }
+}
+
+/* The next part of plan_object, if there is room for it. */
+static bool plan_part(struct pl_s3_stream *stream)
+{
+    uint64_t bytes = stream->options.part_bytes;
+    struct part *part;
+    size_t blocks;
+    bool room;
+
+    if (stream->known.found) {
+        uint64_t left = stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
+
+        bytes = left < bytes ? left : bytes;
+    }
+    blocks = (bytes + stream->block_bytes - 1) / stream->block_bytes;
+    pthread_mutex_lock(&stream->lock);
+    part = part_at(stream, stream->synced.planned);
+    /* Room for all of it, so that no transfer ever waits for the reader. */
+    room = stream->synced.planned - stream->synced.oldest < stream->part_slots && blocks <= stream->block_count - stream->synced.promised &&
+           !stream->synced.closed;
+    pthread_mutex_unlock(&stream->lock);
+    /* More than can be sent at once would only take room that stays empty. */
+    if (!room || stream->fetching >= stream->client->connections) {
+        return false;
+    }
+    start_part(stream, part, bytes);
+    part->operation.object_bytes = stream->known.size_bytes;
+    part->operation.total_known = stream->known.found;
+    stream->plan_any = true;
+    stream->plan_waits = !stream->known.found;
+    stream->plan_offset += stream->known.found ? bytes : 0;
+    pthread_mutex_lock(&stream->lock);
+    atomic_store_explicit(&part->filled, 0, memory_order_relaxed);
+    memset(part->blocks, 0, blocks * sizeof(*part->blocks));
+    part->synced.room = blocks;
+    stream->synced.promised += blocks;
+    part->synced.held = false;
+    part->synced.ended = bytes == 0; /* nothing to ask for */
+    part->synced.status = PL_OK;
+    stream->synced.planned++;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+    if (bytes) {
+        stream->fetching++;
+        pl_s3_operation_start(&part->operation);
+    }
+    return true;
+}
+
+static void plan(struct pl_s3_stream *stream)
+{
+    while (stream->plan_object < stream->object_count) {
+        if (!stream->plan_begun) {
+            begin_object(stream);
+        }
+        if (stream->plan_waits) {
+            return;
+        }
+        /* Every object has at least one part, an empty one a part without bytes. */
+        if (stream->plan_any && stream->plan_offset >= stream->known.size_bytes) {
+            stream->plan_object++;
+            stream->plan_begun = false;
+        } else if (!plan_part(stream)) {
+            return;
+        }
+    }
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.all_planned = true;
+    pthread_cond_signal(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static void plan_task(struct pl_http_task *task)
+{
+    struct pl_s3_stream *stream = (struct pl_s3_stream *)((char *)task - offsetof(struct pl_s3_stream, plan_task));
+
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.plan_posted = false;
+    pthread_mutex_unlock(&stream->lock);
+    plan(stream);
+}
+
+static void close_task(struct pl_http_task *task)
+{
+    struct pl_s3_stream *stream = (struct pl_s3_stream *)((char *)task - offsetof(struct pl_s3_stream, close_task));
+
+    for (size_t i = 0; i < stream->part_slots; i++) {
+        pl_s3_operation_cancel(&stream->parts[i].operation);
+    }
+}
+
+/* The reader's thread from here. */
+
+static enum pl_status settle_options(const struct pl_s3_client *client, const struct pl_s3_stream_options *given,
+                                     struct pl_s3_stream_options *options, struct pl_error *reterr)
+{
+    static const struct pl_s3_stream_options none = {.budget_bytes = 0};
+    const uint64_t least_bytes = 2 * PAGE;
+    uint64_t most_bytes;
+
+    *options = given ? *given : none;
+    if (options->budget_bytes == 0) {
+        options->budget_bytes = default_budget_bytes;
+    }
+    options->budget_bytes = options->budget_bytes / PAGE * PAGE;
+    if (options->budget_bytes < least_bytes || options->budget_bytes > SIZE_MAX / 2) {
+        return pl_error_set(reterr, PL_INVALID, "a stream with a budget of %llu bytes", (unsigned long long)options->budget_bytes);
+    }
+    if (options->part_bytes == 0) {
+        options->part_bytes = options->budget_bytes / 8 < most_part_bytes ? options->budget_bytes / 8 : most_part_bytes;
+    }
+    if (options->part_bytes > options->budget_bytes / 2) {
+        options->part_bytes = options->budget_bytes / 2;
+    }
+    options->part_bytes = options->part_bytes < PAGE ? PAGE : options->part_bytes / PAGE * PAGE;
+    /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill. */
+    most_bytes = 2 * client->connections * options->part_bytes;
+    options->budget_bytes = options->budget_bytes < most_bytes ? options->budget_bytes : most_bytes;
+    return PL_OK;
+}
+
+static void release(struct pl_s3_stream *stream)
+{
+    for (size_t i = 0; stream->parts && i < stream->part_slots; i++) {
+        pl_s3_operation_done(&stream->parts[i].operation);
+    }
+    if (stream->buffer) {
+        (void)munmap(stream->buffer, stream->options.budget_bytes);
+    }
+    free(stream->block_table);
+    free(stream->synced.free);
+    pthread_cond_destroy(&stream->changed_cond);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream->parts);
+    free(stream);
+}
+
+static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *reterr)
+{
+    const struct pl_s3_stream_options *options = &stream->options;
+    void *buffer = mmap(NULL, options->budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (buffer == MAP_FAILED) {
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes", (unsigned long long)options->budget_bytes);
+    }
+    stream->buffer = buffer;
+    (void)madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    stream->block_bytes = options->part_bytes < BLOCK_BYTES ? options->part_bytes : BLOCK_BYTES;
+    stream->block_count = options->budget_bytes / stream->block_bytes;
+    stream->part_blocks = (options->part_bytes + stream->block_bytes - 1) / stream->block_bytes;
+    stream->part_slots = (size_t)stream->client->connections * 4;
+    stream->parts = pl_memory_new(stream->part_slots, sizeof(*stream->parts), reterr);
+    stream->block_table = pl_memory_new(stream->part_slots * stream->part_blocks, sizeof(*stream->block_table), reterr);
+    stream->synced.free = pl_memory_new(stream->block_count, sizeof(*stream->synced.free), reterr);
+    if (!stream->parts || !stream->block_table || !stream->synced.free) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < stream->part_slots; i++) {
+        stream->parts[i].stream = stream;
+        stream->parts[i].operation.client = stream->client;
+        stream->parts[i].blocks = stream->block_table + i * stream->part_blocks;
+    }
+    stream->synced.free_count = stream->block_count;
+    for (size_t i = 0; i < stream->block_count; i++) { /* the lowest on top: with a reader that keeps up the highest are never touched */
+        stream->synced.free[stream->block_count - 1 - i] = stream->buffer + i * stream->block_bytes;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
+                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream, struct pl_error *reterr)
+{
+    struct pl_s3_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    enum pl_status status;
+
+    if (!stream) {
+        return PL_MEMORY;
+    }
+    pthread_cond_init(&stream->changed_cond, NULL);
+    pthread_mutex_init(&stream->lock, NULL);
+    stream->client = client;
+    stream->objects = objects;
+    stream->object_count = count;
+    stream->plan_task.run = plan_task;
+    stream->close_task.run = close_task;
+    status = settle_options(client, options, &stream->options, reterr);
+    if (status == PL_OK) {
+        status = allocate(stream, reterr);
+    }
+    if (status != PL_OK) {
+        release(stream);
+        return status;
+    }
+    stream->synced.plan_posted = true;
+    pl_http_post(client->http, &stream->plan_task);
+    *ret_stream = stream;
+    return PL_OK;
+}
+
+void pl_s3_stream_close(struct pl_s3_stream *stream)
+{
+    if (!stream) {
+        return;
+    }
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.closed = true;
+    pthread_mutex_unlock(&stream->lock);
+    pl_http_run(stream->client->http, &stream->close_task);
+    release(stream);
+}
+
+void pl_s3_stream_cancel(struct pl_s3_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->synced.cancelled = true;
+    pthread_cond_broadcast(&stream->changed_cond);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* The oldest part's. */
+static void release_block(struct pl_s3_stream *stream, size_t block)
+{
+    stream->synced.free[stream->synced.free_count++] = part_at(stream, stream->synced.oldest)->blocks[block];
+}
+
+/* The reader is done with the chunk; a part that is read to its end makes room for another. Under the lock. */
+static void release_chunk(struct pl_s3_stream *stream)
+{
+    stream->consumed += stream->chunk.bytes;
+    if (stream->chunk.bytes && stream->consumed % stream->block_bytes == 0) {
+        release_block(stream, stream->consumed / stream->block_bytes - 1);
+    }
+    stream->chunk = (struct pl_s3_chunk){.data = NULL};
+}
+
+static void drop_part(struct pl_s3_stream *stream)
+{
+    if (stream->consumed % stream->block_bytes) {
+        release_block(stream, stream->consumed / stream->block_bytes);
+    }
+    stream->synced.promised -= part_at(stream, stream->synced.oldest)->synced.room;
+    stream->consumed = 0;
+    stream->given_empty = false;
+    stream->synced.oldest++;
+    if (!stream->synced.plan_posted && !stream->synced.all_planned) {
+        stream->synced.plan_posted = true;
+        pl_http_post(stream->client->http, &stream->plan_task);
+    }
+}
+
+/* Something to hand out of `part`? Under the lock. */
+static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
+{
+    size_t visible = part->synced.held ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
+    size_t in_block = stream->consumed % stream->block_bytes;
+    uint64_t block_end = stream->consumed - in_block + stream->block_bytes;
+    bool empty = part->synced.ended && part->synced.status == PL_OK && part->bytes == 0 && !stream->given_empty;
+
+    if (visible <= stream->consumed && !empty) {
+        return false;
+    }
+    visible = visible < block_end ? visible : block_end;
+    stream->given_empty = empty;
+    *ret_chunk = (struct pl_s3_chunk){.data = empty ? stream->buffer : part->blocks[stream->consumed / stream->block_bytes] + in_block,
+                                      .bytes = visible - stream->consumed,
+                                      .object = part->object,
+                                      .offset = part->offset + stream->consumed,
+                                      .size_bytes = part->operation.object_bytes};
+    ret_chunk->last = ret_chunk->offset + ret_chunk->bytes >= ret_chunk->size_bytes;
+    return true;
+}
+
+/*
+ * What the answer for the first bytes tells of an object of several ranges. Of one that was uploaded in parts, which its ETag tells ("...-N"),
+ * nothing: a range that happens to be a part comes with that part's checksum.
+ */
+static struct pl_checksum told_checksum(const struct part *part)
+{
+    return strchr(part->operation.etag, '-') ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE} : part->operation.wanted;
+}
+
+/* A checksum of the whole, over all chunks: the caller knew it, or the answer for the first bytes told it. */
+static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
+{
+    const struct pl_s3_object *object = &stream->objects[chunk->object];
+
+    if (object->first_byte || part->operation.crc_checked) {
+        return PL_OK;
+    }
+    if (chunk->offset == 0) {
+        stream->wanted = object->checksum.kind != PL_CHECKSUM_NONE ? object->checksum : told_checksum(part);
+        stream->checksum = (struct pl_checksum){.kind = stream->wanted.kind};
+    }
+    pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);
+    if (chunk->last && stream->checksum.value != stream->wanted.value) {
+        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx", object->bucket, object->key,
+                            pl_checksum_name(&stream->wanted), (unsigned long long)stream->checksum.value, (unsigned long long)stream->wanted.value);
+    }
+    return PL_OK;
+}
+
+static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
+{
+    int64_t until_ns = pl_deadline_after_ns(SLICE_MS * PL_NS_PER_MS);
+
+    stream->synced.waiting = true;
+    pl_deadline_wait(until_ns < deadline_ns ? until_ns : deadline_ns, &stream->changed_cond, &stream->lock);
+    stream->synced.waiting = false;
+}
+
+/* Under the lock: a chunk (PL_OK), the end, a failure, or wait and look again. */
+static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk, struct part **ret_part,
+                                 struct pl_error *reterr)
+{
+    for (;;) {
+        struct part *part = part_at(stream, stream->synced.oldest);
+
+        if (stream->synced.cancelled) {
+            return pl_error_set(reterr, PL_CANCELLED, "reading from S3 was cancelled");
+        }
+        if (stream->synced.oldest < stream->synced.planned) {
+            if (take_chunk(stream, part, ret_chunk)) {
+                *ret_part = part;
+                return PL_OK;
+            }
+            if (part->synced.ended && part->synced.status != PL_OK) {
+                if (reterr) {
+                    *reterr = part->operation.error;
+                }
+                return part->synced.status;
+            }
+            if (part->synced.ended) {
+                drop_part(stream);
+                continue;
+            }
+        } else if (stream->synced.all_planned) {
+            return PL_END;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "no bytes from S3 before the deadline");
+        }
+        wait_slice(stream, deadline_ns);
+    }
+}
+
+enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk, struct pl_error *reterr)
+{
+    struct pl_s3_chunk chunk;
+    struct part *part = NULL;
+    enum pl_status status;
+
+    pthread_mutex_lock(&stream->lock);
+    release_chunk(stream);
+    status = find_chunk(stream, deadline_ns, &chunk, &part, reterr);
+    pthread_mutex_unlock(&stream->lock);
+    PL_TRY(status);
+    PL_TRY(check_chunk(stream, part, &chunk, reterr));
+    stream->chunk = *ret_chunk = chunk;
+    return PL_OK;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * One S3 request through all its repetitions: signing, retrying, resuming inside a range, following regions, new keys.
+ * Internal to the S3 client; everything here runs on the engine's thread except what s3_call.c is for: threads that wait.
+ */
+#ifndef PL_S3IO_S3_S3_OPERATION_H
+#define PL_S3IO_S3_S3_OPERATION_H
+
+#include "base/text.h"
+#include "s3io/http/http.h"
+#include "s3io/s3/s3_client.h"
+#include "s3io/s3/s3_retry.h"
+
+#include <pthread.h>
+
+enum {
+    PL_S3_MAX_EXTRA = 6,
+    PL_S3_MAX_HEADERS = 16,
+    PL_S3_MAX_REPLY_BYTES = 16 << 20,
+};
+
+struct pl_s3_operation;
+
+struct pl_s3_operation_handler {
+    /* Bytes of a ranged GET, in order and each exactly once; `at` counts from the range's beginning. */
+    enum pl_status (*sink)(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes, struct pl_error *reterr);
+    /* The first head of a ranged GET that fits: object_bytes and etag are known. May be NULL. */
+    void (*found)(struct pl_s3_operation *operation);
+    /* Forget what was sunk: the bytes failed their check and come again. */
+    void (*rewind)(struct pl_s3_operation *operation);
+    /* The end, once. */
+    void (*done)(struct pl_s3_operation *operation, enum pl_status status);
+};
+
+/** Zero-initialise, then set the first part; memory stays the owner's until `done`. */
+struct pl_s3_operation {
+    struct pl_s3_client *client;
+    const struct pl_s3_operation_handler *handler;
+    void *context; /* the handler's */
+    const char *method, *bucket, *key;
+    const char *query;                             /* NULL, or percent-encoded as it stands behind '?' */
+    struct pl_sigv4_header extra[PL_S3_MAX_EXTRA]; /* names in lower case */
+    size_t extra_count;
+    const void *body;
+    size_t body_bytes;
+    const char *body_hash; /* hex SHA-256 for plain HTTP; NULL: taken from the body when it is needed */
+    bool patient;          /* the server may take its time */
+    bool judge_reply;      /* a 200 may carry an error document */
+    int64_t deadline_ns;
+    bool ranged; /* GET of `range_bytes` from `range_first`; the object may end earlier */
+    uint64_t range_first, range_bytes;
+    char etag[PL_HTTP_ETAG_BYTES]; /* "" until known; afterwards every request is pinned to it */
+    bool total_known;              /* object_bytes is: an answer that says otherwise is not about this object */
+
+    /* Results. */
+    struct pl_http_head head;
+    struct pl_text reply; /* body of anything but a ranged GET */
+    struct pl_error error;
+    uint64_t object_bytes;   /* whole size, once `found` */
+    uint64_t received_bytes; /* of the range */
+    uint64_t expected_bytes; /* of the range, once `found` */
+    unsigned tries;          /* requests sent */
+
+    /* The operation's own. */
+    struct pl_http_request request;
+    struct pl_credentials_waiter waiter;
+    struct pl_http_task start_task;
+    struct pl_s3_operation *next_pending;
+    enum { PL_S3_IDLE, PL_S3_PENDING, PL_S3_KEYS, PL_S3_SENT } state;
+    struct pl_s3_address address;
+    struct pl_text url;
+    struct pl_text lines[PL_S3_MAX_HEADERS];
+    const char *line_pointers[PL_S3_MAX_HEADERS];
+    unsigned attempt; /* repetitions without progress */
+    unsigned taken;   /* of the client's allowance, and not put back */
+    unsigned redirects;
+    char used_region[64];
+    uint64_t generation;
+    uint64_t resumed_bytes;              /* received when this attempt began */
+    struct pl_checksum checksum, wanted; /* so far; what the server said */
+    bool is_found, refreshed, clock_set, crc_checked;
+};
+
+/** Write URL, headers and signature for the next attempt into operation->request. */
+enum pl_status pl_s3_compose(struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The region in which `bucket` is thought to be. */
+const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket);
+
+/** Begin. `done` may come from within when the request cannot even be written. */
+void pl_s3_operation_start(struct pl_s3_operation *operation);
+
+/** The same from another thread: `done` comes on the engine's. */
+void pl_s3_operation_post(struct pl_s3_operation *operation);
+
+/** Give up without `done`. */
+void pl_s3_operation_cancel(struct pl_s3_operation *operation);
+
+/** Give up from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before. */
+void pl_s3_operation_give_up(struct pl_s3_operation *operation);
+
+/** Release texts; not while it runs. */
+void pl_s3_operation_done(struct pl_s3_operation *operation);
+
+/** Asked several times a second by a thread that waits; false gives up what it waits for, with PL_CANCELLED. NULL: never. */
+struct pl_s3_patience {
+    bool (*go_on)(void *context);
+    void *context;
+};
+
+static inline bool pl_s3_patience_ends(const struct pl_s3_patience *patience)
+{
+    return patience && patience->go_on && !patience->go_on(patience->context);
+}
+
+/** Wait for `cond`, under `lock`, no longer than until the next time that `patience`, which may be NULL, is to be asked. */
+void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock);
+
+/** Run `operation` (without handler) from another thread and wait for its end; `patience` may be NULL. */
+enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, const struct pl_s3_patience *patience,
+                          struct pl_error *reterr) PL_MUST_CHECK;
+
+struct pl_s3_region {
+    struct pl_s3_region *next;
+    char *bucket;
+    char region[64];
+};
+
+struct pl_s3_client {
+    struct pl_environment *environment;
+    struct pl_http *http;
+    struct pl_credentials *credentials;
+    struct pl_s3_place place;
+    char *endpoint_url, *region;
+    bool plain; /* http:// */
+    bool requester_pays;
+    unsigned connections, attempts;
+
+    /* The engine thread's. */
+    struct pl_s3_region *regions; /* learned */
+    int64_t clock_offset_s;       /* the server's clock minus ours */
+    double window;                /* operations at a time: halved when the server asks to slow down, grows back slowly */
+    unsigned active;
+    int64_t halved_ns;
+    struct pl_s3_operation *pending, **pending_last;
+    uint64_t random;
+    struct pl_s3_allowance allowance; /* for repetitions */
+};
+
+#endif

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/s3_put.h"
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "s3io/s3/s3_operation.h"
+#include "s3io/s3/s3_xml.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
+
+#define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while the source brings nothing */
+#define NAME_NS (10 * PL_NS_PER_S)   /* how long one that comes while an upload is begun waits for its name */
+#define ABORT_NS (30 * PL_NS_PER_S)
+#define TELL_NS PL_NS_PER_S /* a wait after the end of the patience that is longer is told */
+
+static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
+static const uint64_t default_part_bytes = UINT64_C(16) << 20;
+
+struct sent_part {
+    char etag[PL_HTTP_ETAG_BYTES];
+    char checksum[9];
+};
+
+/* A buffer and the request that sends it. */
+struct lane {
+    struct pl_s3_operation operation;
+    struct upload *upload;
+    unsigned char *memory;
+    size_t bytes;
+    size_t part; /* index, from 0 */
+    char query[256 + 1024];
+    char checksum[9];
+    char hash[PL_SIGV4_HEX_BYTES];
+    struct {
+        bool busy;
+    } synced; /* under the upload's lock */
+};
+
+struct upload {
+    struct pl_s3_client *client;
+    const char *bucket, *key;
+    struct pl_source *source;
+    uint64_t size_bytes, given_bytes, part_bytes;
+    struct pl_s3_upload_options options;
+    struct pl_s3_patience patience; /* as the options have it */
+    int64_t deadline_ns;
+    char *id;        /* encoded for a query */
+    int64_t begun_s; /* no later than when the server began it, by its own clock; -1: unknown */
+    struct lane lanes[MAX_PARALLEL];
+    size_t lane_count;
+    size_t part_count, part_capacity;
+    pthread_mutex_t lock;
+    pthread_cond_t changed_cond;
+    struct {
+        struct sent_part *parts;
+        uint64_t arrived_bytes;
+        enum pl_status status; /* of the first part that failed */
+        struct pl_error error;
+    } synced; /* under `lock` */
+};
+
+static void lane_done(struct pl_s3_operation *operation, enum pl_status status)
+{
+    struct lane *lane = operation->context;
+    struct upload *upload = lane->upload;
+
+    pthread_mutex_lock(&upload->lock);
+    if (status == PL_OK && !operation->head.etag[0]) {
+        status = pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", lane->part + 1);
+    }
+    if (status == PL_OK) {
+        memcpy(upload->synced.parts[lane->part].etag, operation->head.etag, PL_HTTP_ETAG_BYTES);
+        memcpy(upload->synced.parts[lane->part].checksum, lane->checksum, sizeof(lane->checksum));
+        upload->synced.arrived_bytes += lane->bytes;
+    } else if (upload->synced.status == PL_OK) {
+        upload->synced.status = status;
+        upload->synced.error = operation->error;
+    }
+    lane->synced.busy = false;
+    pthread_cond_signal(&upload->changed_cond);
+    pthread_mutex_unlock(&upload->lock);
+}
+
+static enum pl_status given_up(struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CANCELLED, "the upload was given up");
+}
+
+/* Read some bytes; a source that brings none for long does not keep a wish to stop from being heard. */
+static enum pl_status read_some(struct upload *upload, void *data, size_t bytes, size_t *ret_bytes, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    do {
+        int64_t look_ns = upload->patience.go_on ? pl_deadline_after_ns(LOOK_NS) : PL_DEADLINE_NEVER;
+
+        if (pl_s3_patience_ends(&upload->patience)) {
+            return given_up(reterr);
+        }
+        status = pl_source_read(upload->source, data, bytes, look_ns < upload->deadline_ns ? look_ns : upload->deadline_ns, ret_bytes, reterr);
+    } while (status == PL_TIMEOUT && !pl_deadline_passed(upload->deadline_ns));
+    return status;
+}
+
+/* Fill a lane's buffer; `*ret_end` when the source has no more. */
+static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_end, struct pl_error *reterr)
+{
+    size_t got = 1, more_bytes = 0;
+    char more;
+
+    for (lane->bytes = 0; got && lane->bytes < upload->part_bytes; lane->bytes += got) {
+        PL_TRY(read_some(upload, lane->memory + lane->bytes, upload->part_bytes - lane->bytes, &got, reterr));
+    }
+    upload->given_bytes += lane->bytes;
+    *ret_end = lane->bytes < upload->part_bytes || upload->given_bytes >= upload->size_bytes;
+    if (upload->given_bytes == upload->size_bytes) {
+        PL_TRY(read_some(upload, &more, 1, &more_bytes, reterr));
+    }
+    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end && upload->given_bytes + more_bytes != upload->size_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %s bytes than the %llu that were expected", upload->source->name,
+                            upload->given_bytes + more_bytes > upload->size_bytes ? "more" : "fewer", (unsigned long long)upload->size_bytes);
+    }
+    return PL_OK;
+}
+
+static enum pl_status send_part(struct upload *upload, struct lane *lane, struct pl_error *reterr)
+{
+    static const struct pl_s3_operation_handler handler = {.done = lane_done};
+    struct pl_s3_operation *operation = &lane->operation;
+    struct sent_part *grown;
+    enum pl_status status;
+
+    if (upload->part_count == MAX_PARTS) {
+        return pl_error_set(reterr, PL_LIMIT, "more than %d parts of %llu bytes", MAX_PARTS, (unsigned long long)upload->part_bytes);
+    }
+    pthread_mutex_lock(&upload->lock);
+    grown = upload->synced.parts;
+    status = pl_memory_grow(&grown, &upload->part_capacity, upload->part_count + 1, sizeof(*grown), reterr);
+    upload->synced.parts = grown;
+    lane->synced.busy = status == PL_OK;
+    pthread_mutex_unlock(&upload->lock);
+    PL_TRY(status);
+    lane->part = upload->part_count++;
+    if (snprintf(lane->query, sizeof(lane->query), "partNumber=%zu&uploadId=%s", lane->part + 1, upload->id) >= (int)sizeof(lane->query)) {
+        lane->synced.busy = false;
+        return pl_error_set(reterr, PL_LIMIT, "an upload id of %zu bytes", strlen(upload->id));
+    }
+    pl_s3_operation_done(operation);
+    *operation = (struct pl_s3_operation){.client = upload->client,
+                                          .handler = &handler,
+                                          .context = lane,
+                                          .method = "PUT",
+                                          .bucket = upload->bucket,
+                                          .key = upload->key,
+                                          .query = lane->query,
+                                          .body = lane->memory,
+                                          .body_bytes = lane->bytes,
+                                          .deadline_ns = upload->deadline_ns};
+    if (!upload->options.no_checksums) {
+        pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), lane->checksum);
+        operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", lane->checksum};
+    }
+    if (upload->client->plain) {
+        /* Here rather than on the engine's thread, which has all transfers to move. */
+        status = pl_sigv4_hash(lane->memory, lane->bytes, lane->hash, reterr);
+        if (status != PL_OK) {
+            lane->synced.busy = false;
+            return status;
+        }
+        operation->body_hash = lane->hash;
+    }
+    pl_s3_operation_post(operation);
+    return PL_OK;
+}
+
+/* Wait until a lane is free (`all`: until every lane is), telling about progress, or until a part fails: a wish to stop is a failure. */
+static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **ret_lane, struct pl_error *reterr)
+{
+    uint64_t told_bytes = UINT64_MAX;
+    enum pl_status status;
+
+    pthread_mutex_lock(&upload->lock);
+    for (;;) {
+        size_t busy = 0;
+
+        *ret_lane = NULL;
+        for (size_t i = 0; i < upload->lane_count; i++) {
+            busy += upload->lanes[i].synced.busy;
+            *ret_lane = upload->lanes[i].synced.busy ? *ret_lane : &upload->lanes[i];
+        }
+        if (upload->options.progress && told_bytes != upload->synced.arrived_bytes) {
+            told_bytes = upload->synced.arrived_bytes;
+            pthread_mutex_unlock(&upload->lock);
+            upload->options.progress(upload->options.context, told_bytes);
+            pthread_mutex_lock(&upload->lock);
+            continue;
+        }
+        if (upload->synced.status == PL_OK && pl_s3_patience_ends(&upload->patience)) {
+            upload->synced.status = given_up(&upload->synced.error);
+        }
+        if (upload->synced.status != PL_OK || (all ? busy == 0 : *ret_lane != NULL)) {
+            break;
+        }
+        pl_s3_patience_wait(&upload->patience, &upload->changed_cond, &upload->lock);
+    }
+    status = upload->synced.status;
+    if (status != PL_OK && reterr) {
+        *reterr = upload->synced.error;
+    }
+    pthread_mutex_unlock(&upload->lock);
+    return status;
+}
+
+static enum pl_status send_parts(struct upload *upload, struct lane *lane, struct pl_error *reterr)
+{
+    enum pl_status status = send_part(upload, lane, reterr);
+    bool end = false;
+
+    while (status == PL_OK && !end) {
+        status = wait_lane(upload, false, &lane, reterr);
+        if (status == PL_OK) {
+            status = fill(upload, lane, &end, reterr);
+        }
+        if (status == PL_OK && lane->bytes) {
+            status = send_part(upload, lane, reterr);
+        }
+    }
+    if (status == PL_OK) {
+        status = wait_lane(upload, true, &lane, reterr);
+    }
+    for (size_t i = 0; i < upload->lane_count && status != PL_OK; i++) {
+        pl_s3_operation_give_up(&upload->lanes[i].operation);
+    }
+    return status;
+}
+
+struct text_element {
+    const char *path;
+    struct pl_text *text;
+    bool found;
+};
+
+static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+{
+    struct text_element *wanted = context;
+
+    (void)reterr;
+    if (strcmp(path, wanted->path) == 0) {
+        wanted->found = true;
+        pl_text_clear(wanted->text);
+        pl_text_append_n(wanted->text, text, bytes);
+    }
+    return PL_OK;
+}
+
+/* The text of one element of an answer; PL_CORRUPT when the answer lacks it. */
+static enum pl_status take_element(const struct pl_text *reply, const char *path, struct pl_text *text, struct pl_error *reterr)
+{
+    struct text_element wanted = {.path = path, .text = text};
+    struct pl_s3_xml_visitor visitor = {&wanted, on_element};
+
+    PL_TRY(pl_s3_xml_walk(pl_text_string(reply), reply->length, &visitor, reterr));
+    return wanted.found ? pl_text_check(text, reterr) : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
+}
+
+/* One request about the object that sends no part. */
+static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation, const struct pl_s3_patience *patience, struct pl_error *reterr)
+{
+    operation->bucket = upload->bucket;
+    operation->key = upload->key;
+    operation->deadline_ns = upload->deadline_ns;
+    return pl_s3_call(upload->client, operation, patience, reterr);
+}
+
+/* The patience for an answer without which what the server has begun would stay there. */
+struct last_wait {
+    const struct upload *upload;
+    const struct pl_s3_patience *usual; /* NULL: it has ended */
+    const char *what;
+    int64_t limit_ns;
+    int64_t until_ns, tell_ns; /* PL_DEADLINE_NEVER, and set once the usual one ends */
+};
+
+static bool waits_on(void *context)
+{
+    struct last_wait *wait = context;
+
+    if (wait->until_ns == PL_DEADLINE_NEVER && (!wait->usual || pl_s3_patience_ends(wait->usual))) {
+        wait->until_ns = pl_deadline_after_ns(wait->limit_ns);
+        wait->tell_ns = pl_deadline_after_ns(TELL_NS);
+    }
+    if (pl_deadline_passed(wait->tell_ns)) {
+        wait->tell_ns = PL_DEADLINE_NEVER;
+        pl_log(PL_LOG_WARNING, "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left behind",
+               (int)(wait->limit_ns / PL_NS_PER_S), wait->what, wait->upload->bucket, wait->upload->key);
+    }
+    return !pl_deadline_passed(wait->until_ns);
+}
+
+static enum pl_status create(struct upload *upload, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .judge_reply = true};
+    struct last_wait wait = {.upload = upload,
+                             .usual = &upload->patience,
+                             .what = "name",
+                             .limit_ns = NAME_NS,
+                             .until_ns = PL_DEADLINE_NEVER,
+                             .tell_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
+    PL_AUTO_TEXT struct pl_text id = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text encoded = PL_TEXT_NONE;
+    int64_t asked_ns = pl_clock_now_ns();
+    enum pl_status status;
+
+    if (pl_s3_patience_ends(&upload->patience)) {
+        return given_up(reterr);
+    }
+    if (!upload->options.no_checksums) {
+        operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-algorithm", "CRC32C"};
+    }
+    status = call(upload, &operation, &patience, reterr);
+    upload->begun_s = operation.head.date_s < 0 ? -1 : operation.head.date_s - (pl_clock_now_ns() - asked_ns) / PL_NS_PER_S - 2;
+    if (status == PL_OK) {
+        status = take_element(&operation.reply, "InitiateMultipartUploadResult/UploadId", &id, reterr);
+    }
+    pl_s3_operation_done(&operation);
+    PL_TRY(status);
+    pl_sigv4_encode(pl_text_string(&id), id.length, false, &encoded);
+    return pl_text_take(&encoded, &upload->id, reterr);
+}
+
+static void append_escaped(const char *text, struct pl_text *xml)
+{
+    for (; *text; text++) {
+        if (*text == '"') {
+            pl_text_append(xml, "&quot;");
+        } else if (*text == '<') {
+            pl_text_append(xml, "&lt;");
+        } else if (*text == '&') {
+            pl_text_append(xml, "&amp;");
+        } else {
+            pl_text_append_char(xml, *text);
+        }
+    }
+}
+
+/* Has the object the size that was sent? `ret_head` is what is said of it, without an ETag where that may not be asked. */
+static enum pl_status check_result(struct upload *upload, struct pl_http_head *ret_head, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "HEAD"};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = call(upload, &operation, &upload->patience, &error);
+
+    *ret_head = operation.head;
+    pl_s3_operation_done(&operation);
+    if (status != PL_OK && error.domain == PL_DOMAIN_HTTP && error.code == 403) {
+        ret_head->etag[0] = '\0';
+        return PL_OK; /* a role that may write but not read */
+    }
+    if (status == PL_OK && operation.head.content_length != (int64_t)upload->given_bytes) {
+        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu", upload->bucket, upload->key,
+                              (long long)operation.head.content_length, (unsigned long long)upload->given_bytes);
+    }
+    if (status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    return status;
+}
+
+/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its ETag, and no older. */
+static bool was_completed(struct upload *upload)
+{
+    struct pl_http_head head;
+    char tail[24];
+    size_t length, tail_length = (size_t)snprintf(tail, sizeof(tail), "-%zu\"", upload->part_count);
+
+    if (check_result(upload, &head, NULL) != PL_OK) {
+        return false;
+    }
+    length = strlen(head.etag);
+    return length > tail_length && strcmp(head.etag + length - tail_length, tail) == 0 && head.last_modified_s >= upload->begun_s;
+}
+
+static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text xml = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text ignored = PL_TEXT_NONE;
+    struct pl_s3_operation operation = {.method = "POST",
+                                        .patient = true, /* the server may put the parts together for minutes */
+                                        .judge_reply = true};
+    enum pl_status status;
+
+    pl_text_append(&xml, "<CompleteMultipartUpload>");
+    for (size_t i = 0; i < upload->part_count; i++) {
+        pl_text_printf(&xml, "<Part><PartNumber>%zu</PartNumber><ETag>", i + 1);
+        append_escaped(upload->synced.parts[i].etag, &xml);
+        pl_text_append(&xml, "</ETag>");
+        if (!upload->options.no_checksums) {
+            pl_text_printf(&xml, "<ChecksumCRC32C>%s</ChecksumCRC32C>", upload->synced.parts[i].checksum);
+        }
+        pl_text_append(&xml, "</Part>");
+    }
+    pl_text_append(&xml, "</CompleteMultipartUpload>");
+    pl_text_printf(&query, "uploadId=%s", upload->id);
+    PL_TRY(pl_text_check(&xml, reterr));
+    PL_TRY(pl_text_check(&query, reterr));
+    operation.query = query.data;
+    operation.body = xml.data;
+    operation.body_bytes = xml.length;
+    status = call(upload, &operation, &upload->patience, reterr);
+    if (status == PL_OK) {
+        status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
+    } else if (status == PL_NOT_FOUND && was_completed(upload)) {
+        /* libcurl repeats a request by itself when a kept connection turns out dead: even a first answer may be a second. */
+        status = PL_OK;
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+/* Best effort: what cannot be aborted now is left to the bucket's lifecycle rule. */
+static void abort_upload(struct upload *upload)
+{
+    PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
+    struct pl_s3_operation operation = {
+        .method = "DELETE", .bucket = upload->bucket, .key = upload->key, .deadline_ns = pl_deadline_after_ns(ABORT_NS)};
+    struct last_wait wait = {.upload = upload, .what = "abort", .limit_ns = ABORT_NS, .until_ns = PL_DEADLINE_NEVER, .tell_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    pl_text_printf(&query, "uploadId=%s", upload->id);
+    status = pl_text_check(&query, &error);
+    if (status == PL_OK) {
+        operation.query = query.data;
+        status = pl_s3_call(upload->client, &operation, &patience, &error);
+    }
+    if (status != PL_OK && status != PL_NOT_FOUND) {
+        char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+        pl_log(PL_LOG_WARNING, "parts of an upload that could not be aborted stay in s3://%s, until its lifecycle rules remove them: %s",
+               upload->bucket, pl_error_text(&error, text, sizeof(text)));
+    }
+    pl_s3_operation_done(&operation);
+}
+
+static enum pl_status settle_parts(struct upload *upload, struct pl_error *reterr)
+{
+    uint64_t budget = upload->options.budget_bytes ? upload->options.budget_bytes : default_budget_bytes;
+    uint64_t part = upload->options.part_bytes ? upload->options.part_bytes : default_part_bytes;
+    uint64_t lanes;
+
+    part = part < budget / 4 ? part : budget / 4;
+    part = part < PL_S3_LEAST_PART_BYTES ? PL_S3_LEAST_PART_BYTES : part;
+    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && upload->size_bytes / MAX_PARTS >= part) {
+        part = (upload->size_bytes / MAX_PARTS / MIB + 1) * MIB;
+    }
+    /* A small object needs a small buffer only. */
+    if (upload->size_bytes < part) {
+        part = upload->size_bytes ? upload->size_bytes : 1;
+    }
+    lanes = budget / part;
+    upload->part_bytes = part;
+    upload->lane_count = upload->size_bytes <= part ? 1 : lanes < 1 ? 1 : lanes < MAX_PARALLEL ? (size_t)lanes : MAX_PARALLEL;
+    for (size_t i = 0; i < upload->lane_count; i++) {
+        upload->lanes[i].upload = upload;
+        upload->lanes[i].operation.client = upload->client;
+        upload->lanes[i].memory = malloc(part);
+        if (!upload->lanes[i].memory) {
+            return pl_error_set(reterr, PL_MEMORY, "no memory for a part of %llu bytes", (unsigned long long)part);
+        }
+    }
+    return PL_OK;
+}
+
+/* A small object with one request. */
+static enum pl_status put_whole(struct upload *upload, const struct lane *lane, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {.method = "PUT", .body = lane->memory, .body_bytes = lane->bytes};
+    char checksum[9];
+    enum pl_status status;
+
+    if (!upload->options.no_checksums) {
+        pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), checksum);
+        operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
+    }
+    status = call(upload, &operation, &upload->patience, reterr);
+    pl_s3_operation_done(&operation);
+    if (status == PL_OK && upload->options.progress) {
+        upload->options.progress(upload->options.context, lane->bytes);
+    }
+    return status;
+}
+
+static enum pl_status run(struct upload *upload, struct pl_error *reterr)
+{
+    struct lane *first = &upload->lanes[0];
+    struct pl_http_head head;
+    bool end = false;
+    enum pl_status status;
+
+    PL_TRY(settle_parts(upload, reterr));
+    PL_TRY(fill(upload, first, &end, reterr));
+    if (end) {
+        PL_TRY(put_whole(upload, first, reterr));
+        return check_result(upload, &head, reterr);
+    }
+    PL_TRY(create(upload, reterr));
+    status = send_parts(upload, first, reterr);
+    if (status == PL_OK) {
+        status = complete(upload, reterr);
+    }
+    if (status != PL_OK) {
+        abort_upload(upload);
+        return status;
+    }
+    return check_result(upload, &head, reterr);
+}
+
+enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source, uint64_t size_bytes,
+                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct upload *upload = pl_memory_new(1, sizeof(*upload), reterr);
+    enum pl_status status;
+
+    if (!upload) {
+        return PL_MEMORY;
+    }
+    upload->client = client;
+    upload->bucket = bucket;
+    upload->key = key;
+    upload->source = source;
+    upload->size_bytes = size_bytes;
+    upload->deadline_ns = deadline_ns;
+    if (options) {
+        upload->options = *options;
+    }
+    upload->patience = (struct pl_s3_patience){.go_on = upload->options.go_on, .context = upload->options.context};
+    pthread_mutex_init(&upload->lock, NULL);
+    pthread_cond_init(&upload->changed_cond, NULL);
+    status = run(upload, reterr);
+    for (size_t i = 0; i < upload->lane_count; i++) {
+        pl_s3_operation_done(&upload->lanes[i].operation);
+        free(upload->lanes[i].memory);
+    }
+    pthread_cond_destroy(&upload->changed_cond);
+    pthread_mutex_destroy(&upload->lock);
+    free(upload->synced.parts);
+    free(upload->id);
+    if (status != PL_OK) {
+        pl_error_context(reterr, "uploading to s3://%s/%s", bucket, key);
+    }
+    return status;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/s3_xml.h"
+
+#include "base/text.h"
+
+#include <expat.h>
+#include <limits.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 32 };
+
+struct walk {
+    const struct pl_s3_xml_visitor *visitor;
+    XML_Parser parser;
+    struct pl_text path;
+    struct pl_text text;
+    size_t starts[MAX_DEPTH]; /* where each element's own name begins in `path` */
+    size_t depth;
+    enum pl_status status;
+    struct pl_error *reterr;
+};
+
+static void stop(struct walk *walk, enum pl_status status)
+{
+    walk->status = status;
+    (void)XML_StopParser(walk->parser, XML_FALSE);
+}
+
+static void on_start(void *context, const XML_Char *name, const XML_Char **attributes)
+{
+    struct walk *walk = context;
+
+    (void)attributes;
+    if (walk->depth == MAX_DEPTH) {
+        stop(walk, pl_error_set(walk->reterr, PL_LIMIT, "XML elements nested deeper than %d", MAX_DEPTH));
+        return;
+    }
+    walk->starts[walk->depth++] = walk->path.length;
+    pl_text_append(&walk->path, walk->depth > 1 ? "/" : "");
+    pl_text_append(&walk->path, name);
+    pl_text_clear(&walk->text);
+}
+
+static void on_end(void *context, const XML_Char *name)
+{
+    struct walk *walk = context;
+    enum pl_status status = pl_text_check(&walk->path, walk->reterr);
+
+    (void)name;
+    if (walk->status != PL_OK) {
+        return;
+    }
+    if (status == PL_OK) {
+        status = pl_text_check(&walk->text, walk->reterr);
+    }
+    if (status == PL_OK) {
+        status = walk->visitor->element(walk->visitor->context, walk->path.data, pl_text_string(&walk->text), walk->text.length, walk->reterr);
+    }
+    if (status != PL_OK) {
+        stop(walk, status);
+        return;
+    }
+    walk->path.length = walk->starts[--walk->depth];
+    walk->path.data[walk->path.length] = '\0';
+    pl_text_clear(&walk->text);
+}
+
+static void on_text(void *context, const XML_Char *text, int length)
+{
+    struct walk *walk = context;
+
+    pl_text_append_n(&walk->text, text, (size_t)length);
+}
+
+static void on_doctype(void *context, const XML_Char *name, const XML_Char *system_id, const XML_Char *public_id, int has_internal)
+{
+    struct walk *walk = context;
+
+    (void)name;
+    (void)system_id;
+    (void)public_id;
+    (void)has_internal;
+    stop(walk, pl_error_set(walk->reterr, PL_CORRUPT, "an XML answer with a document type declaration"));
+}
+
+enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor, struct pl_error *reterr)
+{
+    struct walk walk = {.visitor = visitor, .reterr = reterr};
+
+    /* S3 keeps a connection awake with blanks while it puts parts together; the declaration may come behind them. */
+    while (bytes && strchr(" \t\r\n", *text) && *text) {
+        text++;
+        bytes--;
+    }
+    if (bytes > INT_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "an XML answer of %zu bytes", bytes);
+    }
+    walk.parser = XML_ParserCreate(NULL);
+    if (!walk.parser) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for an XML parser");
+    }
+    XML_SetUserData(walk.parser, &walk);
+    XML_SetElementHandler(walk.parser, on_start, on_end);
+    XML_SetCharacterDataHandler(walk.parser, on_text);
+    XML_SetStartDoctypeDeclHandler(walk.parser, on_doctype);
+    if (XML_Parse(walk.parser, text, (int)bytes, XML_TRUE) != XML_STATUS_OK && walk.status == PL_OK) {
+        walk.status = pl_error_set(reterr, PL_CORRUPT, "malformed XML in an answer, line %lu: %s",
+                                   (unsigned long)XML_GetCurrentLineNumber(walk.parser), XML_ErrorString(XML_GetErrorCode(walk.parser)));
+    }
+    XML_ParserFree(walk.parser);
+    pl_text_done(&walk.path);
+    pl_text_done(&walk.text);
+    return walk.status;
+}
+
+void pl_s3_xml_copy(char *target, size_t target_bytes, const char *text, size_t text_bytes)
+{
+    size_t length = text_bytes < target_bytes - 1 ? text_bytes : target_bytes - 1;
+
+    memcpy(target, text, length);
+    target[length] = '\0';
+}
+
+static enum pl_status on_error_element(void *context, const char *path, const char *text, size_t text_bytes, struct pl_error *reterr)
+{
+    struct pl_s3_error_document *document = context;
+
+    (void)reterr;
+    if (strncmp(path, "ErrorResponse/", 14) == 0) {
+        path += 14;
+    }
+    if (strcmp(path, "Error/Code") == 0) {
+        pl_s3_xml_copy(document->code, sizeof(document->code), text, text_bytes);
+    } else if (strcmp(path, "Error/Message") == 0) {
+        pl_s3_xml_copy(document->message, sizeof(document->message), text, text_bytes);
+    } else if (strcmp(path, "Error/Region") == 0) {
+        pl_s3_xml_copy(document->region, sizeof(document->region), text, text_bytes);
+    }
+    return PL_OK;
+}
+
+void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_document *ret_document)
+{
+    struct pl_s3_xml_visitor visitor = {ret_document, on_error_element};
+
+    memset(ret_document, 0, sizeof(*ret_document));
+    /* Not every error comes with a document; a broken one may still have told its code. */
+    if (bytes && pl_s3_xml_walk(text, bytes, &visitor, NULL) != PL_OK && !ret_document->code[0]) {
+        memset(ret_document, 0, sizeof(*ret_document));
+    }
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * AWS Signature Version 4: what goes into the Authorization header of a request, or into the query of a presigned URL.
+ * Pure functions; the time is an argument.
+ *
+ * Source  "Signing AWS API requests" in the AWS General Reference; "Authenticating Requests (AWS Signature Version 4)" in the
+ *         Amazon S3 API Reference.
+ * Test    tests/unit/s3io/s3/test_sigv4.c runs AWS's published suite and S3's documented examples
+ */
+#ifndef PL_S3IO_S3_SIGV4_H
+#define PL_S3IO_S3_SIGV4_H
+
+#include "base/text.h"
+
+#include <stddef.h>
+
+/** Strings stay the owner's. */
+struct pl_sigv4_key {
+    const char *access_key;
+    const char *secret_key;
+    const char *session_token; /* NULL: none */
+};
+
+struct pl_sigv4_scope {
+    const char *region;
+    const char *service;
+    int64_t time_s; /* seconds since 1970, UTC */
+};
+
+struct pl_sigv4_header {
+    const char *name;
+    const char *value;
+};
+
+/** A request to sign. All `headers` are signed; repeated names are joined in order of appearance. */
+struct pl_sigv4_request {
+    const char *method;
+    const char *path;  /* raw bytes, not percent-encoded; encoded once, as S3 wants it */
+    const char *query; /* what stands behind '?', percent-encoded or not; NULL or "" for none */
+    const struct pl_sigv4_header *headers;
+    size_t header_count;
+    const char *payload_hash; /* hex SHA-256 of the body or PL_SIGV4_UNSIGNED */
+    bool normalize_path;      /* resolve "." and ".." and double slashes: other services; never S3 */
+};
+
+#define PL_SIGV4_UNSIGNED "UNSIGNED-PAYLOAD"
+#define PL_SIGV4_EMPTY_HASH "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+enum {
+    PL_SIGV4_HEX_BYTES = 65,  /* a SHA-256 as hex with its NUL */
+    PL_SIGV4_DATE_BYTES = 17, /* "20150830T123600Z" with its NUL */
+};
+
+/** `time_s` as x-amz-date has it. */
+void pl_sigv4_date(int64_t time_s, char date[static PL_SIGV4_DATE_BYTES]);
+
+/** The hex SHA-256 of `data`. */
+enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Append `bytes` of `raw` percent-encoded: all but A-Z a-z 0-9 - . _ ~, and '/' where `keep_slash`. */
+void pl_sigv4_encode(const char *raw, size_t bytes, bool keep_slash, struct pl_text *text);
+
+/** Append the canonical request. */
+enum pl_status pl_sigv4_canonical(const struct pl_sigv4_request *request, struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Append the string to sign for a canonical request. */
+enum pl_status pl_sigv4_string_to_sign(const struct pl_sigv4_scope *scope, const char *canonical, struct pl_text *text,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The hex signature of a string to sign. */
+enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const char *string_to_sign,
+                                  char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Append the value of the Authorization header. `request` must already hold every header that is to be signed: host,
+ * x-amz-date and, where they apply, x-amz-content-sha256 and x-amz-security-token.
+ */
+enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
+                                  struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Append the query of a presigned URL: the request's own, the X-Amz items, the signature. With `late_token` the session
+ * token is added behind the signature instead of being signed.
+ */
+enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
+                                uint32_t expires_s, bool late_token, struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * An augmented manifest as the stream that Pipe Mode makes of it: for every line, for every attribute, one RecordIO record: the
+ * object that a "-ref" attribute refers to, or the attribute's value. Objects of coming lines are fetched ahead in parallel.
+ *
+ * Test  tests/unit/s3io/test_sampler.c (order and shares), tests/integration/s3_server.py
+ */
+#ifndef PL_S3IO_S3_SOURCE_AUGMENTED_H
+#define PL_S3IO_S3_SOURCE_AUGMENTED_H
+
+#include "s3io/channel.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_get.h"
+
+/** Zero-initialise, then set what differs. `deal` must be set. */
+struct pl_augmented_options {
+    struct pl_deal deal; /* line i of the epoch's order belongs to rank i mod size */
+    bool shuffle;        /* another order in every epoch */
+    uint64_t seed;
+    uint64_t epoch;
+    struct pl_s3_stream_options stream;
+};
+
+/**
+ * This rank's records of one epoch. `augmented` and `client` must outlive the source.
+ *
+ * Errors  while reading: PL_LIMIT for an object of 512 MiB or more, which no RecordIO record holds; else as pl_s3_stream_next().
+ */
+enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented, const struct pl_augmented_options *options,
+                                        struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Fetch the manifest at `uri` itself and parse it, as pl_augmented_parse(). At most 1 GiB. */
+enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names, size_t name_count, int64_t deadline_ns,
+                                  struct pl_augmented *ret_augmented, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

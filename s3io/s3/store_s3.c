@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3io/s3/store_s3.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3/manifest.h"
+#include "s3io/s3/s3_get.h"
+#include "s3io/s3/s3_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUDGET_BYTES (UINT64_C(64) << 20)
+#define LEAST_BUDGET_BYTES (UINT64_C(1) << 20)
+#define MAX_MANIFEST_BYTES ((size_t)256 << 20)
+
+struct s3_store {
+    struct pl_store head;
+    struct pl_s3_client *client;
+    char *bucket;
+    char *prefix;
+    size_t directory_bytes;       /* of the prefix, up to its last '/' */
+    struct pl_manifest manifest;  /* bucket NULL: everything that is listed counts */
+    struct pl_s3_listing listing; /* sorted by key: an object's ETag */
+};
+
+static int compare_entries(const void *left, const void *right)
+{
+    return strcmp(((const struct pl_s3_entry *)left)->key, ((const struct pl_s3_entry *)right)->key);
+}
+
+static enum pl_status list_named(const struct s3_store *s3, struct pl_object_list *list, struct pl_error *reterr)
+{
+    const struct pl_manifest *manifest = &s3->manifest;
+
+    for (size_t i = 0; i < manifest->count; i++) {
+        PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+        const struct pl_s3_entry *entry;
+
+        pl_text_printf(&key, "%s%s", manifest->prefix, manifest->keys[i]);
+        PL_TRY(pl_text_check(&key, reterr));
+        entry = pl_s3_listing_find(&s3->listing, key.data);
+        if (!entry) {
+            return pl_error_set(reterr, PL_NOT_FOUND, "'%s' names s3://%s/%s, which is not there", s3->head.name, s3->bucket, key.data);
+        }
+        PL_TRY(pl_object_list_add(list, key.data + s3->directory_bytes, key.length - s3->directory_bytes, entry->size_bytes, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
+{
+    struct s3_store *s3 = (struct s3_store *)store;
+
+    pl_s3_listing_done(&s3->listing);
+    s3->listing = (struct pl_s3_listing){.items = NULL};
+    PL_TRY(pl_s3_list(s3->client, s3->bucket, s3->prefix, deadline_ns, &s3->listing, reterr));
+    if (s3->listing.count > 1) {
+        qsort(s3->listing.items, s3->listing.count, sizeof(*s3->listing.items), compare_entries);
+    }
+    if (s3->manifest.bucket) {
+        return list_named(s3, list, reterr);
+    }
+    for (size_t i = 0; i < s3->listing.count; i++) {
+        const struct pl_s3_entry *entry = &s3->listing.items[i];
+        size_t bytes = strlen(entry->key);
+
+        if (bytes <= s3->directory_bytes || (entry->size_bytes == 0 && entry->key[bytes - 1] == '/')) {
+            continue;
+        }
+        PL_TRY(pl_object_list_add(list, entry->key + s3->directory_bytes, bytes - s3->directory_bytes, entry->size_bytes, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status s3_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
+                              struct pl_error *reterr)
+{
+    struct s3_store *s3 = (struct s3_store *)store;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+    struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES / 2};
+    const struct pl_s3_entry *entry;
+
+    (void)deadline_ns;
+    pl_text_append_n(&key, s3->prefix, s3->directory_bytes);
+    pl_text_append(&key, object->key);
+    pl_text_printf(&name, "s3://%s/%s", s3->bucket, pl_text_string(&key));
+    PL_TRY(pl_text_check(&key, reterr));
+    PL_TRY(pl_text_check(&name, reterr));
+    entry = pl_s3_listing_find(&s3->listing, key.data);
+    if (object->size_bytes < options.budget_bytes) {
+        options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
+    }
+    return pl_source_open_s3_object(
+        s3->client, pl_text_string(&name),
+        &(struct pl_s3_object){
+            .bucket = s3->bucket, .key = key.data, .etag = entry ? entry->etag : NULL, .size_bytes = entry ? entry->size_bytes : 0},
+        &options, ret_source, reterr);
+}
+
+static void s3_close(struct pl_store *store)
+{
+    struct s3_store *s3 = (struct s3_store *)store;
+
+    pl_s3_listing_done(&s3->listing);
+    pl_manifest_done(&s3->manifest);
+    free(s3->bucket);
+    free(s3->prefix);
+    free(s3);
+}
+
+static const struct pl_store_ops s3_ops = {.list = s3_list, .open = s3_open, .close = s3_close};
+
+enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store, struct pl_error *reterr)
+{
+    struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+    enum pl_status status;
+    const char *slash;
+
+    if (!s3) {
+        return PL_MEMORY;
+    }
+    s3->client = client;
+    status = pl_s3_uri_parse(uri, &s3->bucket, &s3->prefix, reterr);
+    if (status == PL_OK) {
+        slash = strrchr(s3->prefix, '/');
+        s3->directory_bytes = slash ? (size_t)(slash - s3->prefix) + 1 : 0;
+        status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
+    }
+    if (status != PL_OK) {
+        s3_close(&s3->head);
+        return status;
+    }
+    *ret_store = &s3->head;
+    return PL_OK;
+}
+
+/* What all keys of a manifest begin with: the least that has to be listed. */
+static enum pl_status common_prefix(const struct pl_manifest *manifest, char **ret_prefix, struct pl_error *reterr)
+{
+    const char *first = manifest->count ? manifest->keys[0] : "";
+    size_t common = strlen(first);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    for (size_t i = 1; i < manifest->count; i++) {
+        size_t same = 0;
+
+        while (same < common && manifest->keys[i][same] == first[same]) {
+            same++;
+        }
+        common = same;
+    }
+    pl_text_append(&text, manifest->prefix);
+    pl_text_append_n(&text, first, common);
+    return pl_text_take(&text, ret_prefix, reterr);
+}
+
+enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns, struct pl_store **ret_store,
+                                         struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = NULL;
+    struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+    size_t bytes = 0;
+    enum pl_status status;
+
+    if (!s3) {
+        return PL_MEMORY;
+    }
+    s3->client = client;
+    status = pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr);
+    if (status == PL_OK) {
+        status = pl_manifest_parse(text, bytes, uri, &s3->manifest, reterr);
+    }
+    if (status == PL_OK) {
+        s3->directory_bytes = strlen(s3->manifest.prefix);
+        s3->bucket = pl_memory_string(s3->manifest.bucket, reterr);
+        status = s3->bucket ? common_prefix(&s3->manifest, &s3->prefix, reterr) : PL_MEMORY;
+    }
+    if (status == PL_OK) {
+        status = pl_store_init(&s3->head, &s3_ops, uri, reterr);
+    }
+    if (status != PL_OK) {
+        s3_close(&s3->head);
+        return status;
+    }
+    *ret_store = &s3->head;
+    return PL_OK;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stores and sources over S3 for tests: prints or writes out what they give.
+ *
+ *   s3_probe prefix URI                          each object: its key, size and CRC32C
+ *   s3_probe manifest URI                        the same of a ManifestFile
+ *   s3_probe augmented URI RANK SIZE EPOCH NAME...   the RecordIO stream; EPOCH -1: no shuffle
+ *   s3_probe drain BUDGET_MIB URI                read it all; prints bytes, CRC32C and peak memory in KiB
+ */
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/s3/source_augmented.h"
+#include "s3io/s3/store_s3.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 1 << 16 };
+
+static const int64_t limit_ns = 60 * PL_NS_PER_S;
+
+static enum pl_status drain(struct pl_source *source, FILE *out, uint64_t *ret_bytes, uint32_t *ret_crc32c, struct pl_error *reterr)
+{
+    static char piece[PIECE_BYTES];
+
+    *ret_bytes = 0;
+    *ret_crc32c = 0;
+    for (;;) {
+        size_t got;
+
+        PL_TRY(pl_source_read(source, piece, sizeof(piece), pl_deadline_after_ns(limit_ns), &got, reterr));
+        if (got == 0) {
+            return PL_OK;
+        }
+        *ret_bytes += got;
+        *ret_crc32c = pl_checksum_crc32c(*ret_crc32c, piece, got);
+        if (out && fwrite(piece, 1, got, out) != got) {
+            return pl_error_set(reterr, PL_SYSTEM, "standard output is gone");
+        }
+    }
+}
+
+static enum pl_status show_store(struct pl_store *store, struct pl_error *reterr)
+{
+    PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
+
+    PL_TRY(pl_store_list(store, pl_deadline_after_ns(limit_ns), &list, reterr));
+    for (size_t i = 0; i < list.count; i++) {
+        PL_AUTO_SOURCE struct pl_source *source = NULL;
+        uint64_t bytes;
+        uint32_t crc32c;
+
+        PL_TRY(pl_store_open(store, &list.items[i], pl_deadline_after_ns(limit_ns), &source, reterr));
+        PL_TRY(drain(source, NULL, &bytes, &crc32c, reterr));
+        printf("%s\t%llu\t%08x\n", list.items[i].key, (unsigned long long)bytes, crc32c);
+    }
+    return PL_OK;
+}
+
+static enum pl_status show_augmented(struct pl_s3_client *client, char **words, int count, struct pl_error *reterr)
+{
+    PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+    struct pl_augmented_options options = {.seed = 42};
+    uint64_t bytes;
+    uint32_t crc32c;
+
+    options.deal.rank = (uint32_t)atoi(words[1]);
+    options.deal.size = (uint32_t)atoi(words[2]);
+    options.shuffle = atoi(words[3]) >= 0;
+    options.epoch = options.shuffle ? (uint64_t)atoi(words[3]) : 0;
+    PL_TRY(pl_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4, pl_deadline_after_ns(limit_ns), &augmented,
+                              reterr));
+    PL_TRY(pl_source_open_augmented(client, &augmented, &options, &source, reterr));
+    return drain(source, stdout, &bytes, &crc32c, reterr);
+}
+
+/* Of this program alone: what getrusage(2) says counts the parent before exec too. */
+static long peak_kib(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    char line[128];
+    long kib = -1;
+
+    while (file && kib < 0 && fgets(line, sizeof(line), file)) {
+        (void)sscanf(line, "VmHWM: %ld kB", &kib);
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+    return kib;
+}
+
+static enum pl_status run(struct pl_s3_client *client, const char *verb, char **words, int count, struct pl_error *reterr)
+{
+    PL_AUTO_STORE struct pl_store *store = NULL;
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+
+    if (strcmp(verb, "prefix") == 0 && count == 1) {
+        PL_TRY(pl_store_open_s3(client, words[0], &store, reterr));
+        return show_store(store, reterr);
+    }
+    if (strcmp(verb, "manifest") == 0 && count == 1) {
+        PL_TRY(pl_store_open_s3_manifest(client, words[0], pl_deadline_after_ns(limit_ns), &store, reterr));
+        return show_store(store, reterr);
+    }
+    if (strcmp(verb, "augmented") == 0 && count >= 5) {
+        return show_augmented(client, words, count, reterr);
+    }
+    if (strcmp(verb, "drain") == 0 && count == 2) {
+        const struct pl_s3_stream_options options = {.budget_bytes = (uint64_t)atoi(words[0]) << 20};
+        uint64_t bytes;
+        uint32_t crc32c;
+
+        PL_TRY(pl_source_open_s3(client, words[1], &options, &source, reterr));
+        PL_TRY(drain(source, NULL, &bytes, &crc32c, reterr));
+        printf("%llu\t%08x\t%ld\n", (unsigned long long)bytes, crc32c, peak_kib());
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_INVALID, "see the comment on top of s3_probe.c");
+}
+
+int main(int argc, char **argv)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
+    const struct pl_s3_options options = {.connections = 8};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = argc < 2 ? pl_error_set(&error, PL_INVALID, "no verb") : pl_environment_new(&environment, &error);
+    char text[1200];
+
+    if (status == PL_OK) {
+        status = pl_s3_client_new(environment, &options, &client, &error);
+    }
+    if (status == PL_OK) {
+        status = run(client, argv[1], argv + 2, argc - 2, &error);
+    }
+    if (status != PL_OK) {
+        fprintf(stderr, "s3_probe: %s\n", pl_error_text(&error, text, sizeof(text)));
+    }
+    return status == PL_OK ? 0 : 1;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Ranks that are threads, one of which finds no memory from its n-th request on: link with -Wl,--wrap=pl_memory_new. Messages between threads,
+ * which a network would carry, and the bootstrap of a sub-world are free.
+ */
+#ifndef PL_TESTS_SUPPORT_ALLOC_BUDGET_H
+#define PL_TESTS_SUPPORT_ALLOC_BUDGET_H
+
+#include "collectives/bootstrap.h"
+#include "collectives/core/backend.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Requests that this thread can still pay; negative: any number. */
+static _Thread_local int alloc_budget = -1;
+static _Thread_local bool purse_was_empty;
+
+void *__real_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr);
+void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr);
+
+void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr)
+{
+    if (alloc_budget == 0) {
+        purse_was_empty = true;
+        pl_error_set(reterr, PL_MEMORY, "the memory budget is used up");
+        return NULL;
+    }
+    alloc_budget -= alloc_budget > 0;
+    return __real_pl_memory_new(count, item_bytes, reterr);
+}
+
+/* Those of the first bootstrap that was hooked: all have the same. */
+static enum pl_status (*_Atomic purse_real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                                 struct pl_error *reterr);
+static enum pl_status (*_Atomic purse_real_split)(void *context, const int *ranks, int count, int64_t deadline_ns,
+                                                  struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
+
+static enum pl_status purse_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                 struct pl_error *reterr)
+{
+    int kept = alloc_budget;
+    enum pl_status status;
+
+    alloc_budget = -1;
+    status = purse_real_send(context, data, bytes, peer, tag, transfer, reterr);
+    alloc_budget = kept;
+    return status;
+}
+
+static enum pl_status purse_split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
+                                  struct pl_error *reterr)
+{
+    int kept = alloc_budget;
+    enum pl_status status;
+
+    alloc_budget = -1;
+    status = purse_real_split(context, ranks, count, deadline_ns, ret_bootstrap, reterr);
+    alloc_budget = kept;
+    if (status == PL_OK) {
+        (*ret_bootstrap)->split = purse_split;
+        (*ret_bootstrap)->transport->send = purse_send;
+    }
+    return status;
+}
+
+/** By the thread that uses it. */
+static inline void purse_hook(struct pl_bootstrap *bootstrap)
+{
+    purse_real_send = bootstrap->transport->send == purse_send ? purse_real_send : bootstrap->transport->send;
+    purse_real_split = bootstrap->split == purse_split ? purse_real_split : bootstrap->split;
+    bootstrap->transport->send = purse_send;
+    bootstrap->split = purse_split;
+}
+
+#endif

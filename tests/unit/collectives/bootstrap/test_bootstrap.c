@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks tell each other before there is a world, where one of them cannot come to it. */
+#include "tests/support/alloc_budget.h"
+
+#include "base/clock.h"
+#include "collectives/collective.h"
+#include "tests/support/unit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 6 };
+
+struct seat {
+    struct pl_bootstrap *bootstrap;
+    const struct pl_world_options *options;
+    int alloc_budget;
+    bool was_empty;
+    enum pl_status status;
+    struct pl_error error;
+    pthread_t thread;
+};
+
+static void *make_world(void *argument)
+{
+    struct seat *seat = argument;
+    struct pl_world *world = NULL;
+    int32_t sum = 1;
+
+    alloc_budget = seat->alloc_budget;
+    purse_was_empty = false;
+    seat->status = pl_world_new(seat->bootstrap, seat->options, &world, &seat->error);
+    alloc_budget = -1;
+    seat->was_empty = purse_was_empty;
+    if (seat->status == PL_OK) {
+        seat->status = pl_allreduce(world, &sum, &sum, 1, PL_INT32, PL_SUM, &seat->error);
+        if (seat->status == PL_OK && sum != seat->bootstrap->size) {
+            seat->status = pl_error_set(&seat->error, PL_FAILED, "the sum is %d", sum);
+        }
+    }
+    pl_world_free(world);
+    return NULL;
+}
+
+static void join(struct seat *seats, int size, void *(*function)(void *))
+{
+    for (int r = 0; r < size; r++) {
+        ck_assert_int_eq(pthread_create(&seats[r].thread, NULL, function, &seats[r]), 0);
+    }
+    for (int r = 0; r < size; r++) {
+        pthread_join(seats[r].thread, NULL);
+    }
+}
+
+static void take_seats(struct seat *seats, int size)
+{
+    struct pl_bootstrap *bootstraps[MOST];
+    struct pl_error error;
+
+    memset(seats, 0, (size_t)size * sizeof(*seats));
+    ck_assert_ok(pl_bootstrap_new_threads(size, bootstraps, &error), &error);
+    for (int r = 0; r < size; r++) {
+        seats[r].bootstrap = bootstraps[r];
+        seats[r].alloc_budget = -1;
+        purse_hook(bootstraps[r]);
+    }
+}
+
+static void leave_seats(struct seat *seats, int size)
+{
+    for (int r = 0; r < size; r++) {
+        pl_bootstrap_free(seats[r].bootstrap);
+    }
+}
+
+/* Whatever request it is that rank 1 cannot pay: all ranks have a world, be it with a backend less, or all hear of it. */
+static void run_out_everywhere(int size, const struct pl_world_options *options)
+{
+    bool was_empty = true;
+
+    for (int pays = 0; was_empty; pays++) {
+        struct seat seats[MOST];
+
+        take_seats(seats, size);
+        for (int r = 0; r < size; r++) {
+            seats[r].options = options;
+        }
+        seats[1].alloc_budget = pays;
+        join(seats, size, make_world);
+        was_empty = seats[1].was_empty;
+        for (int r = 0; r < size; r++) {
+            ck_assert_msg(seats[r].status == seats[1].status && (seats[r].status == PL_OK || (was_empty && seats[r].status == PL_MEMORY)),
+                          "rank 1 pays %d requests: rank %d has %s: %s", pays, r, pl_status_name(seats[r].status), seats[r].error.cause);
+            ck_assert_msg(seats[r].status == PL_OK || r == 1 || strstr(seats[r].error.cause, "rank 1: the memory budget is used up"),
+                          "rank 1 pays %d requests: rank %d hears '%s'", pays, r, seats[r].error.cause);
+        }
+        leave_seats(seats, size);
+    }
+}
+
+START_TEST(a_rank_without_memory_is_named_on_all_ranks)
+{
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "60", "test", NULL), PL_OK);
+    run_out_everywhere(2, &(struct pl_world_options){.knobs = &knobs});
+    run_out_everywhere(5, &(struct pl_world_options){.knobs = &knobs});
+    run_out_everywhere(3, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1});
+    run_out_everywhere(4, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2});
+}
+END_TEST
+
+enum { NUMBERS = 100 };
+
+/* The last rank cannot come to the second of three meetings, nor to the barrier behind. */
+static void *meet(void *argument)
+{
+    struct seat *seat = argument;
+    struct pl_bootstrap *bootstrap = seat->bootstrap;
+    const struct pl_error why = {.status = PL_SYSTEM, .cause = "out to lunch"};
+    bool last = bootstrap->rank == bootstrap->size - 1;
+    int64_t deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    int32_t own[NUMBERS], all[MOST * NUMBERS];
+
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < NUMBERS; i++) {
+            own[i] = 1000 * bootstrap->rank + 100 * turn + i;
+        }
+        if (turn == 1) {
+            seat->status = last ? pl_bootstrap_refuse(bootstrap, PL_SYSTEM, &why, deadline_ns)
+                                : bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
+            if (seat->status != PL_SYSTEM || (!last && !strstr(seat->error.cause, "out to lunch"))) {
+                return NULL;
+            }
+            seat->status = pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, deadline_ns, last ? NULL : &seat->error);
+            if (seat->status != PL_MEMORY) {
+                return NULL;
+            }
+        }
+        seat->status = bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
+        for (int i = 0; seat->status == PL_OK && i < bootstrap->size * NUMBERS; i++) {
+            if (all[i] != 1000 * (i / NUMBERS) + 100 * turn + i % NUMBERS) {
+                seat->status = pl_error_set(&seat->error, PL_FAILED, "number %d of turn %d is %d", i, turn, all[i]);
+            }
+        }
+        if (seat->status != PL_OK) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+START_TEST(ranks_meet_again_after_one_could_not_come)
+{
+    for (int size = 1; size <= MOST; size++) {
+        struct seat seats[MOST];
+
+        take_seats(seats, size);
+        join(seats, size, meet);
+        for (int r = 0; r < size; r++) {
+            ck_assert_msg(seats[r].status == PL_OK, "rank %d of %d: %s: %s", r, size, pl_status_name(seats[r].status), seats[r].error.cause);
+        }
+        leave_seats(seats, size);
+    }
+}
+END_TEST
+
+/* Without MPI and without other threads, as a program that is tried on a desk. */
+START_TEST(a_rank_alone_makes_a_part_of_itself)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_world *world = NULL, *part = NULL;
+    float value = 3;
+
+    ck_assert_ok(pl_bootstrap_new_self(&bootstrap, &error), &error);
+    ck_assert_ok(pl_world_new(bootstrap, NULL, &world, &error), &error);
+    ck_assert_ok(pl_world_new_sub(world, (int[]){0}, 1, &part, &error), &error);
+    ck_assert_ok(pl_allreduce(part, &value, &value, 1, PL_FLOAT32, PL_SUM, &error), &error);
+    ck_assert(value == 3);
+    pl_world_free(part);
+    pl_world_free(world);
+    pl_bootstrap_free(bootstrap);
+}
+END_TEST
+
+START_TEST(a_rank_without_memory_does_not_take_itself_for_the_only_one)
+{
+    bool known;
+
+    ck_assert_int_eq(setenv("OMPI_COMM_WORLD_SIZE", "2", 1), 0);
+    known = pl_bootstrap_under_mpi();
+    alloc_budget = 0;
+    ck_assert_int_eq(pl_bootstrap_under_mpi(), known);
+    alloc_budget = -1;
+    ck_assert_int_eq(unsetenv("OMPI_COMM_WORLD_SIZE"), 0);
+}
+END_TEST
+
+UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks, ranks_meet_again_after_one_could_not_come,
+          a_rank_alone_makes_a_part_of_itself, a_rank_without_memory_does_not_take_itself_for_the_only_one)

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however many it was passed on. */
+#include "base/clock.h"
+#include "collectives/bootstrap.h"
+#include "collectives/core/types.h"
+
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+enum { MOST_ELEMS = 50000 };
+
+static float room[2][RANKS_MOST][MOST_ELEMS];
+
+static enum pl_status add_up(struct pl_world *world, uint64_t count, int64_t timeout_ns, struct pl_error *reterr)
+{
+    int rank = pl_world_rank(world);
+
+    return pl_collective_run(
+        world,
+        &(struct pl_collective){
+            .kind = PL_ALLREDUCE, .count = count, .send = room[0][rank], .recv = room[1][rank], .deadline_ns = pl_deadline_after_ns(timeout_ns)},
+        reterr);
+}
+
+static void give_up(struct pl_world *world, const struct pl_error *why)
+{
+    PL_AUTO_HOLD(world);
+
+    pl_world_give_up(world, why);
+}
+
+/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and hear `heard`. */
+struct farewell {
+    struct pl_error why;
+    const char *heard;
+    uint64_t count;
+};
+
+static void one_gives_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const struct farewell *farewell = argument;
+    int64_t begin_ns = pl_clock_now_ns();
+    struct pl_error told = PL_ERROR_NONE;
+    bool first = pl_world_rank(world) == 1;
+    enum pl_status status;
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (first) {
+        give_up(world, &farewell->why);
+    }
+    status = add_up(world, farewell->count, 60 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == (first ? farewell->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(strcmp(told.cause, first ? farewell->why.cause : farewell->heard) == 0, "'%s' is told (%s)", told.cause, told.context);
+    RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain, (int)told.code);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s", (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
+}
+
+START_TEST(all_ranks_report_the_words_of_the_one_that_gave_up)
+{
+    struct farewell farewell = {.heard = "rank 1 has given up: the fan has stopped (rack 7)"};
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    (void)pl_error_set(&farewell.why, PL_LIBRARY, "the fan has stopped");
+    pl_error_context(&farewell.why, "rack 7");
+    for (farewell.count = 5; farewell.count <= MOST_ELEMS; farewell.count *= 10000) {
+        ck_assert_ranks(2, NULL, one_gives_up, &farewell);
+        ck_assert_ranks(3, NULL, one_gives_up, &farewell);
+        ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &farewell);
+        ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), one_gives_up, &farewell);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &farewell);
+        ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &farewell);
+    }
+}
+END_TEST
+
+START_TEST(words_too_long_are_cut_where_they_end)
+{
+    struct farewell farewell = {.count = 5};
+    char heard[PL_ERROR_CAUSE_BYTES];
+
+    (void)pl_error_set(&farewell.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
+    memset(heard, '0', sizeof(heard));
+    memcpy(heard, "rank 1 has given up: ", 21);
+    memcpy(heard + sizeof(heard) - 4, "...", 4);
+    farewell.heard = heard;
+    ck_assert_ranks(3, NULL, one_gives_up, &farewell);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &farewell);
+}
+END_TEST
+
+/* Rank 1 tells rank 2 in a world of two, which tells rank 3 in another, which tells rank 0. */
+static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *heard = "rank 1 has given up: the fan has stopped";
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_world *before = NULL;
+    struct pl_world *after = NULL;
+
+    (void)argument;
+    if (rank != 1) {
+        RANKS_OK(pl_world_new_inner(world, (int[]){(rank + 3) % 4, rank}, 2, &before, &error));
+    }
+    if (rank != 0) {
+        RANKS_OK(pl_world_new_inner(world, (int[]){rank, (rank + 1) % 4}, 2, &after, &error));
+    }
+    if (before) {
+        (void)!add_up(before, 5, 60 * PL_NS_PER_S, &told);
+        pl_error_context(&told, "seen by rank %d", rank);
+    } else {
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+    }
+    if (after) {
+        pl_world_give_up(after, &told);
+    }
+    pl_world_free(before);
+    pl_world_free(after);
+    RANKS_NEED(rank == 1 || (strcmp(told.cause, heard) == 0 && told.status == PL_PEER && told.code == 1), "%s: %s (%s)", pl_status_name(told.status),
+               told.cause, told.context);
+}
+
+START_TEST(what_is_passed_on_stays_what_the_first_has_said)
+{
+    ck_assert_ranks(4, NULL, pass_on, NULL);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), pass_on, NULL);
+}
+END_TEST
+
+/* Rank 1 comes when the others have left, rank 0 has a deadline, and rank 2 a far one. */
+static void wait_with_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *words = "collective number 2, allreduce, did not end before rank 0's deadline";
+    pthread_barrier_t *all_heard = argument;
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+    char text[1200];
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 1) {
+        pthread_barrier_wait(all_heard);
+        if (pl_world_cross_size(world) == 1) {
+            return; /* what the others have left in shared memory would do */
+        }
+    }
+    status = add_up(world, 5, rank == 0 ? 100 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
+    (void)pl_error_text(&told, text, sizeof(text));
+    if (rank != 1) {
+        pthread_barrier_wait(all_heard);
+    }
+    RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(strstr(text, words) && strstr(text, "(still waiting for rank 1)"), "%s", text);
+    RANKS_NEED(rank == 0 || strncmp(text, "rank 0 has given up: ", 21) == 0, "%s", text);
+}
+
+START_TEST(who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late)
+{
+    pthread_barrier_t all_heard;
+
+    pthread_barrier_init(&all_heard, NULL, 3);
+    ck_assert_ranks(3, NULL, wait_with_another, &all_heard);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_with_another, &all_heard);
+    pthread_barrier_destroy(&all_heard);
+}
+END_TEST
+
+/* Rank 3 is not there. Between hosts rank 0, whose deadline is the first, waits for rank 2, and only that one for rank 3. */
+static void wait_in_a_row(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    int next = pl_world_cross_size(world) > 1 ? 2 : 3;
+    struct pl_error told = PL_ERROR_NONE;
+    char words[2][60];
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank < 3) {
+        (void)!add_up(world, 5, rank == 0 ? PL_NS_PER_S : 60 * PL_NS_PER_S, &told);
+    }
+    pthread_barrier_wait(argument);
+    snprintf(words[0], sizeof(words[0]), "still waiting for rank %d", next);
+    snprintf(words[1], sizeof(words[1]), "rank %d was waiting for rank 3", rank);
+    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, words[rank != 0]) == 0 && (rank == 0 || strstr(told.cause, words[0]))),
+               "rank %d, %s: %s (%s)", rank, pl_status_name(told.status), told.cause, told.context);
+}
+
+START_TEST(who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself)
+{
+    pthread_barrier_t all_heard;
+
+    pthread_barrier_init(&all_heard, NULL, 4);
+    ck_assert_ranks(4, NULL, wait_in_a_row, &all_heard);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_in_a_row, &all_heard);
+    pthread_barrier_destroy(&all_heard);
+}
+END_TEST
+
+/* Rank 1 cancels what rank 0 waits for and rank 2 comes to afterwards: before all are there it cannot have done its part. */
+static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    pthread_barrier_t *cancelled = argument;
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    struct pl_request *request;
+    enum pl_status status;
+
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 1) {
+        status = pl_collective_post(
+            world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = MOST_ELEMS, .send = room[0][rank], .recv = room[1][rank]}), &request,
+            &told);
+        if (status == PL_OK) {
+            pl_request_cancel(request);
+        }
+        pthread_barrier_wait(cancelled);
+        RANKS_NEED(status == PL_OK, "%s: %s", pl_status_name(status), told.cause);
+        RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED && strcmp(told.cause, heard + strlen("rank 1 has given up: ")) == 0, "%s",
+                   told.cause);
+        return;
+    }
+    if (rank == 2) {
+        pthread_barrier_wait(cancelled);
+    }
+    status = add_up(world, MOST_ELEMS, 60 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, heard) == 0, "%s: %s", pl_status_name(status), told.cause);
+}
+
+START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
+{
+    pthread_barrier_t cancelled;
+
+    pthread_barrier_init(&cancelled, NULL, 2);
+    ck_assert_ranks(3, NULL, cancel, &cancelled);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), cancel, &cancelled);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), cancel, &cancelled);
+    ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), cancel, &cancelled);
+    pthread_barrier_destroy(&cancelled);
+}
+END_TEST
+
+/* Rank 2 has given up and does not take what rank 3, below it in the tree of their host, sends: that send never ends. */
+static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
+
+static enum pl_status end_receives_only(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+{
+    *ret_done = false;
+    return transfer->words[0] ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
+}
+
+static void send_to_who_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_transport *transport = pl_world_bootstrap(world)->transport;
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 2) {
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        give_up(world, &told);
+        return;
+    }
+    if (rank == 3) {
+        PL_AUTO_HOLD(world);
+
+        real_test = transport->test;
+        transport->test = end_receives_only;
+    }
+    status = add_up(world, 2000, 30 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 2 has given up: the fan has stopped") == 0, "%s: %s", pl_status_name(status),
+               told.cause);
+}
+
+START_TEST(who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
+{
+    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_gave_up, NULL);
+}
+END_TEST
+
+/* Rank 0 has given up, and two of the others disagree: whichever is heard first, all say the same of it. */
+static void disagree_where_one_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+    if (rank == 0) {
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        give_up(world, &told);
+        return;
+    }
+    status = add_up(world, rank == 3 ? 1999 : 2000, 30 * PL_NS_PER_S, &told);
+    RANKS_NEED((status == PL_MISMATCH && strstr(told.cause, "rank 3 calls allreduce of 1999")) ||
+                   (status == PL_PEER && strcmp(told.cause, "rank 0 has given up: the fan has stopped") == 0),
+               "%s: %s", pl_status_name(status), told.cause);
+}
+
+START_TEST(who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both)
+{
+    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_where_one_gave_up, NULL);
+}
+END_TEST
+
+/* Rank 1 gives up as soon as it has its sum, which the others may still be about: theirs are as good. */
+static void give_up_behind_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct pl_error told = PL_ERROR_NONE;
+    enum pl_status status;
+
+    for (int i = 0; i < 3; i++) {
+        RANKS_OK(add_up(world, *(const uint64_t *)argument, 60 * PL_NS_PER_S, &error));
+    }
+    if (pl_world_rank(world) == 1) {
+        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        give_up(world, &told);
+        return;
+    }
+    status = add_up(world, 5, 60 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 1 has given up: the fan has stopped") == 0, "%s: %s", pl_status_name(status),
+               told.cause);
+}
+
+START_TEST(what_a_rank_has_taken_part_in_ends_well)
+{
+    for (int i = 0; i < 20; i++) {
+        ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 1}), give_up_behind_a_sum, &((uint64_t){MOST_ELEMS}));
+        ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = 2}), give_up_behind_a_sum, &((uint64_t){MOST_ELEMS}));
+    }
+}
+END_TEST
+
+/* Rank 1 gives its world up, and all but perhaps rank 0 hear so; a second one over the same bootstrap could hear it, too. */
+static void begin_anew(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const char *words = "a world over this bootstrap has failed, and its messages may still come: another world needs a bootstrap of its own";
+    int rank = pl_world_rank(world);
+    struct pl_error why = PL_ERROR_NONE;
+    struct pl_world *anew = NULL;
+    enum pl_status status;
+
+    if (rank == 1) {
+        (void)pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
+        give_up(world, &why);
+    } else if (rank > 1) {
+        (void)!pl_barrier(world, &why);
+    }
+    pthread_barrier_wait(argument);
+    status = pl_world_new(pl_world_bootstrap(world), NULL, &anew, &why);
+    pl_world_free(anew);
+    RANKS_NEED(status == PL_INVALID && strstr(why.cause, words), "rank %d, %s: %s", rank, pl_status_name(status), why.cause);
+    RANKS_NEED((strcmp(why.cause, words) == 0) == (rank > 0), "rank %d: %s", rank, why.cause);
+}
+
+START_TEST(who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)
+{
+    pthread_barrier_t all_heard;
+
+    pthread_barrier_init(&all_heard, NULL, 3);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), begin_anew, &all_heard);
+    pthread_barrier_destroy(&all_heard);
+}
+END_TEST
+
+UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up, words_too_long_are_cut_where_they_end,
+          what_is_passed_on_stays_what_the_first_has_said, who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late,
+          who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself, who_waits_for_a_rank_that_cancels_hears_so,
+          who_has_given_up_need_not_take_a_message_for_others_to_hear_it, who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both,
+          what_a_rank_has_taken_part_in_ends_well, who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)

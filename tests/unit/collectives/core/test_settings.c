@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings that a world cannot be made with, on one rank or on all. */
+#include "base/memory.h"
+#include "collectives/reduce/kernel.h"
+#include "collectives/world.h"
+#include "tests/support/ranks.h"
+#include "tests/support/unit.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+static void be_there(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    (void)argument;
+    RANKS_OK(pl_barrier(world, &error));
+}
+
+/* With __real_ and __wrap_ the linker puts itself between the library and its own function. */
+const struct pl_kernel *__real_pl_kernel_named(const char *name);
+const struct pl_kernel *__wrap_pl_kernel_named(const char *name);
+
+/* The first rank that asks for AVX-512 has a CPU without it. */
+static atomic_bool lacks_avx512;
+
+const struct pl_kernel *__wrap_pl_kernel_named(const char *name)
+{
+    bool avx512 = strcmp(name, "avx512") == 0;
+
+    return avx512 && atomic_exchange(&lacks_avx512, false) ? NULL : __real_pl_kernel_named(avx512 ? "plain" : name);
+}
+
+START_TEST(a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all)
+{
+    char failure[RANKS_TEXT_BYTES];
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_KERNEL, "avx512", "test", NULL), PL_OK);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), be_there, NULL);
+    atomic_store(&lacks_avx512, true);
+    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs}), be_there, NULL, failure);
+    ck_assert_msg(strstr(failure, "PACELINE_KERNEL is 'avx512', which this CPU cannot run ("), "%s", failure);
+}
+END_TEST
+
+START_TEST(where_the_only_backend_cannot_run_each_says_why)
+{
+    char failure[RANKS_TEXT_BYTES];
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", NULL), PL_OK);
+    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), be_there, NULL, failure);
+    ck_assert_msg(strstr(failure, "no backend can run on this world"), "%s", failure);
+    ck_assert_msg(strstr(failure, "shm: ranks on 2 hosts"), "%s", failure);
+    ck_assert_msg(strstr(failure, "exchange: the setting backend asks for shm only"), "%s", failure);
+}
+END_TEST
+
+UNIT_MAIN("collectives/settings", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all, where_the_only_backend_cannot_run_each_says_why)

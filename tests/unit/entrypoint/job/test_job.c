@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/entrypoint/tree.h"
+
+static void write_hps(struct tree *tree, const char *text)
+{
+    tree_write(tree, "input/config/hyperparameters.json", text);
+}
+
+static void write_resource(struct tree *tree, const char *text)
+{
+    tree_write(tree, "input/config/resourceconfig.json", text);
+}
+
+/* The cause of a refusal, with the scratch directory's name taken out. */
+static const char *cause(struct tree *tree)
+{
+    static char text[PL_ERROR_CAUSE_BYTES];
+    const char *at = strstr(tree->error.cause, tree->base);
+
+    ck_assert_int_ne(tree_job(tree), PL_OK);
+    at = strstr(tree->error.cause, tree->base);
+    if (at == NULL) {
+        return tree->error.cause;
+    }
+    (void)snprintf(text, sizeof(text), "%.*s%s", (int)(at - tree->error.cause), tree->error.cause, at + strlen(tree->base));
+    return text;
+}
+
+START_TEST(a_minimal_tree_has_defaults_for_everything)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_str_eq(tree.job->network_interface, "eth0");
+    ck_assert_str_eq(tree.job->instance_type, "local");
+    ck_assert_str_eq(tree.job->group_name, "homogeneousCluster");
+    ck_assert_str_eq(tree.job->master_host, "algo-1");
+    ck_assert_str_eq(tree.job->region, "");
+    ck_assert_ptr_null(tree.job->program);
+    ck_assert_int_eq(tree.job->processes, 1);
+    ck_assert_uint_eq(tree.job->channels_count, 0);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    write_resource(&tree, "{\"current_host\": \"algo-1\",\n \"hosts\": \"algo-1\"}");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:2:11: hosts: expected a list, found a string \"algo-1\"");
+    write_resource(&tree, "{\"hosts\": [\"algo-1\"]}");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected the key \"current_host\" with a string, found none");
+    write_resource(&tree, "{\"current_host\": \"algo-9\", \"hosts\": [\"algo-1\"]}");
+    ck_assert_str_eq(cause(&tree),
+                     "/input/config/resourceconfig.json:1:18: current_host: expected one of the names in \"hosts\", found a string \"algo-9\"");
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": []}");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:37: hosts: expected 1 to 4096 host names, found a list []");
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", 2]}");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:48: expected a host name, found an integer 2");
+    write_resource(&tree, "[1]");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found a list [1]");
+    tree_write(&tree, "input/config/resourceconfig.json", "null");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found null");
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:47: expected ',' or '}', found the end of the text");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(only_resourceconfig_must_exist)
+{
+    struct tree tree;
+    char path[PATH_MAX];
+
+    tree_setup(&tree);
+    (void)snprintf(path, sizeof(path), "%s/input/config/resourceconfig.json", tree.base);
+    ck_assert_int_eq(remove(path), 0);
+    ck_assert_int_eq(tree_job(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "resourceconfig.json"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    write_hps(&tree, "{\"epochs\": \"60\", \"opt\": \"\\\"adam\\\"\", \"plain\": \"adam\", \"deep\": \"\\\"\\\\\\\"42\\\\\\\"\\\"\", \"n\": 7,"
+                     " \"sagemaker_program\": \"\\\"x.py\\\"\", \"sagemaker_mpi_enabled\": \"false\", \"SageMaker_upper\": \"1\","
+                     " \"_tuning_objective_metric\": \"loss\", \"paceline_trace_records\": \"30\", \"paceline_install\": \"\\\"no\\\"\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_uint_eq(pl_python_json_count(tree.job->hyperparameters), 6);
+    ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "epochs")), PL_PYTHON_JSON_INT);
+    ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "opt")), "adam");
+    ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "plain")), "adam");
+    ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "deep")), "\"42\"");
+    ck_assert_uint_eq(pl_python_json_count(tree.job->framework), 1);
+    ck_assert_str_eq(tree.job->program, "x.py");
+    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_TRACE_RECORDS=30|PACELINE_INSTALL=no");
+    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "no");
+    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_TRACE", "x"), "x");
+    tree_env(&tree, "PACELINE_INSTALL", "0");
+    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "0");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    write_resource(
+        &tree,
+        "{\"current_host\": \"algo-1\", \"current_group_name\": \"gpu\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\"], \"instance_groups\": ["
+        "{\"instance_group_name\": \"cpu\", \"instance_type\": \"c\", \"hosts\": [\"algo-2\"]},"
+        "{\"instance_group_name\": \"gpu\", \"instance_type\": \"g\", \"hosts\": [\"algo-3\", \"algo-1\"]}]}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.job->distribution_hosts), "algo-3|algo-1");
+    ck_assert_str_eq(tree.job->master_host, "algo-3");
+    ck_assert_int_eq(tree.job->distribution_index, 1);
+    ck_assert_int_eq(tree.job->processes, 4);
+    write_hps(&tree, "{\"epochs\": \"1\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_uint_eq(tree.job->distribution_hosts.count, 0);
+    ck_assert_str_eq(tree.job->master_host, "algo-1");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
+{
+    static const struct {
+        const char *hosts;
+        const char *first;
+        const char *second;
+        const char *expected;
+    } wrong[] = {
+        {"\"algo-1\", \"algo-1\"", "", "", "expected each host once, found a string \"algo-1\""},
+        {"\"algo-1\"", "\"algo-1\", \"algo-1\"", "", "expected each host once, found a string \"algo-1\""},
+        {"\"algo-1\"", "\"algo-1\"", "\"algo-1\"", "expected each host once, found a string \"algo-1\""},
+        {"\"algo-1\"", "\"algo-1\"", "\"algo-2\"", "expected one of the names in \"hosts\", found a string \"algo-2\""},
+    };
+    struct tree tree;
+    char text[512];
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        (void)snprintf(text, sizeof(text),
+                       "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": [{\"instance_group_name\": \"a\", \"hosts\": [%s]}, "
+                       "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
+                       wrong[i].hosts, wrong[i].first, wrong[i].second);
+        write_resource(&tree, text);
+        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+        ck_assert_msg(strstr(tree.error.cause, wrong[i].expected) != NULL, "%s", tree.error.cause);
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(products_of_hosts_and_processes_are_bounded)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct tree tree;
+
+    tree_setup(&tree);
+    pl_text_append(&text, "{\"current_host\": \"algo-0\", \"hosts\": [\"algo-0\"");
+    for (int i = 1; i < PL_JOB_HOSTS_MAX; i++) {
+        pl_text_printf(&text, ", \"algo-%d\"", i);
+    }
+    pl_text_append(&text, "]}");
+    write_resource(&tree, pl_text_string(&text));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"16\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(tree.job->processes, PL_JOB_PROCESSES_MAX);
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"65536\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_LIMIT);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4096 hosts with 65536 processes each"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(process_counts_are_checked)
+{
+    static const char *const wrong[] = {"0", "-1", "1.5", "\\\"x\\\"", "true", "999999", "99999999999999999999"};
+    struct tree tree;
+    char text[256];
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        (void)snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"%s\"}", wrong[i]);
+        write_hps(&tree, text);
+        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(tree.error.cause, "sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found"));
+    }
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"\\\"3\\\"\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(tree.job->processes_per_host, 3);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(switches_follow_pythons_truth_but_for_the_text_false)
+{
+    static const struct {
+        const char *value;
+        bool on;
+    } values[] = {{"true", true}, {"false", false}, {"1", true}, {"0", false},  {"False", false},
+                  {"True", true}, {"null", false},  {"", false}, {"{}", false}, {"0.0", false}};
+    struct tree tree;
+    char text[128];
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
+        (void)snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"%s\"}", values[i].value);
+        write_hps(&tree, text);
+        ck_assert_ok(tree_job(&tree), &tree.error);
+        ck_assert_msg(tree.job->switches.mpi == values[i].on, "%s", values[i].value);
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(the_region_comes_from_where_boto3_looks)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_write(
+        &tree, ".aws/config",
+        "[other]\nregion = wrong\n[profile other]\ns3 =\n  region = wrong\nregion = eu-west-1\n[default]\n# region = x\n  region =  us-east-2 \r\n");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_str_eq(tree.job->region, "us-east-2");
+    tree_env(&tree, "AWS_PROFILE", "other");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_str_eq(tree.job->region, "eu-west-1");
+    tree_env(&tree, "AWS_DEFAULT_REGION", "ap-south-1");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_str_eq(tree.job->region, "ap-south-1");
+    write_hps(&tree, "{\"sagemaker_region\": \"\\\"us-west-2\\\"\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_str_eq(tree.job->region, "us-west-2");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(deep_and_damaged_values_stay_text)
+{
+    struct tree tree;
+    char text[1024] = "{\"deep\": \"";
+
+    tree_setup(&tree);
+    memset(text + strlen(text), '[', 300);
+    (void)strcat(text, "\", \"cut\": \"{\\\"a\\\": \"}");
+    write_hps(&tree, text);
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "deep")), PL_PYTHON_JSON_STRING);
+    ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "cut")), "{\"a\": ");
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything, faults_in_files_name_file_line_column_and_what_was_expected,
+          only_resourceconfig_must_exist, values_are_decoded_once_and_names_sorted_by_owner,
+          distribution_hosts_keep_the_groups_order_and_the_first_is_master, every_host_is_named_once_and_groups_name_only_hosts,
+          products_of_hosts_and_processes_are_bounded, process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
+          the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text)

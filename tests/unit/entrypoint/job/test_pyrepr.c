@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/pyrepr.h"
+#include "entrypoint/job/unicode.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+static const char *rendered(const char *json, void (*append)(const struct pl_python_json *, struct pl_text *))
+{
+    static char result[1024];
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
+    append(node, &text);
+    (void)strcpy(result, pl_text_string(&text));
+    return result;
+}
+
+static const char *upper(const char *text)
+{
+    static char result[256];
+    PL_AUTO_TEXT struct pl_text out = PL_TEXT_NONE;
+
+    pl_unicode_append_upper(text, &out);
+    (void)strcpy(result, pl_text_string(&out));
+    return result;
+}
+
+START_TEST(arguments_are_pythons_str)
+{
+    ck_assert_str_eq(rendered("true", pl_pyrepr_append_argument), "True");
+    ck_assert_str_eq(rendered("null", pl_pyrepr_append_argument), "");
+    ck_assert_str_eq(rendered("NaN", pl_pyrepr_append_argument), "nan");
+    ck_assert_str_eq(rendered("-Infinity", pl_pyrepr_append_argument), "-inf");
+    ck_assert_str_eq(rendered("1E5", pl_pyrepr_append_argument), "100000.0");
+    ck_assert_str_eq(rendered("-0", pl_pyrepr_append_argument), "0");
+    ck_assert_str_eq(rendered("\"a b\"", pl_pyrepr_append_argument), "a b");
+    ck_assert_str_eq(rendered("[]", pl_pyrepr_append_argument), "[]");
+    ck_assert_str_eq(rendered("{}", pl_pyrepr_append_argument), "");
+    ck_assert_str_eq(rendered("[1, 2.5, \"a b\", true, null, {\"k\": \"v\"}]", pl_pyrepr_append_argument), "[1, 2.5, 'a b', True, None, {'k': 'v'}]");
+    ck_assert_str_eq(
+        rendered("{\"b\": 1, \"a\": \"x y\", \"c\": [1, 2], \"d\": {\"z\": null, \"y\": true}, \"e\": false}", pl_pyrepr_append_argument),
+        "a=x y,b=1,c=[1, 2],d={'z': None, 'y': True},e=False");
+}
+END_TEST
+
+START_TEST(variables_are_compact_sorted_json)
+{
+    ck_assert_str_eq(rendered("true", pl_pyrepr_append_variable), "true");
+    ck_assert_str_eq(rendered("null", pl_pyrepr_append_variable), "");
+    ck_assert_str_eq(rendered("\"a b\"", pl_pyrepr_append_variable), "a b");
+    ck_assert_str_eq(rendered("{\"b\": [1,  NaN], \"a\": \"\xC3\xA9\"}", pl_pyrepr_append_variable), "{\"a\":\"\\u00e9\",\"b\":[1,NaN]}");
+}
+END_TEST
+
+START_TEST(strings_are_quoted_as_pythons_repr)
+{
+    ck_assert_str_eq(rendered("[\"it's\"]", pl_pyrepr_append), "[\"it's\"]");
+    ck_assert_str_eq(rendered("[\"it's \\\"q\\\"\"]", pl_pyrepr_append), "['it\\'s \"q\"']");
+    ck_assert_str_eq(rendered("[\"a\\\\b\\n\\r\\t\\u0001\\u007f\\u00a0\\u00ad\"]", pl_pyrepr_append), "['a\\\\b\\n\\r\\t\\x01\\x7f\\xa0\\xad']");
+    ck_assert_str_eq(rendered("[\"\xC3\xA9\xE6\x97\xA5\xF0\x9F\x9A\x80\"]", pl_pyrepr_append), "['\xC3\xA9\xE6\x97\xA5\xF0\x9F\x9A\x80']");
+    ck_assert_str_eq(rendered("[\"\\u200b\\ud800\\udb40\\udc01\"]", pl_pyrepr_append), "['\\u200b\\ud800\\U000e0001']");
+}
+END_TEST
+
+START_TEST(argument_names_get_dashes_by_their_length_in_characters)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    const char *json = "{\"k\": 1, \"\xC3\xBC\": 2, \"long\": 3, \"\": 4, \"K\": 5}";
+    PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
+    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    static const char *const expected[] = {"", "4", "-K", "5", "-k", "1", "--long", "3", "-\xC3\xBC", "2"};
+
+    ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
+    ck_assert_ok(pl_pyrepr_arguments(node, &words, &error), &error);
+    ck_assert_uint_eq(words.count, 10);
+    for (size_t i = 0; i < words.count; i++) {
+        ck_assert_str_eq(words.items[i], expected[i]);
+    }
+}
+END_TEST
+
+START_TEST(upper_case_is_full_unicode)
+{
+    ck_assert_str_eq(upper("batch-size.x_1"), "BATCH-SIZE.X_1");
+    ck_assert_str_eq(upper("\xC3\xBC\xC3\x9F"), "\xC3\x9CSS");
+    ck_assert_str_eq(upper("\xCA\x80\xE1\xBE\xB3\xEF\xAC\x81"), "\xC6\xA6\xCE\x91\xCE\x99"
+                                                                "FI");
+    ck_assert_str_eq(upper("\xC4\x81\xC4\x80\xC9\x90"), "\xC4\x80\xC4\x80\xE2\xB1\xAF");
+    ck_assert_str_eq(upper("\xE6\x97\xA5"), "\xE6\x97\xA5");
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/pyrepr", arguments_are_pythons_str, variables_are_compact_sorted_json, strings_are_quoted_as_pythons_repr,
+          argument_names_get_dashes_by_their_length_in_characters, upper_case_is_full_unicode)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/secrets.h"
+#include "tests/unit/entrypoint/tree.h"
+
+/* What `paceline plan` prints for the hyperparameters `text`; valid until the next call. */
+static const char *printed(struct tree *tree, const char *text)
+{
+    static struct pl_text output;
+    const struct pl_plan_steps none = {.items = NULL};
+
+    tree_write(tree, "input/config/hyperparameters.json", text);
+    ck_assert_ok(tree_job(tree), &tree->error);
+    ck_assert_ok(pl_secrets_mask(tree->job, &tree->error), &tree->error);
+    pl_plan_free(tree->plan);
+    ck_assert_ok(pl_plan_new(tree->job, &tree->plan, &tree->error), &tree->error);
+    pl_text_done(&output);
+    ck_assert_ok(pl_plan_print(tree->job, tree->plan, &none, &output, &tree->error), &tree->error);
+    return pl_text_string(&output);
+}
+
+START_TEST(names_tell_secrets)
+{
+    static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY", "dbPassword", "api_key", "hf-token", "keys", "aws_credentials", "apikey"};
+    static const char *const harmless[] = {"max_tokens", "tokenizer", "monkey", "epochs"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(secret); i++) {
+        ck_assert_msg(pl_secrets_is_name(secret[i]), "%s", secret[i]);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(harmless); i++) {
+        ck_assert_msg(!pl_secrets_is_name(harmless[i]), "%s", harmless[i]);
+    }
+}
+END_TEST
+
+START_TEST(arguments_hide_values_of_every_kind_at_every_depth)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    (void)printed(&tree, "{\"api_key\": \"12\", \"monkey\": \"chimp\", \"hf-token\": \"\\\"t\\\"\", \"token\": \"\", \"keys\": \"[1, 2]\", "
+                         "\"cfg\": \"{\\\"a\\\": [{\\\"password\\\": 1.5, \\\"n\\\": 2}]}\", \"paceline_secret\": \"hush\"}");
+    ck_assert_str_eq(joined(&tree.job->user_args),
+                     "--api_key|***|--cfg|a=[{'password': '***', 'n': 2}]|--hf-token|***|--keys|***|--monkey|chimp|--token|");
+    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_SECRET=***");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(no_secret_is_anywhere_in_a_printed_plan)
+{
+    static const char *const hyperparameters[] = {
+        "{\"password\": \"hush\"}",
+        "{\"api_key\": \"4711\"}",
+        "{\"cfg\": \"{\\\"password\\\": \\\"hush\\\"}\"}",
+        "{\"cfg\": \"[[{\\\"db_password\\\": [\\\"hush\\\"]}]]\"}",
+        "{\"aws_credentials\": \"{\\\"id\\\": \\\"hush\\\", \\\"n\\\": 4711}\"}",
+        "{\"sagemaker_private_token\": \"hush\"}",
+        "{\"sagemaker_thing\": \"{\\\"secret\\\": 4711}\"}",
+        "{\"paceline_secret\": \"hush\"}",
+        "{\"sagemaker_mpi_custom_mpi_options\": \"-x DB_PASSWORD=hush\"}",
+        ("{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=a hush' -mca mca_base_env_list "
+         "API_KEY=hush\"}"),
+        "{\"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=hush\"}",
+    };
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(hyperparameters); i++) {
+        const char *text = printed(&tree, hyperparameters[i]);
+
+        ck_assert_msg(strstr(text, "hush") == NULL && strstr(text, "4711") == NULL && strstr(text, "***") != NULL, "%s", text);
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(what_is_no_secret_prints_as_it_is)
+{
+    struct tree tree;
+    const char *text;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    text = printed(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"lr\": \"1e400\", \"big\": \"123456789012345678901234567890\","
+                          " \"sagemaker_mpi_custom_mpi_options\": \"-x 'A=b  c' -x B=\\\"it's\\\" ''\"}");
+    ck_assert_ptr_nonnull(strstr(text, "\"-x\", \"A=b  c\", \"-x\", \"B=it's\", \"\""));
+    ck_assert_ptr_nonnull(strstr(text, "123456789012345678901234567890"));
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/secrets", names_tell_secrets, arguments_hide_values_of_every_kind_at_every_depth, no_secret_is_anywhere_in_a_printed_plan,
+          what_is_no_secret_prints_as_it_is)

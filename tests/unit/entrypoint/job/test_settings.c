@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/knob.h"
+#include "entrypoint/job/settings.h"
+#include "tests/unit/entrypoint/tree.h"
+
+START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
+{
+    static const struct {
+        const char *name, *value, *told;
+    } wrong[] = {
+        {"PACELINE_STOP_S", "x", "PACELINE_STOP_S is 'x': expected seconds from 3 to 86400"},
+        {"PACELINE_STOP_S", "2", "PACELINE_STOP_S is '2': expected seconds from 3 to 86400"},
+        {"PACELINE_SILENCE_S", "nan", "PACELINE_SILENCE_S is 'nan': expected seconds from 1 to 3600"},
+        {"PACELINE_PEER_WAIT_S", "1m", "PACELINE_PEER_WAIT_S is '1m': expected seconds from 1 to 86400"},
+        {"PACELINE_INTERMEDIATE_S", "0", "PACELINE_INTERMEDIATE_S is '0': expected seconds from 1 to 3600"},
+        {"PACELINE_SSH_PORT", "65536", "PACELINE_SSH_PORT is '65536': expected a port from 1 to 65535"},
+        {"PACELINE_SSH_PORT", "2.5", "PACELINE_SSH_PORT is '2.5': expected a port from 1 to 65535"},
+        {"PACELINE_SOURCE_MAX_BYTES", "1GiB", "PACELINE_SOURCE_MAX_BYTES is '1GiB': expected bytes from 0 to 9007199254740992"},
+        {"PACELINE_INSTALL", "never", "PACELINE_INSTALL is 'never': expected 1, 0, true, false, yes, no, on or off"},
+        {"PACELINE_STALL_S", "1m", "PACELINE_STALL_S is '1m': expected a number, at least 0"},
+        {"PACELINE_ALGORITHM", "foo", "PACELINE_ALGORITHM is 'foo': expected one of ring halving doubling tree direct"},
+        {"HOROVOD_STALL_CHECK_TIME_SECONDS", "soon", "HOROVOD_STALL_CHECK_TIME_SECONDS is 'soon': expected a number, at least 0"},
+    };
+    struct tree tree;
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        tree_env(&tree, wrong[i].name, wrong[i].value);
+        ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+        ck_assert_str_eq(tree.error.cause, wrong[i].told);
+        tree_env(&tree, wrong[i].name, "");
+    }
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_double_eq(pl_settings_number(tree.job, "PACELINE_STOP_S"), 110);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_stop_s\": \"x\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400");
+    tree_env(&tree, "PACELINE_STOP_S", "7.5");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_double_eq(pl_settings_number(tree.job, "PACELINE_STOP_S"), 7.5);
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_wire_type\": \"int8\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_wire_type is 'int8': expected one of float16 bfloat16");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_stall_s\": \"60\", \"paceline_ssh_port\": \"\", \"paceline_my_own\": \"x\"}");
+    tree_env(&tree, "HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"); /* has no effect beside ours */
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_double_eq(pl_settings_number(tree.job, "PACELINE_SSH_PORT"), 22);
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/settings", a_value_that_a_setting_cannot_have_refuses_the_job, hyperparameters_are_checked_where_no_variable_stands_before_them)

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/job/devices.h"
+#include "entrypoint/job/variables.h"
+#include "tests/unit/entrypoint/tree.h"
+
+/* Without `warnings` there must be none. */
+static void add(struct tree *tree, struct pl_environment **ret_environment, struct pl_words *warnings)
+{
+    PL_AUTO_WORDS struct pl_words none = PL_WORDS_NONE;
+
+    ck_assert_ok(tree_job(tree), &tree->error);
+    ck_assert_ok(pl_environment_new_empty(ret_environment, &tree->error), &tree->error);
+    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, NULL, warnings ? warnings : &none, &tree->error), &tree->error);
+    ck_assert_uint_eq(none.count, 0);
+}
+
+START_TEST(names_are_upper_cased_and_later_collisions_win)
+{
+    struct tree tree;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    tree_setup(&tree);
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"k\": \"1\", \"batch-size\": \"2\", \"K\": \"3\", \"\xC3\xBC\": \"null\"}");
+    tree_write(&tree, "input/config/inputdataconfig.json", "{\"my.val-set\": {\"TrainingInputMode\": \"Pipe\"}, \"a\": {}}");
+    add(&tree, &environment, NULL);
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_K"), "3");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_BATCH-SIZE"), "2");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_\xC3\x9C"), "");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_CHANNELS"), "[\"a\",\"my.val-set\"]");
+    ck_assert_ptr_nonnull(strstr(pl_environment_get(environment, "SM_CHANNEL_MY.VAL-SET"), "/input/data/my.val-set"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
+{
+    struct tree tree;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_ENVIRONMENT struct pl_environment *inherited = NULL;
+    PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    tree_setup(&tree);
+    pl_text_append_char(&text, '{');
+    for (int i = 0; i < 100; i++) {
+        pl_text_printf(&text, "%s\"p%d\": \"%02500d\"", i == 0 ? "" : ",", i, 0);
+    }
+    pl_text_append_char(&text, '}');
+    tree_write(&tree, "input/config/hyperparameters.json", pl_text_string(&text));
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_environment_new_empty(&environment, &tree.error), &tree.error);
+    ck_assert_ok(pl_environment_new_empty(&inherited, &tree.error), &tree.error);
+    ck_assert_ok(pl_environment_put(inherited, "SM_HPS=of another job", &tree.error), &tree.error);
+    ck_assert_ok(pl_environment_put(inherited, "MINE=kept", &tree.error), &tree.error);
+    ck_assert_ok(pl_variables_add(tree.job, environment, inherited, &warnings, &tree.error), &tree.error);
+    ck_assert_ptr_null(pl_environment_get(inherited, "SM_HPS"));
+    ck_assert_str_eq(pl_environment_get(inherited, "MINE"), "kept");
+    ck_assert_ptr_null(pl_environment_get(environment, "SM_HPS"));
+    ck_assert_ptr_null(pl_environment_get(environment, "SM_TRAINING_ENV"));
+    ck_assert_ptr_null(pl_environment_get(environment, "SM_USER_ARGS"));
+    ck_assert_uint_eq(strlen(pl_environment_get(environment, "SM_HP_P99")), 2500);
+    ck_assert_uint_eq(warnings.count, 3);
+    ck_assert_ptr_nonnull(strstr(warnings.items[0], "SM_HPS is not set"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(names_with_equals_and_values_with_nul_are_skipped_with_a_warning)
+{
+    struct tree tree;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
+
+    tree_setup(&tree);
+    tree_write(&tree, "input/config/hyperparameters.json",
+               "{\"a=b\": \"1\", \"nul\": \"\\\"x\\\\u0000y\\\"\", \"odd\": \"\\\"\\\\udc41\\\\udcff\\\\ud800\\\"\"}");
+    add(&tree, &environment, &warnings);
+    ck_assert_uint_eq(warnings.count, 2);
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HPS"), "{\"a=b\":1,\"nul\":\"x\\u0000y\",\"odd\":\"\\udc41\\udcff\\ud800\"}");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_ODD"), "\xEF\xBF\xBD\xFF\xEF\xBF\xBD");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "--nul"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(own_options_become_variables_unless_the_environment_has_them)
+{
+    struct tree tree;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_B", "mine");
+    tree_env(&tree, "PACELINE_C", "");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_a\": \"true\", \"paceline_b\": \"2\", \"paceline_c\": \"3\"}");
+    add(&tree, &environment, NULL);
+    ck_assert_str_eq(pl_environment_get(environment, "PACELINE_A"), "true");
+    ck_assert_ptr_null(pl_environment_get(environment, "PACELINE_B"));
+    ck_assert_str_eq(pl_environment_get(environment, "PACELINE_C"), "3");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HPS"), "{}");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_USER_ARGS"), "[]");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(devices_are_counted_from_the_kernels_files)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    ck_assert_int_eq(pl_devices_gpus(tree.base), 0);
+    tree_write(&tree, "proc/driver/nvidia/gpus/0000:00:1e.0/information", "");
+    ck_assert_int_eq(pl_devices_gpus(tree.base), 0); /* the host's, and this container was given none */
+    tree_write(&tree, "dev/nvidiactl", "");
+    ck_assert_int_eq(pl_devices_gpus(tree.base), 1);
+    tree_write(&tree, "dev/nvidia0", "");
+    tree_write(&tree, "dev/nvidia1", "");
+    tree_write(&tree, "dev/nvidia-uvm", "");
+    ck_assert_int_eq(pl_devices_gpus(tree.base), 2);
+    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 0);
+    tree_write(&tree, "dev/neuron0", "");
+    tree_write(&tree, "dev/neuron1", "");
+    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 4);
+    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.inf1.2xlarge"), 8);
+    tree_write(&tree, "sys/devices/virtual/neuron_device/neuron1/core_count", "8\n");
+    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn1.32xlarge"), 10);
+    ck_assert_int_eq(pl_devices_neuron_cores(tree.base, "ml.trn2.48xlarge"), 64);
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "50000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "120000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 3);
+    tree_write(&tree, "sys/fs/cgroup/cpu.max", "400000 100000\n");
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 4);
+    tree_write(&tree, "sys/fs/cgroup/cpu.max", "max 100000\n");
+    tree_write(&tree, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "0\n"); /* no kernel says so */
+    ck_assert_int_eq(pl_devices_cpu_limit(tree.base), 0);
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/variables", names_are_upper_cased_and_later_collisions_win, values_beyond_linuxs_limit_are_left_out_with_a_warning,
+          names_with_equals_and_values_with_nul_are_skipped_with_a_warning, own_options_become_variables_unless_the_environment_has_them,
+          devices_are_counted_from_the_kernels_files)

@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/launch/mpi_options.h"
+#include "tests/unit/entrypoint/tree.h"
+
+static void write_hps(struct tree *tree, const char *text)
+{
+    tree_write(tree, "input/config/hyperparameters.json", text);
+}
+
+static void two_hosts(struct tree *tree, const char *current)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
+                   current);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+}
+
+/* What of the argument vector stands behind `word`. */
+static const char *behind(const struct tree *tree, const char *word)
+{
+    const char *text = joined(&tree->plan->argv);
+    const char *at = strstr(text, word);
+
+    ck_assert_msg(at != NULL, "no '%s' in %s", word, text);
+    return at + strlen(word);
+}
+
+START_TEST(without_program_and_code_the_bundled_program_runs)
+{
+    struct tree tree;
+    char path[PATH_MAX];
+
+    tree_setup(&tree);
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "no program is named"));
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
+    write_hps(&tree, "{\"epochs\": \"2\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(behind(&tree, "/paceline/mnist"), "|--epochs|2");
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_SINGLE);
+    ck_assert(!tree.plan->needs_names && !tree.plan->needs_link);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(what_is_nearly_a_setting_is_named)
+{
+    struct tree tree;
+    const char *warnings;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_env(&tree, "PACELINE_STOP_S", "20");
+    tree_env(&tree, "PACELINE_BUCKET_BYTE", "1");
+    tree_env(&tree, "PACELINE_MY_OWN_VARIABLE", "1");
+    write_hps(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", \"paceline_shm_strore\": 1}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    warnings = joined(&tree.plan->warnings);
+    ck_assert_uint_eq(tree.plan->warnings.count, 4);
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_BUCKET_BYTE is no setting of Paceline and has no effect; PACELINE_BUCKET_BYTES is one"));
+    ck_assert_ptr_nonnull(
+        strstr(warnings, "PACELINE_TIMOUT_S (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_TIMEOUT_S is one"));
+    ck_assert_ptr_nonnull(
+        strstr(warnings, "PACELINE_SHM_STRORE (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_SHM_STORE is one"));
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_WIRE (a hyperparameter) is no setting of Paceline and has no effect"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
+{
+    static const char *const no[] = {"0", "false", "No"}; /* the second is what a hyperparameter false becomes */
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/py|train.py");
+    ck_assert_uint_eq(tree.plan->program_words, 2);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "nope.py");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is no file in"));
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "run.sh");
+    tree_write(&tree, "code/run.sh", "#!/bin/sh\n");
+    tree_write(&tree, "code/setup.py", "");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "./run.sh");
+    ck_assert_ptr_nonnull(tree.plan->chmod_path);
+    ck_assert_ok(pl_plan_prepare(tree.job, tree.plan, &tree.error), &tree.error);
+    ck_assert_int_eq(access(tree.plan->chmod_path, X_OK), 0);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "pkg.pytorch.py");
+    tree_write(&tree, "code/requirements.txt", "x\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.pytorch");
+    ck_assert_uint_eq(tree.plan->steps.count, 2);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
+    ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
+    ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
+    ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
+    tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(tree.plan->steps.items[1].additions);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(no); i++) {
+        tree_env(&tree, "PACELINE_INSTALL", no[i]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_uint_eq(tree.plan->steps.count, 0);
+    }
+    tree_env(&tree, "PACELINE_INSTALL", "never");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "PACELINE_INSTALL is 'never': expected 1, 0, true, false, yes, no, on or off");
+    pl_environment_unset(tree.environment, "PACELINE_INSTALL");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/no/such");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_program_that_gives_way_to_another_is_named)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "nope.py");
+    tree_write(&tree, "code/train.py", "");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"sagemaker_program\": \"\\\"train.py\\\"\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.context, "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, 'train.py', has no effect"));
+    tree_write(&tree, "code/nope.py", "");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->warnings),
+                     "the variable SAGEMAKER_PROGRAM names 'nope.py', which runs; the hyperparameter sagemaker_program, 'train.py', has no effect");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_uint_eq(tree.plan->warnings.count, 0);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(text_without_a_shebang_runs_under_sh_and_names_are_found_on_path)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "plain");
+    tree_write(&tree, "code/plain", "echo hello\n");
+    write_hps(&tree, "{\"a\": \"\\\"x y\\\"\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/sh|./plain|-a|x y");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "env");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/bin/env|-a|x y"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(an_image_without_python_says_so)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PATH", "/nowhere");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python, but neither python3 nor python is on PATH"));
+    tree_env(&tree, "PACELINE_PYTHON", "python2.7");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python, and 'python2.7', which PACELINE_PYTHON names, is not on PATH"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    two_hosts(&tree, "algo-1");
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", \"sagemaker_mpi_num_processes\": \"3\","
+              " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_MASTER);
+    ck_assert(tree.plan->needs_link && tree.plan->needs_names && tree.plan->spawns_ranks);
+    ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"), joined(&tree.plan->argv));
+    (void)behind(&tree, "|NCCL_DEBUG=WARN|");
+    (void)behind(&tree, "|-verbose|-x|A=b c|");
+    ck_assert_str_eq(behind(&tree, "|rank|"), "/bin/true|--");
+    ck_assert_uint_eq(tree.plan->program_words, 1);
+    two_hosts(&tree, "algo-2");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
+    ck_assert_uint_eq(tree.plan->argv.count, 0);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(what_the_user_exports_stands_behind_our_own_and_keeps_our_library)
+{
+    struct tree tree;
+    const char *at;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    two_hosts(&tree, "algo-1");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"epochs\": \"2\", \"sagemaker_mpi_custom_mpi_options\": "
+                     "\"-x LD_LIBRARY_PATH=/opt/foo/lib -x LD_PRELOAD=/opt/mine.so -x SM_MINE=a -x SM_HP_EPOCHS=9\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    at = behind(&tree, "|-x|LD_LIBRARY_PATH|");
+    ck_assert_ptr_nonnull(strstr(at, "|-x|LD_LIBRARY_PATH=/opt/foo/lib|-x|LD_PRELOAD=/"));
+    (void)behind(&tree, "/libpaceline-hostname.so:/opt/mine.so|-x|SM_MINE=a|");
+    two_hosts(&tree, "algo-2");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_MINE"), "a");
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_HP_EPOCHS"), "2");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
+    write_hps(
+        &tree,
+        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--nooversubscribe\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    write_hps(
+        &tree,
+        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`. */
+static void two_groups(struct tree *tree, bool first, const char *type)
+{
+    char text[640];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", \"network_interface_name\": \"lo\", "
+        "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
+        "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
+        "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
+        first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+}
+
+START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
+{
+    static const char hps[] = "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
+                              "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, hps);
+    two_groups(&tree, true, "ml.g5.xlarge");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
+    two_groups(&tree, false, "ml.g5.xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
+{
+    static const char groups[] = "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
+    static const char warning[] = "sagemaker_mpi_num_of_processes_per_host names the number";
+    struct tree tree;
+    char hps[256];
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    (void)snprintf(hps, sizeof(hps), "{%s}", groups);
+    write_hps(&tree, hps);
+    two_groups(&tree, true, "ml.g5.12xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), warning));
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "(ml.g5.12xlarge)"));
+    two_groups(&tree, true, "ml.p4d.24xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
+    write_hps(&tree, hps);
+    two_groups(&tree, true, "ml.g5.12xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
+{
+    static const char names[] = "sagemaker_distribution_instance_groups names '";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"bb\\\"]\"}");
+    two_groups(&tree, false, "ml.g5.xlarge");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_write(&tree, "input/config/resourceconfig.json",
+               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(instances_with_the_fast_adapter_use_it)
+{
+    static const char efa[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|SM_HOSTS|";
+    static const char rdma[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|FI_EFA_USE_DEVICE_RDMA=1|-x|SM_HOSTS|";
+    const struct {
+        const char *type;
+        const char *options;
+    } types[] = {{"ml.c5.xlarge", NULL}, {"ml.g5.48xlarge", efa}, {"ml.p4d.24xlarge", rdma}, {"ml.p5.48xlarge", rdma}};
+    struct tree tree;
+    char text[160];
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(types); i++) {
+        (void)snprintf(
+            text, sizeof(text),
+            "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\", \"current_instance_type\": \"%s\"}",
+            types[i].type);
+        tree_write(&tree, "input/config/resourceconfig.json", text);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        (void)behind(&tree, types[i].options != NULL ? types[i].options : "libpaceline-hostname.so|-x|SM_HOSTS|");
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(open_mpi_5_gets_its_own_names)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_env(&tree, "PACELINE_MPI_VERSION", "5");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    (void)behind(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
+    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "orte"));
+    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "vader"));
+    tree_env(&tree, "PACELINE_MPI_VERSION", "6");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "PACELINE_MPI_VERSION is '6': expected 4 or 5");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
+{
+    struct tree tree;
+    const char *words;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_env(&tree, "PACELINE_MPI_VERSION", "5");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-bind-to core --map-by node --display bind\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    words = joined(&tree.plan->argv);
+    ck_assert_ptr_nonnull(strstr(words, "|-bind-to|core|--map-by|node|--display|bind|"));
+    ck_assert_ptr_null(strstr(words, "--bind-to|none"));
+    ck_assert_ptr_null(strstr(words, "--map-by|slot"));
+    ck_assert_ptr_null(strstr(words, "--display|map"));
+    tree_env(&tree, "PACELINE_MPI_VERSION", "4");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|-bind-to|none|-map-by|slot|"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
+{
+    static const struct {
+        const char *text;
+        const char *level;
+        const char *words;
+    } forms[] = {
+        {"", "INFO", ""},
+        {"--NCCL_DEBUG=WARN -x A", "WARN", "-x|A"},
+        {"--NCCL_DEBUG VERSION --bind-to core", "VERSION", "--bind-to|core"},
+        {"--NCCL X", "X", ""},
+        {"-x NCCL_DEBUG=TRACE", "INFO", "-x|NCCL_DEBUG=TRACE"},
+        {"-hostfile /tmp/h --help", "INFO", "-hostfile|/tmp/h|--help"},
+        {"-verbose --NCCL_DEBUG=INFO -x OMPI_MCA_btl_vader_single_copy_mechanism=none", "INFO",
+         "-verbose|-x|OMPI_MCA_btl_vader_single_copy_mechanism=none"},
+    };
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(forms); i++) {
+        struct pl_mpi_custom custom = {.nccl_debug = NULL};
+
+        ck_assert_ok(pl_mpi_options_split(forms[i].text, &custom, &error), &error);
+        ck_assert_str_eq(custom.nccl_debug, forms[i].level);
+        ck_assert_str_eq(joined(&custom.words), forms[i].words);
+        pl_mpi_custom_done(&custom);
+    }
+}
+END_TEST
+
+START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
+{
+    static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open", "-x A -x", "-x --NCCL_DEBUG=WARN"};
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        struct pl_mpi_custom custom = {.nccl_debug = NULL};
+
+        ck_assert_int_eq(pl_mpi_options_split(wrong[i], &custom, &error), PL_INVALID);
+        pl_mpi_custom_done(&custom);
+    }
+}
+END_TEST
+
+START_TEST(missing_interfaces_are_replaced_with_a_warning)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_write(&tree, "input/config/resourceconfig.json",
+               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"ethwe\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "ethwe"));
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_NETWORK_INTERFACE_NAME"), "ethwe");
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "'ethwe'"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(smddp_and_xla_are_refused_clearly)
+{
+    static const char *const switches[] = {"sagemaker_distributed_dataparallel_enabled", "sagemaker_pytorch_ddp_enabled",
+                                           "sagemaker_pytorch_xla_multi_worker_enabled"};
+    struct tree tree;
+    char text[128];
+
+    tree_setup(&tree);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(switches); i++) {
+        (void)snprintf(text, sizeof(text), "{\"%s\": \"true\"}", switches[i]);
+        write_hps(&tree, text);
+        ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(tree.error.cause, "use MPI"));
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    two_hosts(&tree, "algo-2");
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    write_hps(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
+    ck_assert_str_eq(tree.plan->side->argv.items[0], "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(tree.plan->side);
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "TF_CONFIG"),
+                     "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], \"worker\": [\"algo-2:2222\"]}, "
+                     "\"environment\": \"cloud\", \"task\": {\"index\": 0, \"type\": \"worker\"}}");
+    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"), "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
+    pl_environment_unset(tree.environment, "PACELINE_PYTHON");
+    tree_env(&tree, "PATH", "/nowhere");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(words_behind_two_dashes_are_run_as_they_are)
+{
+    struct tree tree;
+    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+
+    tree_setup(&tree);
+    write_hps(&tree, "{\"epochs\": \"2\"}");
+    ck_assert_ok(pl_words_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
+    ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error), &tree.error);
+    ck_assert_ok(pl_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->argv), "sh|-c|exit 3");
+    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(code_is_fetched_only_into_an_empty_directory)
+{
+    struct tree tree;
+    PL_AUTO_STEPS struct pl_plan_steps steps = {.items = NULL};
+    char path[PATH_MAX];
+
+    tree_setup(&tree);
+    write_hps(&tree, "{\"sagemaker_submit_directory\": \"/no/such.tar.gz\", \"sagemaker_program\": \"train.py\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
+    ck_assert_uint_eq(steps.count, 0);
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
+    ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_NOT_FOUND);
+    write_hps(&tree, "{\"sagemaker_submit_directory\": \"file:///bin/true\", \"sagemaker_program\": \"train.py\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
+    ck_assert_uint_eq(steps.count, 1);
+    ck_assert_ptr_nonnull(strstr(joined(&steps.items[0].argv), "/paceline-unpack|--max-bytes|17179869184|/bin/true|"));
+    write_hps(&tree, "{\"sagemaker_submit_directory\": \"http://x/y\", \"sagemaker_program\": \"train.py\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_UNSUPPORTED);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
+{
+    static char text[140000];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"nul\": \"x\\u0000y\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "behind '--nul': expected a value without U+0000"));
+    for (int excess = 0; excess < 2; excess++) {
+        snprintf(text, sizeof(text), "{\"long\": \"%0*d.\"}", 131070 + excess, 0); /* a number with a dot behind is text */
+        tree_write(&tree, "input/config/hyperparameters.json", text);
+        ck_assert_int_eq(tree_plan(&tree), excess == 0 ? PL_OK : PL_LIMIT);
+    }
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "behind '--long': expected less than the 131072 bytes that Linux passes in one argument, found 131072"));
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
+          the_kind_of_program_follows_its_name_and_the_code_directory, a_program_that_gives_way_to_another_is_named,
+          text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
+          mpi_starts_on_the_master_and_waits_on_the_others, what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
+          more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
+          hosts_of_several_types_are_warned_of_unless_their_count_is_named, a_distribution_group_that_the_job_does_not_have_is_warned_of,
+          instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
+          custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
+          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program,
+          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
+          a_value_that_no_argument_can_hold_is_refused_by_name)

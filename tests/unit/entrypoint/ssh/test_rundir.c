@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/environment.h"
+#include "base/memory.h"
+#include "entrypoint/ssh/rundir.h"
+#include "tests/support/unit.h"
+
+struct variable {
+    const char *name;
+    const char *value;
+};
+
+static struct pl_environment *environment_of(const struct variable *variables, size_t count)
+{
+    struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_ok(pl_environment_set(environment, variables[i].name, variables[i].value, &error), &error);
+    }
+    return environment;
+}
+
+START_TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
+{
+    static const struct variable host[] = {{"SM_CURRENT_HOST", "algo-2"},    {"SM_IMAGE", "kept"},       {"CURRENT_HOST", "algo-2"},
+                                           {"PACELINE_HOST_NAME", "algo-2"}, {"LD_LIBRARY_PATH", ""},    {"LD_PRELOAD", "ours"},
+                                           {"PYTHONPATH", "/code"},          {"PACELINE_TIMEOUT_S", "9"}};
+    static const struct variable given[] = {{"SM_CURRENT_HOST", "algo-1"},       {"SM_CHANNEL_X", "/opt/ml/input/data/x"},
+                                            {"LD_LIBRARY_PATH", "/opt/foo/lib"}, {"LD_PRELOAD", "ours:mine"},
+                                            {"PACELINE_TIMEOUT_S", "5"},         {"PATH", "/bin"}};
+    static const struct variable expected[] = {{"SM_CURRENT_HOST", "algo-2"},
+                                               {"SM_IMAGE", "kept"},
+                                               {"CURRENT_HOST", "algo-2"},
+                                               {"PACELINE_HOST_NAME", "algo-2"},
+                                               {"LD_LIBRARY_PATH", "/opt/foo/lib"},
+                                               {"LD_PRELOAD", "ours:mine"},
+                                               {"PACELINE_TIMEOUT_S", "5"},
+                                               {"PATH", "/bin"},
+                                               {"SM_CHANNEL_X", NULL},
+                                               {"PYTHONPATH", NULL}};
+    PL_AUTO_ENVIRONMENT struct pl_environment *own = environment_of(host, PL_ARRAY_ITEMS(host));
+    PL_AUTO_ENVIRONMENT struct pl_environment *rank = environment_of(given, PL_ARRAY_ITEMS(given));
+    struct pl_rundir rundir = PL_RUNDIR_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_rundir_open(&rundir, &error), &error);
+    ck_assert_ok(pl_rundir_save_environment(&rundir, own, &error), &error);
+    ck_assert_ok(pl_rundir_load_environment(rundir.path, rank, &error), &error);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
+        ck_assert_pstr_eq(pl_environment_get(rank, expected[i].name), expected[i].value);
+    }
+    pl_rundir_close(&rundir);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/rundir", a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)

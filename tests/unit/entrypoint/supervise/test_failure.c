@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/ending.h"
+#include "entrypoint/supervise/failure.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+static void expect_file(const struct scratch *scratch, const char *name, const char *content)
+{
+    PL_AUTO_FREE char *data = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_ok(pl_file_read(scratch_path(scratch, name, path), 65536, &data, NULL, &error), &error);
+    ck_assert_str_eq(data, content);
+}
+
+START_TEST(the_report_is_written_and_leaves_no_other_file)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    scratch_path(&scratch, "output", path);
+    ck_assert_ok(pl_failure_open(&failure, path, &error), &error);
+    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited with code 3\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "output/failure", "rank 1 exited with code 3\n");
+    ck_assert_int_eq(unlink(scratch_path(&scratch, "output/failure", path)), 0);
+    ck_assert_int_eq(rmdir(scratch_path(&scratch, "output", path)), 0);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(what_is_no_utf_8_does_not_get_into_the_report)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_ok(pl_failure_write(&failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ??\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_programs_own_words_stay_in_front)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    scratch_write(&scratch, "failure", "loss is NaN", 11);
+    ck_assert_ok(pl_failure_write(&failure, "the program exited with code 3\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "loss is NaN\n\nthe program exited with code 3\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(of_a_programs_long_words_the_beginning_stays)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE char *words = malloc(2 * PL_FAILURE_USER_MAX_BYTES);
+    PL_AUTO_FREE char *data = NULL;
+    static const char report[] = "\n\nthe program exited with code 3\n";
+    char path[PATH_MAX];
+    size_t bytes;
+
+    ck_assert_ptr_nonnull(words);
+    memset(words, 'x', 2 * PL_FAILURE_USER_MAX_BYTES);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    scratch_write(&scratch, "failure", words, 2 * PL_FAILURE_USER_MAX_BYTES);
+    ck_assert_ok(pl_failure_write(&failure, report + 2, &error), &error);
+    pl_failure_close(&failure);
+    ck_assert_ok(pl_file_read(scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes, &error), &error);
+    ck_assert_uint_ge(bytes, PL_FAILURE_USER_MAX_BYTES + strlen(report));
+    ck_assert_mem_eq(data, words, PL_FAILURE_USER_MAX_BYTES);
+    ck_assert_str_eq(data + bytes - strlen(report), report);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(what_an_earlier_run_left_is_gone)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    scratch_write(&scratch, "failure", "old\n", 4);
+    scratch_write(&scratch, "success", "", 0);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_int_ne(access(scratch_path(&scratch, "success", path), F_OK), 0);
+    ck_assert_ok(pl_failure_write(&failure, "new\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "new\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_link_is_replaced_not_followed)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX], target[PATH_MAX];
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    scratch_write(&scratch, "secret", "secret", 6);
+    ck_assert_int_eq(symlink(scratch_path(&scratch, "secret", target), scratch_path(&scratch, "failure", path)), 0);
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "failure", "report\n");
+    expect_file(&scratch, "secret", "secret");
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* With words of its own in the new one where `words` is set. */
+static void clear_output(const struct scratch *scratch, const char *words)
+{
+    char path[PATH_MAX];
+
+    ck_assert_int_eq(nftw(scratch_path(scratch, "output", path), scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    if (words != NULL) {
+        ck_assert_int_eq(mkdir(path, 0755), 0);
+        scratch_write(scratch, "output/failure", words, strlen(words));
+    }
+}
+
+START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_ok(pl_failure_open(&failure, scratch_path(&scratch, "output", path), &error), &error);
+    clear_output(&scratch, NULL);
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    expect_file(&scratch, "output/failure", "report\n");
+    clear_output(&scratch, "loss is NaN");
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    expect_file(&scratch, "output/failure", "loss is NaN\n\nreport\n");
+    clear_output(&scratch, NULL);
+    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    expect_file(&scratch, "output/success", "");
+    pl_failure_close(&failure);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(success_is_an_empty_file)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    pl_failure_close(&failure);
+    expect_file(&scratch, "success", "");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(without_a_directory_both_files_say_so)
+{
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(pl_failure_write(&failure, "report\n", &error), PL_NOT_FOUND);
+    ck_assert_str_eq(error.cause, "there is no output directory");
+    ck_assert_int_eq(pl_failure_succeed(&failure, &error), PL_NOT_FOUND);
+    ck_assert_str_eq(error.cause, "there is no output directory");
+}
+END_TEST
+
+static void fill(struct pl_ending *ending)
+{
+    *ending = PL_ENDING_NONE;
+    ending->of = PL_ENDING_RANK;
+    ending->rank = 1;
+    ending->code = 3;
+    strcpy(ending->host, "algo-2");
+    strcpy(ending->program, "/opt/ml/code/train");
+}
+
+START_TEST(the_sentence_names_rank_host_and_cause)
+{
+    struct pl_ending ending;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    fill(&ending);
+    pl_ending_sentence(&ending, &text);
+    ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 exited with code 3");
+    pl_text_clear(&text);
+    ending.out_of_memory = true;
+    pl_ending_sentence(&ending, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 1 on host algo-2 exited with code 3: the container's memory limit was reached, and a process was killed");
+    pl_text_clear(&text);
+    ending.signalled = true;
+    ending.code = 9;
+    pl_ending_sentence(&ending, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, the container's memory limit was reached");
+}
+END_TEST
+
+START_TEST(the_report_fits_and_ends_with_the_newest_lines)
+{
+    struct pl_ending ending;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    fill(&ending);
+    for (int i = 0; i < 90; i++) {
+        snprintf(ending.tail + strlen(ending.tail), sizeof(ending.tail) - strlen(ending.tail), "stderr line %d\n", i);
+    }
+    pl_ending_report(&ending, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
+    ck_assert_uint_gt(text.length, PL_FAILURE_SHOWN_BYTES - 40);
+    ck_assert_ptr_eq(strstr(text.data, "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"), text.data);
+    ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
+}
+END_TEST
+
+START_TEST(an_ending_travels_unchanged)
+{
+    struct pl_ending ending, back;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame = {.type = PL_FRAME_ENDED, .count = 10, .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
+
+    fill(&ending);
+    ck_assert_ok(pl_ending_receive(&frame, &back, &error), &error);
+    ck_assert(back.signalled && back.out_of_memory && !back.not_started);
+    ck_assert_int_eq(back.code, 9);
+    ck_assert_str_eq(back.note, "note");
+    ck_assert_str_eq(back.tail, "tail\n");
+    frame.fields[4] = "900";
+    ck_assert_int_eq(pl_ending_receive(&frame, &back, &error), PL_CORRUPT);
+    frame.count = 9;
+    ck_assert_int_eq(pl_ending_receive(&frame, &back, &error), PL_CORRUPT);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, what_is_no_utf_8_does_not_get_into_the_report,
+          a_programs_own_words_stay_in_front, of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
+          a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it, success_is_an_empty_file,
+          without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
+          an_ending_travels_unchanged)

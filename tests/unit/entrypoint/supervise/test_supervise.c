@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The supervisor over plans made by hand, whose programs are shell scripts. */
+#include "entrypoint/supervise/supervise.h"
+#include "tests/unit/entrypoint/tree.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct rig {
+    struct tree tree;
+    struct pl_signals signals;
+    struct pl_failure failure;
+    struct pl_plan plan;
+    struct pl_plan_side side;
+    struct pl_supervisor supervisor;
+};
+
+/* A host of a job on the hosts `hosts`, JSON strings with commas between; the first is this one. Scripts know process 1 as $SUPERVISOR. */
+static void rig_setup(struct rig *rig, const char *hosts)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char pid[16], path[PATH_MAX];
+
+    *rig = (struct rig){.signals = PL_SIGNALS_NONE, .failure = PL_FAILURE_NONE};
+    tree_setup(&rig->tree);
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    tree_env(&rig->tree, "SUPERVISOR", pid);
+    tree_env(&rig->tree, "PACELINE_PEER_WAIT_S", "1");
+    pl_text_printf(&text, "{\"current_host\": \"localhost\", \"hosts\": [%s], \"network_interface_name\": \"lo\"}", hosts);
+    tree_write(&rig->tree, "input/config/resourceconfig.json", pl_text_string(&text));
+    ck_assert_ok(tree_job(&rig->tree), &rig->tree.error);
+    ck_assert_ok(pl_signals_open(&rig->signals, &rig->tree.error), &rig->tree.error);
+    ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error), &rig->tree.error);
+    pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
+    rig->plan = (struct pl_plan){.role = PL_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
+}
+
+static void take_plan(struct rig *rig)
+{
+    ck_assert_ok(pl_supervise_take_plan(&rig->supervisor, &rig->plan, &rig->tree.error), &rig->tree.error);
+}
+
+static void add_script(struct rig *rig, struct pl_words *argv, const char *script)
+{
+    ck_assert_ok(pl_words_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error), &rig->tree.error);
+}
+
+/* Run a program beside a parameter server to its end; the result is the exit code. */
+static int run_with_server(struct rig *rig, const char *server, const char *program)
+{
+    rig_setup(rig, "\"localhost\"");
+    add_script(rig, &rig->side.argv, server);
+    rig->side.environment = rig->tree.environment;
+    rig->plan.side = &rig->side;
+    add_script(rig, &rig->plan.argv, program);
+    take_plan(rig);
+    return pl_master_run(&rig->supervisor);
+}
+
+static void rig_done(struct rig *rig)
+{
+    pl_supervise_sweep(&rig->supervisor, false);
+    pl_supervise_close(&rig->supervisor);
+    pl_failure_close(&rig->failure);
+    pl_signals_restore(&rig->signals);
+    close(rig->signals.fd);
+    pl_words_done(&rig->plan.argv);
+    pl_words_done(&rig->plan.sync);
+    pl_words_done(&rig->side.argv);
+    tree_done(&rig->tree);
+}
+
+static void expect_file(const struct rig *rig, const char *name, const char *beginning)
+{
+    PL_AUTO_FREE char *data = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_ok(pl_file_read(scratch_path(&rig->tree.scratch, name, path), 65536, &data, NULL, &error), &error);
+    ck_assert_msg(strncmp(data, beginning, strlen(beginning)) == 0, "%s: '%s'", name, data);
+}
+
+START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
+{
+    struct rig rig;
+    int code;
+
+    code = run_with_server(&rig, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done",
+                           "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM\n"
+                           "kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    ck_assert_int_eq(code, 0);
+    expect_file(&rig, "log", "saved\n");
+    expect_file(&rig, "output/success", "");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(a_parameter_server_that_dies_fails_the_job_by_its_name)
+{
+    struct rig rig;
+
+    ck_assert_int_eq(run_with_server(&rig, "exit 7", "exec sleep 100"), 1);
+    expect_file(&rig, "output/failure", "the parameter server on host localhost exited with code 7\n");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+{
+    static const char name[] = "PRTE_MCA_prte_tmpdir_base";
+    char run_dir[PATH_MAX], path[PATH_MAX + 64];
+    struct rig rig;
+    int fd;
+
+    for (int own = 0; own < 2; own++) {
+        rig_setup(&rig, "\"localhost\"");
+        if (own) {
+            tree_env(&rig.tree, name, "/scratch");
+            rig.plan.environment = rig.tree.environment;
+        }
+        rig.plan.spawns_ranks = true;
+        take_plan(&rig);
+        snprintf(run_dir, sizeof(run_dir), "%s", rig.supervisor.rundir.path);
+        ck_assert_str_eq(pl_environment_get(rig.supervisor.environment, name), own ? "/scratch" : run_dir);
+        snprintf(path, sizeof(path), "%s/prterun.algo-1.12.0", run_dir);
+        ck_assert_int_eq(mkdir(path, 0700), 0);
+        snprintf(path, sizeof(path), "%s/prterun.algo-1.12.0/hwloc.sm", run_dir);
+        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        ck_assert_int_ge(fd, 0);
+        close(fd);
+        rig_done(&rig);
+        ck_assert_int_ne(access(run_dir, F_OK), 0);
+    }
+}
+END_TEST
+
+/* A name that is too long to be asked for does not resolve and costs no time. */
+#define LABEL "a.name.that.is.too.long."
+#define LONG_NAME LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL LABEL "x"
+
+START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
+{
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\", \"" LONG_NAME "\"");
+    add_script(&rig, &rig.plan.sync, "exit 1");
+    add_script(&rig, &rig.plan.argv, "true");
+    rig.plan.needs_names = true;
+    take_plan(&rig);
+    pl_supervise_start_sync(&rig.supervisor);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
+    expect_file(&rig, "output/failure", "host name 'a.name");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
+{
+    struct rig rig;
+    struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+    char script[64];
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.plan.sync, "exit 1");
+    take_plan(&rig);
+    pl_supervise_start_sync(&rig.supervisor);
+    snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
+             (int)rig.supervisor.parties[0]->pid); /* until its watcher is reaped */
+    add_script(&rig, &step.argv, script);
+    ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
+    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
+    pl_words_done(&step.argv);
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later)
+{
+    char path[PATH_MAX];
+    struct rig rig;
+    int64_t begun_ns;
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.plan.sync, "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
+    take_plan(&rig);
+    rig.supervisor.stop_budget_ns = 300 * PL_NS_PER_MS;
+    pl_supervise_start_sync(&rig.supervisor);
+    begun_ns = pl_clock_now_ns();
+    while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
+        ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    pl_supervise_end_sync(&rig.supervisor); /* of the 60 s that it may take */
+    ck_assert_int_lt(pl_clock_now_ns() - begun_ns, 30 * PL_NS_PER_S);
+    ck_assert_int_eq(rig.supervisor.stop_number, SIGTERM);
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed)
+{
+    char path[PATH_MAX];
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    /* Signals wait for who asks for them, as paceline-sync does: of shells some ask for those that they trap, and others find them in their status.
+     */
+    add_script(&rig, &rig.plan.sync,
+               "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do case $name$value in "
+               "ShdPnd:*2) echo >cleared; exit 0;; esac; done </proc/$$/status; sleep 0.02; done");
+    take_plan(&rig);
+    pl_supervise_start_sync(&rig.supervisor);
+    while (access(scratch_path(&rig.tree.scratch, "uploading", path), F_OK) != 0) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    rig.supervisor.stop_number = SIGTERM; /* of 110 s a part is left in which little can be sent */
+    rig.supervisor.stop_ns = pl_clock_now_ns() - 102 * PL_NS_PER_S;
+    pl_supervise_end_sync(&rig.supervisor);
+    expect_file(&rig, "cleared", "");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(another_stop_signal_is_heard_at_once)
+{
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &rig.plan.argv, "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    take_plan(&rig);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 7);
+    rig_done(&rig);
+}
+END_TEST
+
+static struct pl_link connect_rank(const struct rig *rig, const char *rank)
+{
+    struct pl_link link = PL_LINK_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_rundir_connect(rig->supervisor.rundir.path, &link, &error), &error);
+    ck_assert_ok(PL_LINK_SEND(&link, PL_FRAME_HELLO, &error, "watch", "localhost", rank), &error);
+    return link;
+}
+
+/* Let the supervisor take what comes until `count` ranks are known to it, and have begun where that is asked for. */
+static void await_ranks(struct rig *rig, size_t count, bool begun)
+{
+    size_t known = 0;
+
+    while (known < count) {
+        ck_assert_ok(pl_supervise_turn(&rig->supervisor, pl_deadline_after_ns(10 * PL_NS_PER_S), &rig->tree.error), &rig->tree.error);
+        known = 0;
+        for (size_t i = 0; i < rig->supervisor.parties_count; i++) {
+            known += rig->supervisor.parties[i]->kind == PL_PARTY_WATCH && (rig->supervisor.parties[i]->begun || !begun);
+        }
+    }
+}
+
+static int count_stops(struct pl_link *link)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame;
+    int count = 0;
+
+    ck_assert_ok(pl_link_read(link, &error), &error);
+    while (pl_link_next(link, &frame, &error) == PL_OK) {
+        count += frame.type == PL_FRAME_STOP;
+    }
+    return count;
+}
+
+START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
+{
+    struct pl_link early, late;
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    rig.plan.needs_link = true;
+    take_plan(&rig);
+    early = connect_rank(&rig, "0");
+    await_ranks(&rig, 1, false);
+    pl_supervise_stop(&rig.supervisor, SIGTERM, false);
+    late = connect_rank(&rig, "1");
+    ck_assert_ok(PL_LINK_SEND(&early, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
+    ck_assert_ok(PL_LINK_SEND(&late, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
+    await_ranks(&rig, 2, true);
+    ck_assert_int_eq(count_stops(&early), 1);
+    ck_assert_int_eq(count_stops(&late), 1);
+    pl_link_close(&early);
+    pl_link_close(&late);
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well)
+{
+    static const char *const failures[] = {"mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
+                                           "mpirun on host localhost exited with code 1\n"};
+    struct pl_ending ending = PL_ENDING_NONE;
+
+    ending.of = PL_ENDING_RANK;
+    ending.rank = 0;
+    for (int missing = 0; missing < 2; missing++) {
+        struct pl_link rank;
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        rig.plan.spawns_ranks = true;
+        rig.plan.processes = 1 + missing;
+        add_script(&rig, &rig.plan.argv, "exit 1");
+        take_plan(&rig);
+        rank = connect_rank(&rig, "0");
+        ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
+        await_ranks(&rig, 1, true);
+        ck_assert_ok(pl_ending_send(&ending, &rank, &rig.tree.error), &rig.tree.error);
+        ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+        expect_file(&rig, "output/failure", failures[missing]);
+        pl_link_close(&rank);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
+START_TEST(a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number)
+{
+    struct pl_link rank;
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    rig.plan.spawns_ranks = true;
+    rig.plan.processes = 4;
+    add_script(&rig, &rig.plan.argv, "exit 1");
+    take_plan(&rig);
+    rank = connect_rank(&rig, "3");
+    await_ranks(&rig, 1, false);
+    pl_link_close(&rank);
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+    expect_file(&rig, "output/failure", "rank 3 on host localhost was killed by signal 9 (SIGKILL)");
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(who_ended_because_of_another_does_not_hide_it)
+{
+    const struct pl_ending killed_first[] = {
+        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
+        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its watcher, too */
+    };
+    const struct pl_ending aborted = {.of = PL_ENDING_RANK, .rank = 2, .code = 14, .program = "train"}; /* by Open MPI 5, whose peer is gone */
+    const struct pl_ending cause = {.of = PL_ENDING_RANK, .rank = 3, .code = 3, .program = "train"};
+    const struct pl_ending killed_alone = {.of = PL_ENDING_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(killed_first); i++) {
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        pl_supervise_fail_by(&rig.supervisor, &killed_first[i]);
+        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S); /* however slow the machine, what follows is not too late */
+        pl_supervise_fail_by(&rig.supervisor, &killed_first[1 - i]);
+        ck_assert_int_eq(rig.supervisor.ending.code, killed_first[i].code);
+        pl_supervise_fail_by(&rig.supervisor, &aborted);
+        ck_assert_int_eq(rig.supervisor.ending.rank, 2);
+        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &cause : &killed_alone);
+        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
+        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &killed_alone : &cause);
+        pl_supervise_fail_by(&rig.supervisor, &aborted);
+        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
+START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
+{
+    static const struct {
+        struct pl_ending ending;
+        bool stopped;
+        const char *failure;
+    } cases[] = {
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+         false,
+         "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL}, false, "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"}, false, "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"}, false, "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"}, false, "rank 0 on host algo-1 exited with code 3"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
+         false,
+         "rank 0 on host algo-1 was killed"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+         true,
+         "the job was stopped by SIGTERM; rank 0"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        rig.supervisor.stop_number = cases[i].stopped ? SIGTERM : 0;
+        pl_supervise_fail_by(&rig.supervisor, &cases[i].ending);
+        rig.supervisor.failed_ns -= 3 * PL_NS_PER_S;
+        pl_supervise_fail_lost(&rig.supervisor, "host", "algo-2", "late");
+        ck_assert_int_eq(pl_supervise_conclude(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
+        expect_file(&rig, "output/failure", cases[i].failure);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
+/* Write a script that can be executed to the file `name` below the base directory. */
+static void write_program(struct rig *rig, const char *name, const char *script)
+{
+    char path[PATH_MAX];
+
+    tree_write(&rig->tree, name, script);
+    ck_assert_int_eq(chmod(scratch_path(&rig->tree.scratch, name, path), 0755), 0);
+}
+
+START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
+{
+    static const char frame[] = "PL\002\007\003\000\000\00015"; /* STOP, SIGTERM */
+    enum { HELLO_BYTES = 25, HEARD_BYTES = 36 };
+    PL_AUTO_FREE char *heard = NULL;
+    char path[PATH_MAX], self[PATH_MAX];
+    struct rig rig;
+    size_t bytes;
+
+    rig_setup(&rig, "\"localhost\", \"other\"");
+    write_program(&rig, "bin/paceline-keys",
+                  "#!/bin/sh\n[ -e asked ] || { : >asked; kill -TERM $SUPERVISOR; exec sleep 100; }\n"
+                  "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
+    /* The other host: READY; DONE once it has heard. */
+    write_program(&rig, "bin/ssh",
+                  "#!/bin/sh\nprintf 'PL\\002\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/heard\n"
+                  "printf 'PL\\002\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
+    snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", rig.tree.base);
+    tree_env(&rig.tree, "PATH", path);
+    tree_env(&rig.tree, "PACELINE_SSH_SECRET", "secret");
+    pl_job_free(rig.tree.job);
+    scratch_path(&rig.tree.scratch, "bin/paceline", self);
+    ck_assert_ok(pl_job_new(rig.tree.environment, self, NULL, &rig.tree.job, &rig.tree.error), &rig.tree.error);
+    rig.supervisor.job = rig.tree.job;
+    rig.plan.needs_link = true;
+    ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error), &rig.tree.error);
+    take_plan(&rig);
+    rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S; /* whoever was stopped before it met the others has a twelfth of it to tell them */
+    ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
+    expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
+    ck_assert_ok(pl_file_read(scratch_path(&rig.tree.scratch, "heard", path), 65536, &heard, &bytes, &rig.tree.error), &rig.tree.error);
+    ck_assert_uint_eq(bytes, HEARD_BYTES);
+    ck_assert_mem_eq(heard + HELLO_BYTES, frame, sizeof(frame));
+    pl_words_done(&rig.plan.hosts);
+    rig_done(&rig);
+}
+END_TEST
+
+START_TEST(whoever_connects_during_a_step_is_passed_over)
+{
+    static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
+    struct rig rig;
+    struct pl_link links[PL_ARRAY_ITEMS(kinds)];
+    struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+
+    rig_setup(&rig, "\"localhost\"");
+    add_script(&rig, &step.argv, "sleep 0.5");
+    rig.plan.needs_link = true;
+    rig.plan.additions = rig.tree.environment;
+    take_plan(&rig);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
+        links[i] = PL_LINK_NONE;
+        ck_assert_ok(pl_rundir_connect(rig.supervisor.rundir.path, &links[i], &rig.tree.error), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_HELLO, &rig.tree.error, kinds[i], "localhost", "0"), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
+        pl_link_close(&links[i]);
+    }
+    ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
+    ck_assert(!rig.supervisor.failed);
+    pl_words_done(&step.argv);
+    rig_done(&rig);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
+          a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
+          an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
+          uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
+          a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
+          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
+          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number, who_ended_because_of_another_does_not_hide_it,
+          a_host_that_went_away_explains_late_why_a_rank_was_killed, a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts,
+          whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)

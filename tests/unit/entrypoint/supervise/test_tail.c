@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/tail.h"
+
+#include "tests/support/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct pl_tail tail;
+
+static void add(const char *text)
+{
+    pl_tail_add(&tail, text, strlen(text));
+}
+
+START_TEST(the_last_lines_are_kept_in_order)
+{
+    char text[64], line[32];
+
+    for (int i = 0; i < 5000; i++) {
+        snprintf(line, sizeof(line), "line %d\n", i);
+        add(line);
+    }
+    ck_assert_uint_eq(pl_tail_lines(&tail, text, 31), 30);
+    ck_assert_str_eq(text, "line 4997\nline 4998\nline 4999\n");
+    ck_assert_uint_eq(pl_tail_lines(&tail, text, 30), 20);
+    ck_assert_str_eq(text, "line 4998\nline 4999\n");
+}
+END_TEST
+
+START_TEST(a_line_without_an_end_counts)
+{
+    char text[64];
+
+    add("one\n\n  \ntwo");
+    pl_tail_lines(&tail, text, sizeof(text));
+    ck_assert_str_eq(text, "one\ntwo\n");
+}
+END_TEST
+
+START_TEST(a_progress_bar_keeps_its_last_state)
+{
+    char text[64];
+
+    add("10%\r20%\r100%\r\ndone\r\n");
+    pl_tail_lines(&tail, text, sizeof(text));
+    ck_assert_str_eq(text, "100%\ndone\n");
+}
+END_TEST
+
+START_TEST(colours_controls_and_broken_utf8_do_not_reach_the_text)
+{
+    char text[128];
+
+    add("\033[31mred\033[0m \001x\xff\xc3\xa9\xc3 \xed\xa0\x80!\n");
+    pl_tail_lines(&tail, text, sizeof(text));
+    ck_assert_str_eq(text, "red x?\xc3\xa9? ?"
+                           "?"
+                           "?!\n");
+}
+END_TEST
+
+START_TEST(a_long_line_is_cut_visibly)
+{
+    static char text[4096], line[3000];
+
+    memset(line, 'a', sizeof(line) - 1);
+    add(line);
+    ck_assert_uint_eq(pl_tail_lines(&tail, text, sizeof(text)), PL_TAIL_LINE_BYTES + 1);
+    ck_assert_str_eq(text + PL_TAIL_LINE_BYTES - 3, "...\n");
+}
+END_TEST
+
+START_TEST(nothing_fits_into_nothing)
+{
+    char text[4] = "xyz";
+
+    add("a long line\n");
+    ck_assert_uint_eq(pl_tail_lines(&tail, text, 4), 0);
+    ck_assert_str_eq(text, "");
+    ck_assert_uint_eq(pl_tail_lines(&tail, text, 0), 0);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/tail", the_last_lines_are_kept_in_order, a_line_without_an_end_counts, a_progress_bar_keeps_its_last_state,
+          colours_controls_and_broken_utf8_do_not_reach_the_text, a_long_line_is_cut_visibly, nothing_fits_into_nothing)

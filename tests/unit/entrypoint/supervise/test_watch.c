@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "entrypoint/supervise/watch.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "tests/support/refuse_call.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct pl_signals signals;
+static struct pl_link link_to_watch;
+static pid_t watch_pid;
+static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
+
+static void start_program(const char *const *argv, const char *cwd)
+{
+    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    int fd;
+
+    signals = PL_SIGNALS_NONE;
+    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    watch.setup.argv = argv;
+    watch.setup.environment = plain_environment;
+    watch.setup.cwd = cwd;
+    ck_assert_ok(pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error), &error);
+    ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+}
+
+static void start_watch(const char *script)
+{
+    const char *const argv[] = {"sh", "-c", script, NULL};
+
+    start_program(argv, NULL);
+}
+
+/* The next frame of `type`; others are passed over. */
+static struct pl_frame await(enum pl_frame_type type)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame;
+
+    for (;;) {
+        struct pollfd wait = {.fd = link_to_watch.fd, .events = POLLIN};
+        enum pl_status status = pl_link_next(&link_to_watch, &frame, &error);
+
+        if (status == PL_OK && frame.type == type) {
+            return frame;
+        }
+        ck_assert_msg(status == PL_OK || status == PL_END, "the watcher ended without a %s frame", pl_frame_name(type));
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        if (status == PL_END) {
+            ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);
+            ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+        }
+    }
+}
+
+static struct pl_ending await_ending(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame = await(PL_FRAME_ENDED);
+    struct pl_ending ending;
+
+    ck_assert_ok(pl_ending_receive(&frame, &ending, &error), &error);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+    return ending;
+}
+
+START_TEST(exit_code_and_last_words_are_reported)
+{
+    struct pl_ending ending;
+
+    start_watch("echo first >&2; echo last word >&2; exit 41");
+    ending = await_ending();
+    ck_assert(!ending.signalled);
+    ck_assert_int_eq(ending.code, 41);
+    ck_assert_str_eq(ending.tail, "first\nlast word\n");
+}
+END_TEST
+
+START_TEST(every_exit_code_passes)
+{
+    for (int code = 0; code < 256; code += 51) {
+        char script[32];
+
+        snprintf(script, sizeof(script), "exit %d", code);
+        start_watch(script);
+        ck_assert_int_eq(await_ending().code, code);
+        pl_link_close(&link_to_watch);
+        pl_signals_restore(&signals);
+        close(signals.fd);
+    }
+}
+END_TEST
+
+START_TEST(a_signal_is_told_from_an_exit)
+{
+    struct pl_ending ending;
+
+    start_watch("kill -SEGV $$");
+    ending = await_ending();
+    ck_assert(ending.signalled);
+    ck_assert_int_eq(ending.code, SIGSEGV);
+}
+END_TEST
+
+START_TEST(the_program_gets_clean_signals)
+{
+    struct pl_ending ending;
+
+    for (int number = 1; number < 32; number++) { /* what this test was started with is passed on, and is not its subject */
+        signal(number, SIG_DFL);
+    }
+    start_watch("grep -E 'SigBlk|SigIgn' /proc/self/status >&2");
+    ending = await_ending();
+    ck_assert_ptr_nonnull(strstr(ending.tail, "SigBlk:\t0000000000000000"));
+    ck_assert_ptr_nonnull(strstr(ending.tail, "SigIgn:\t0000000000000000"));
+}
+END_TEST
+
+START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
+{
+    struct pl_ending ending;
+
+    signal(SIGCHLD, SIG_IGN);
+    start_watch("grep SigIgn /proc/self/status >&2; exit 7");
+    ending = await_ending();
+    ck_assert_int_eq(ending.code, 7);
+    ck_assert_uint_eq(strtoull(strstr(ending.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
+}
+END_TEST
+
+START_TEST(a_report_names_the_program_without_its_arguments)
+{
+    start_watch("exit 3");
+    ck_assert_str_eq(await_ending().program, "sh");
+}
+END_TEST
+
+START_TEST(a_stop_reaches_the_whole_group)
+{
+    const char *const argv[] = {"sh", "-c", "trap 'echo stopped >&2; exit 5' TERM; sleep 100 & : >trapped; wait", NULL};
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+    struct scratch scratch = scratch_new();
+    struct pl_ending ending;
+    char path[PATH_MAX];
+
+    start_program(argv, scratch.path);
+    while (access(scratch_path(&scratch, "trapped", path), F_OK) != 0) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    ending = await_ending();
+    ck_assert_int_eq(ending.code, 5);
+    ck_assert_str_eq(ending.tail, "stopped\n");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_daemon_that_holds_stderr_delays_nothing)
+{
+    int64_t start_ns = pl_clock_now_ns();
+
+    start_watch("sleep 30 >/dev/null & exit 0"); /* stdout is the test's own, which meson reads to its end */
+    ck_assert_int_eq(await_ending().code, 0);
+    ck_assert(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S);
+}
+END_TEST
+
+START_TEST(a_program_without_stderr_costs_no_time)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_ending ending;
+    struct pl_frame frame;
+    struct rusage used;
+
+    start_watch("exec 2>/dev/null; sleep 1; exit 6");
+    frame = await(PL_FRAME_ENDED);
+    ck_assert_ok(pl_ending_receive(&frame, &ending, &error), &error);
+    ck_assert_int_eq(wait4(watch_pid, NULL, 0, &used), watch_pid);
+    ck_assert_int_eq(ending.code, 6);
+    ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
+    ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 600000); /* one that spins uses the second */
+}
+END_TEST
+
+START_TEST(the_program_dies_with_its_supervisor)
+{
+    pid_t program;
+
+    start_watch("sleep 100");
+    program = (pid_t)atoi(await(PL_FRAME_BEGUN).fields[0]);
+    pl_link_close(&link_to_watch);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+    ck_assert(kill(program, 0) != 0 && errno == ESRCH);
+}
+END_TEST
+
+START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
+{
+    const uint32_t adopt = PR_SET_CHILD_SUBREAPER;
+
+    refuse_call(SYS_prctl, &adopt);
+    start_watch("exit 3");
+    ck_assert_int_eq(await_ending().code, 3);
+}
+END_TEST
+
+START_TEST(a_missing_program_says_so)
+{
+    const char *const argv[] = {"/nonexistent/program", NULL};
+    struct pl_ending ending;
+
+    start_program(argv, NULL);
+    ending = await_ending();
+    ck_assert(ending.not_started);
+    ck_assert_int_eq(ending.code, 127);
+    ck_assert_ptr_nonnull(strstr(ending.note, "/nonexistent/program"));
+}
+END_TEST
+
+/* As long as Linux reads a script's first line, but for a few bytes. */
+#define LONG_PART "/nonexistent/directory/of/fifty/characters/is/here"
+#define LONG_PATH LONG_PART LONG_PART LONG_PART LONG_PART
+
+START_TEST(an_interpreters_fault_is_told_from_the_programs)
+{
+    static const struct {
+        const char *text, *told;
+    } scripts[] = {{"#!/bin/sh\r\nexit 0\r\n", "'./program': its interpreter '/bin/sh\\r' cannot be started: the script's lines end in CR LF"},
+                   {"#! /nonexistent/sh -e\nexit 0\n", "its interpreter '/nonexistent/sh' cannot be started: No such file"},
+                   {"#!/etc/passwd\nexit 0\n", "its interpreter '/etc/passwd' cannot be started: Permission denied"},
+                   {"#!" LONG_PATH " -e\nexit 0\n", "its interpreter '" LONG_PATH "' cannot be started: No such file"},
+                   {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
+                   {"\177ELF and no more\n", "neither a program for this machine nor a script"}};
+    const char *const argv[] = {"./program", NULL};
+    struct scratch scratch = scratch_new();
+    struct pl_ending ending;
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
+        scratch_write(&scratch, "program", scripts[i].text, strlen(scripts[i].text));
+        ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), 0755), 0);
+        start_program(argv, scratch.path);
+        ending = await_ending();
+        ck_assert(ending.not_started);
+        ck_assert_msg(strstr(ending.note, scripts[i].told) != NULL, "%s", ending.note);
+        pl_link_close(&link_to_watch);
+        pl_signals_restore(&signals);
+        ck_assert_int_eq(close(signals.fd), 0);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer)
+{
+    const char *const argv[] = {"./program", NULL};
+    struct scratch scratch = scratch_new();
+    struct pl_ending ending;
+    char path[PATH_MAX];
+
+    ck_assert_int_eq(mkfifo(scratch_path(&scratch, "program", path), 0755), 0);
+    start_program(argv, scratch.path);
+    ending = await_ending();
+    ck_assert(ending.not_started);
+    ck_assert_int_eq(ending.code, 126);
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* Whatever the program itself needs: true needs one for its libraries. */
+START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
+{
+    const char *const argv[] = {"true", NULL};
+    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    struct rlimit limit;
+    rlim_t before;
+    bool ran = false;
+
+    signals = PL_SIGNALS_NONE;
+    ck_assert_ok(pl_signals_open(&signals, &error), &error);
+    watch.setup.argv = argv;
+    watch.setup.environment = plain_environment;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    before = limit.rlim_cur;
+    for (limit.rlim_cur = 4; !ran; limit.rlim_cur++) {
+        struct pl_ending ending;
+        int fd;
+
+        ck_assert_uint_lt(limit.rlim_cur, 64);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        if (pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error) != PL_OK) {
+            ck_assert_int_eq(error.code, EMFILE);
+            continue;
+        }
+        ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+        ending = await_ending();
+        ran = pl_ending_ok(&ending);
+        ck_assert_msg(ran || strstr(ending.note, "Too many open files") != NULL, "'%s'", ending.note);
+        pl_link_close(&link_to_watch);
+    }
+    limit.rlim_cur = before;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
+          the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
+          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
+          the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
+          an_interpreters_fault_is_told_from_the_programs, a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
+          few_descriptors_are_enough_or_the_ending_says_so)

@@ -1,0 +1,694 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
+#include "base/clock.h"
+#include "collectives/core/types.h"
+#include "runtime/named/named_engine.h"
+#include "tests/support/refuse_growth.h"
+#include "tests/unit/runtime/named/engine.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* K9: after the fault the engine still works. */
+static void expect_alive(struct rank *self, struct pl_named *named)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    float value = 1;
+    struct pl_named_op op = sum_of("still alive", &value, 1);
+
+    expect_ok(pl_named_run(named, &op, NULL, &error));
+    expect((int)value == self->size, "%g", (double)value);
+}
+
+/* What the last rank does differently in an operation of `kind`, and what every rank has to read. */
+struct difference {
+    enum pl_kind kind;
+    void (*change)(struct pl_named_op *op);
+    const char *mine, *theirs;
+};
+
+static void other_rows(struct pl_named_op *op)
+{
+    op->shape[0] = 24;
+}
+
+static void other_shape(struct pl_named_op *op)
+{
+    op->shape[1] = 5;
+}
+
+static void other_dims(struct pl_named_op *op)
+{
+    op->dims = 1;
+}
+
+static void other_dtype(struct pl_named_op *op)
+{
+    op->dtype = PL_INT32;
+}
+
+static void other_op(struct pl_named_op *op)
+{
+    op->op = PL_MAX;
+}
+
+static void other_scale(struct pl_named_op *op)
+{
+    op->scaled = true;
+    op->prescale = 0.5;
+    op->postscale = 1;
+}
+
+static void other_root(struct pl_named_op *op)
+{
+    op->root = 1;
+}
+
+static void other_kind(struct pl_named_op *op)
+{
+    op->kind = PL_ALLGATHER;
+}
+
+static void other_kind_and_root(struct pl_named_op *op)
+{
+    op->kind = PL_BROADCAST;
+    op->root = 1;
+}
+
+static const struct difference differences[] = {
+    {PL_ALLREDUCE, other_shape, "allreduce sum of float32 [12,4]", "allreduce sum of float32 [12,5]"},                 /* K4 */
+    {PL_ALLREDUCE, other_dtype, "allreduce sum of float32 [12,4]", "allreduce sum of int32 [12,4]"},                   /* K5 */
+    {PL_ALLREDUCE, other_op, "allreduce sum of float32 [12,4]", "allreduce max of float32 [12,4]"},                    /* K6 */
+    {PL_ALLREDUCE, other_scale, "allreduce sum of float32 [12,4]", "prescale 0.5"},                                    /* K7 */
+    {PL_ALLREDUCE, other_kind, "allreduce sum of float32 [12,4]", "allgather of float32 [rows,4]"},                    /* K8 */
+    {PL_ALLREDUCE, other_kind_and_root, "allreduce sum of float32 [12,4]", "broadcast of float32 [12,4] from root 1"}, /* K8 */
+    {PL_ALLGATHER, other_shape, "allgather of float32 [rows,4]", "allgather of float32 [rows,5]"},                     /* D8 */
+    {PL_ALLGATHER, other_dtype, "allgather of float32 [rows,4]", "allgather of int32 [rows,4]"},                       /* D9 */
+    {PL_ALLGATHER, other_dims, "allgather of float32 [rows,4]", "allgather of float32 [rows]"},                        /* D10 */
+    {PL_BROADCAST, other_root, "broadcast of float32 [12,4] from root 0", "broadcast of float32 [12,4] from root 1"},  /* E5 */
+    {PL_BROADCAST, other_rows, "broadcast of float32 [12,4] from", "broadcast of float32 [24,4] from"},                /* E6 */
+    {PL_BROADCAST, other_dtype, "broadcast of float32 [12,4] from", "broadcast of int32 [12,4] from"},                 /* E7 */
+    {PL_ALLTOALL, other_dims, "alltoall of float32 [rows,4]", "alltoall of float32 [rows]"},                           /* F13 */
+    {PL_ALLTOALL, other_dtype, "alltoall of float32 [rows,4]", "alltoall of int32 [rows,4]"},                          /* F14 */
+    {PL_REDUCE_SCATTER, other_rows, "reduce_scatter sum of float32 [12,4]", "reduce_scatter sum of float32 [24,4]"},   /* G11 */
+    {PL_REDUCE_SCATTER, other_dtype, "reduce_scatter sum of float32 [12,4]", "reduce_scatter sum of int32 [12,4]"},    /* G12 */
+    {PL_REDUCE_SCATTER, other_op, "reduce_scatter sum of float32 [12,4]", "reduce_scatter max of float32 [12,4]"},     /* G16 */
+};
+
+static void difference_body(struct rank *self)
+{
+    const struct difference *difference = self->data;
+    float in[24 * 5], out[24 * 5];
+
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) { /* fresh, then with the name known, then fresh differences again */
+        struct pl_named_op op = {
+            .name = "w", .kind = difference->kind, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 2, .shape = {12, 4}, .send = in, .recv = out};
+
+        memset(in, 0, sizeof(in));
+        memset(out, 0x55, sizeof(out));
+        if (step == 1) {
+            expect_ok(pl_named_run(named, &op, NULL, &error));
+            continue;
+        }
+        if (self->rank == self->size - 1) {
+            difference->change(&op);
+        }
+        expect(pl_named_run(named, &op, NULL, &error) == PL_MISMATCH, "step %d: %s", step, error.cause);
+        expect(strstr(error.cause, "'w': rank 0: ") && strstr(error.cause, difference->mine) && strstr(error.cause, difference->theirs), "%s",
+               error.cause);
+        expect(((unsigned char *)out)[0] == 0x55, "the output was touched");
+    }
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(a_difference_is_told_to_every_rank_by_name)
+{
+    for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++) {
+        for (int size = 2; size <= 4; size++) {
+            ck_assert_bodies(size, difference_body, (void *)&differences[i]);
+        }
+    }
+}
+END_TEST
+
+/* K11: different sets of names. Everybody waits for what somebody never submits; nobody has to wait for a deadline. */
+static void missing_body(struct rank *self)
+{
+    static const char *const told[][2] = {
+        [2] = {"'left': submitted by rank 0, not by 1", "'right': submitted by rank 1, not by 0"},
+        [3] = {"'left': submitted by ranks 0,2, not by 1", "'right': submitted by rank 1, not by 0,2"},
+        [4] = {"'left': submitted by ranks 0,2, not by 1,3", "'right': submitted by ranks 1,3, not by 0,2"},
+    };
+    float mine = 1, both = 1;
+    const char *names[] = {"left", "right"};
+    struct pl_named_op own, shared = sum_of("both", &both, 1);
+    pl_named_handle own_handle, shared_handle;
+
+    ENGINE(NULL);
+    own = sum_of(names[self->rank % 2], &mine, 1);
+    expect_ok(pl_named_submit(named, &own, &own_handle, &error));
+    expect_ok(pl_named_submit(named, &shared, &shared_handle, &error));
+    expect(pl_named_wait(named, own_handle, NULL, &error) == PL_MISMATCH, "%s", error.cause);
+    expect(strstr(error.cause, told[self->size][0]) && strstr(error.cause, told[self->size][1]), "%s", error.cause);
+    expect_ok(pl_named_wait(named, shared_handle, NULL, &error));
+    expect((int)both == self->size, "%g", (double)both);
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+/* K9, K11: a difference under a known name that the other ranks never submit is forgotten with the failure. */
+static void difference_and_missing_body(struct rank *self)
+{
+    float data[4] = {0};
+    struct pl_named_op op = sum_of("w", data, 4);
+
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) {
+        op.name = step == 1 && self->rank > 1 ? "other" : "w";
+        op.shape[0] = step == 1 && self->rank == 1 ? 3 : 4;
+        expect(pl_named_run(named, &op, NULL, &error) == (step == 1 ? PL_MISMATCH : PL_OK), "step %d: %s", step, error.cause);
+    }
+    pl_named_free(named);
+}
+
+/*
+ * K11: one rank polls, as if it had other things to do, and never submits what the other waits for. On a machine that is too busy for so short a
+ * deadline the world's own may come first.
+ */
+static void polled(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world);
+    const char *names[] = {"left", "right"};
+    struct pl_error waited = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of(names[rank], &value, 1);
+    enum pl_status status;
+    pl_named_handle handle;
+    bool done = rank == 0;
+
+    (void)argument;
+    RANKS_OK(pl_named_new(world, NULL, &named, &error));
+    RANKS_OK(pl_named_submit(named, &op, &handle, &error));
+    while (!done) {
+        RANKS_OK(pl_named_poll(named, handle, &done, &error));
+    }
+    status = pl_named_wait(named, handle, NULL, &waited);
+    if (pl_world_failure(world, NULL) == PL_OK) {
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.cause, "'left': submitted by rank 0, not by 1") &&
+                       strstr(waited.cause, "'right': submitted by rank 1, not by 0"),
+                   "%s", waited.cause);
+        op.name = "both";
+        status = pl_named_run(named, &op, NULL, &waited);
+        RANKS_NEED(status == PL_OK ? value == 2 : pl_world_failure(world, NULL) != PL_OK, "%s, %g", waited.cause, (double)value);
+    }
+    pl_named_free(named);
+}
+
+START_TEST(what_never_comes_is_waited_for_until_the_deadline)
+{
+    struct pl_world_options options = {0};
+    char failure[RANKS_TEXT_BYTES];
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "1", "the test", NULL), PL_OK);
+    options.knobs = &knobs;
+    ranks_run_on(2, 0, &options, polled, NULL, failure);
+    ck_assert_msg(!failure[0] || strstr(failure, "did not answer before the deadline"), "%s", failure);
+}
+END_TEST
+
+/* A world's deadline once its ranks have met; that may take longer where the machine has other work. */
+#define SOON_NS PL_NS_PER_S
+
+/* The last rank comes to no round, so that the others' deadline is the world's; it stays until they have failed. */
+static void awaited(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), absent = pl_world_size(world) - 1;
+    struct pl_error waited = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    float value = 1;
+    struct pl_named_op op = sum_of("lost", &value, 1);
+    atomic_int *failed = argument;
+
+    RANKS_OK(pl_named_new(world, NULL, &named, &error));
+    if (rank == absent) {
+        while (atomic_load(failed) < absent) {
+            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        }
+    } else {
+        enum pl_status status;
+
+        world->timeout_ns = SOON_NS;
+        status = pl_named_run(named, &op, NULL, &waited);
+        atomic_fetch_add(failed, 1);
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "agreeing on named tensors: 'lost' is submitted here"), "%s (%s)", waited.cause,
+                   waited.context);
+    }
+    pl_named_free(named);
+}
+
+/* As above, but one round has told who submitted "lost"; the last rank submits something else in it. */
+static void awaited_since(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int rank = pl_world_rank(world), absent = pl_world_size(world) - 1;
+    struct pl_error waited = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    float value = 1, other = 1;
+    struct pl_named_op op = sum_of("lost", &value, 1), found = sum_of("found", &other, 1);
+    pl_named_handle lost = 0;
+    atomic_int *failed = argument;
+
+    RANKS_OK(pl_named_new(world, NULL, &named, &error));
+    if (rank != absent) {
+        RANKS_OK(pl_named_submit(named, &op, &lost, &error));
+    }
+    RANKS_OK(pl_named_run(named, &found, NULL, &error));
+    if (rank == absent) {
+        while (atomic_load(failed) < absent) {
+            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        }
+    } else {
+        enum pl_status status;
+
+        world->timeout_ns = SOON_NS;
+        status = pl_named_wait(named, lost, NULL, &waited);
+        atomic_fetch_add(failed, 1);
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "'lost': submitted by ranks 0-1, not by 2"), "%s (%s)", waited.cause,
+                   waited.context);
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_deadline_names_a_tensor_and_who_lacks_it)
+{
+    atomic_int failed = 0;
+
+    ck_assert_ranks(3, NULL, awaited, &failed);
+    atomic_store(&failed, 0);
+    ck_assert_ranks(3, NULL, awaited_since, &failed);
+}
+END_TEST
+
+START_TEST(names_that_never_meet_end_with_both_sides_named)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, missing_body, NULL);
+    }
+    ck_assert_bodies(3, difference_and_missing_body, NULL);
+    ck_assert_bodies(4, difference_and_missing_body, NULL);
+}
+END_TEST
+
+/* C8, C9, C10: one bad member, wherever it stands, fails the group on all ranks and leaves nothing queued. */
+static void group_body(struct rank *self)
+{
+    float data[3][4];
+
+    ENGINE(NULL);
+    for (int bad = 0; bad < 3; bad++) {
+        struct pl_named_op ops[3];
+        pl_named_handle handle;
+
+        memset(data, 0, sizeof(data));
+        for (int i = 0; i < 3; i++) {
+            ops[i] = sum_of("not used", data[i], i == bad && self->rank == 1 ? 3 : 4);
+            data[i][0] = 7;
+        }
+        expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
+        expect(pl_named_wait(named, handle, NULL, &error) == PL_MISMATCH, "bad member %d: %s", bad, error.cause);
+        expect(data[0][0] == 7 && data[1][0] == 7 && data[2][0] == 7, "an output was touched");
+        for (int i = 0; i < 3; i++) { /* the same names right after, this time alike */
+            ops[i].shape[0] = 4;
+        }
+        expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect((int)data[2][0] == 7 * self->size, "%g", (double)data[2][0]);
+    }
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(a_group_fails_as_a_whole)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, group_body, NULL);
+    }
+}
+END_TEST
+
+/* K1, K2, C10, D12, E8, F9, F10, G9, G10, N5: what one rank can see alone is refused at the submit, and nothing is queued. */
+static void local_body(struct rank *self)
+{
+    float data[4] = {1, 1, 1, 1}, out[4];
+    uint64_t splits[RANKS_MOST] = {9};
+    struct pl_named_op op = sum_of("twice", data, 4), bad;
+    pl_named_handle handle, second = 0;
+    bool done;
+    int last;
+
+    ENGINE(NULL);
+    expect_ok(pl_named_submit(named, &op, &handle, &error));
+    expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "%s", error.cause);
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    expect((int)data[3] == self->size, "%g", (double)data[3]);
+
+    {
+        struct pl_named_op pair[] = {sum_of("a", data, 1), sum_of("b", out, 1)};
+
+        expect_ok(pl_named_submit(named, &(struct pl_named_op){.name = "g.1of2", .kind = PL_BARRIER}, &handle, &error));
+        expect(pl_named_submit_group(named, "g", pair, 2, &second, &error) == PL_INVALID, "the second member's name is taken");
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect_ok(pl_named_submit_group(named, "g", pair, 2, &second, &error));
+        expect_ok(pl_named_wait(named, second, NULL, &error));
+    }
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {4}, .splits = splits, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "splits"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = self->size, .recv = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad': root") &&
+               strstr(error.cause, "is no rank of this world"),
+           "%s", error.cause);
+    bad = sum_of("bad", data, 4);
+    bad.op = PL_ADASUM;
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED && strstr(error.cause, "'bad': adasum"), "%s", error.cause);
+    bad.kind = PL_REDUCE_SCATTER;
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
+    for (int i = 0; i < 8; i++) { /* what would otherwise end the engine when all ranks have agreed on it */
+        bad = sum_of("bad", data, 3);
+        bad.scaled = i < 3;
+        bad.prescale = i == 0 ? (double)NAN : 1;
+        bad.postscale = i == 1 ? HUGE_VAL : 1;
+        bad.dtype = i == 2 ? PL_BOOL : PL_FLOAT32;
+        bad.flags = i == 3 ? PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 : i == 4 ? 1U << 15 : 0;
+        bad.send = i == 5 ? data + 1 : data;
+        bad.op = i == 6 ? PL_OP_COUNT : PL_SUM;
+        bad.dtype = i == 7 ? PL_DTYPE_COUNT : bad.dtype;
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad'"), "%d: %s", i, error.cause);
+    }
+    bad = (struct pl_named_op){
+        .name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .dims = 1, .shape = {3}, .root = self->rank, .send = data, .recv = data + 1};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "overlap"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    bad.dims = 1;
+    bad.shape[0] = (uint64_t)self->size + 1;
+    expect(self->size == 1 || (pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")), "%s",
+           error.cause);
+    for (int i = 0; i < 5; i++) {
+        char name[PL_NAMED_MAX_NAME_BYTES + 1] = "";
+
+        memset(name, 'n', i == 4 ? PL_NAMED_MAX_NAME_BYTES : (size_t)i);
+        bad = sum_of(name, data, 4);
+        bad.kind = i == 1 ? PL_REDUCE : PL_ALLREDUCE;
+        bad.dims = i == 2 ? PL_NAMED_MAX_DIMS + 1 : 2;
+        bad.shape[1] = i == 3 ? UINT64_MAX / 2 : 1;
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID, "%d: submitted", i);
+        expect(strstr(error.cause, i == 1             ? "'n': reduce is not a named"
+                                   : i == 2 || i == 3 ? "at most"
+                                                      : "a name has 1 to"),
+               "%d: %s", i, error.cause);
+    }
+    if (self->rank == 0) { /* a name that was not submitted is not used up */
+        bad = sum_of(NULL, NULL, 4);
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "send is NULL"), "%s", error.cause);
+        expect(pl_named_submit_group(named, NULL, &bad, 1, &handle, &error) == PL_INVALID, "%s", error.cause);
+    }
+    op = sum_of(NULL, data, 4);
+    expect_ok(pl_named_run(named, &op, NULL, &error));
+    expect_ok(pl_named_submit_group(named, NULL, &op, 1, &handle, &error));
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    op.name = "late";
+    expect_ok(pl_named_submit(named, &op, &handle, &error));
+    expect(pl_named_join(named, &last, &error) == PL_INVALID && strstr(error.cause, "wait for it before joining"), "%s", error.cause);
+    expect_ok(pl_named_wait(named, handle, NULL, &error));
+    expect(pl_named_poll(named, 12345, &done, &error) == PL_INVALID, "an unknown handle");
+    expect(pl_named_wait(named, 0, NULL, &error) == PL_INVALID, "no handle");
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(what_one_rank_can_see_is_refused_at_the_submit)
+{
+    for (int size = 1; size <= 3; size++) {
+        ck_assert_bodies(size, local_body, NULL);
+    }
+}
+END_TEST
+
+/* D11, E9, G13, K1: whatever the kind, a name under way is refused, and the first operation goes on. */
+static void under_way_body(struct rank *self)
+{
+    ENGINE(NULL);
+    for (int kind = 0; kind < PL_KIND_COUNT; kind++) {
+        float send[RANKS_MOST] = {1}, recv[RANKS_MOST];
+        struct pl_named_result result = {0};
+        struct pl_named_op op = {.name = "twice",
+                                 .kind = (enum pl_kind)kind,
+                                 .dtype = PL_FLOAT32,
+                                 .op = PL_SUM,
+                                 .dims = 1,
+                                 .shape = {(uint64_t)self->size},
+                                 .send = send,
+                                 .recv = kind == PL_BROADCAST ? send : recv};
+        pl_named_handle handle, second = 0;
+
+        if (kind == PL_REDUCE) {
+            continue; /* not a named operation */
+        }
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+        expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "kind %d: %s", kind,
+               error.cause);
+        expect_ok(pl_named_wait(named, handle, &result, &error));
+        expect(kind != PL_ALLREDUCE || (int)recv[0] == self->size, "%g", (double)recv[0]);
+        pl_named_result_done(&result);
+    }
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(a_name_under_way_is_refused_for_every_kind)
+{
+    for (int size = 1; size <= 3; size++) {
+        ck_assert_bodies(size, under_way_body, NULL);
+    }
+}
+END_TEST
+
+/* A7, A8: one rank leaves; the others' waiting and later operations end with its number. */
+static void leave_body(struct rank *self)
+{
+    float value = 1;
+    struct pl_named_op op = sum_of("never", &value, 1);
+    pl_named_handle handle;
+
+    ENGINE(NULL);
+    expect_alive(self, named);
+    if (self->rank != 1) {
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+        expect(pl_named_wait(named, handle, NULL, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s", error.cause);
+    }
+    expect_ok(pl_named_shutdown(named, &error));
+    expect(pl_named_submit(named, &op, &handle, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s", error.cause);
+    pl_named_free(named);
+}
+
+START_TEST(one_rank_leaving_ends_all)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, leave_body, NULL);
+    }
+}
+END_TEST
+
+/*
+ * A rank leaves when another has submitted, behind a round that is under way, what nobody knows of, and what the first one had announced before: that
+ * operation is both known to all and yet to be told. Each ends once.
+ */
+static void leave_queued_body(struct rank *self)
+{
+    float values[4] = {1, 1, 1, 1};
+    struct pl_named_op late = sum_of("late", &values[0], 1), both = sum_of("both", &values[1], 1), other = sum_of("other", &values[2], 1);
+    struct pl_named_op unknown = sum_of("unknown", &values[3], 1);
+    pl_named_handle handles[3] = {0};
+
+    ENGINE(NULL);
+    if (self->rank == 0) {
+        expect_ok(pl_named_submit(named, &late, &handles[0], &error));
+    }
+    expect_ok(pl_named_run(named, &both, NULL, &error));
+    if (self->rank == 1) {
+        expect_ok(pl_named_submit(named, &other, &handles[1], &error));
+        expect_ok(pl_named_flush(named, &error));
+        expect_ok(pl_named_submit(named, &unknown, &handles[2], &error));
+        expect_ok(pl_named_submit(named, &late, &handles[0], &error));
+    } else {
+        expect_ok(pl_named_shutdown(named, &error));
+    }
+    for (int i = 0; i < 3; i++) {
+        expect(handles[i] == 0 || pl_named_wait(named, handles[i], NULL, &error) == PL_CANCELLED, "%s", error.cause);
+    }
+    expect_ok(pl_named_shutdown(named, &error));
+    pl_named_free(named);
+}
+
+START_TEST(what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, leave_queued_body, NULL);
+    }
+}
+END_TEST
+
+/* I6: kinds that have no neutral part fail while somebody has joined, and the others go on. */
+static void join_fault_body(struct rank *self)
+{
+    float data[RANKS_MOST] = {0};
+    int last;
+
+    ENGINE(NULL);
+    if (self->rank > 0) {
+        struct pl_named_op exchange = {
+            .name = "exchange", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)self->size}, .send = data};
+        struct pl_named_op scatter = {
+            .name = "scatter", .kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {4}, .send = data};
+        struct pl_named_op spread = {.name = "spread", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .dims = 1, .shape = {4}, .root = 0, .recv = data};
+
+        expect(pl_named_run(named, &exchange, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
+        expect(pl_named_run(named, &scatter, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
+        expect(pl_named_run(named, &spread, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
+        expect_ok(pl_named_run(named, &(struct pl_named_op){.name = "meet", .kind = PL_BARRIER}, NULL, &error));
+        spread.root = 1;
+        spread.name = "spread by 1";
+        data[0] = (float)self->rank;
+        expect_ok(pl_named_run(named, &spread, NULL, &error));
+        expect(data[0] == 1, "%g", (double)data[0]);
+    }
+    expect_ok(pl_named_join(named, &last, &error));
+    expect_alive(self, named);
+    pl_named_free(named);
+}
+
+START_TEST(kinds_without_a_neutral_part_fail_while_ranks_have_joined)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, join_fault_body, NULL);
+    }
+}
+END_TEST
+
+struct freeing {
+    pthread_barrier_t met;
+    bool agreed; /* the ranks have met in a round, and the sum is under way */
+};
+
+/* An engine that is freed with work under way gives its world up, and the other rank hears of it. */
+static void freeing_body(struct rank *self)
+{
+    struct freeing *freeing = self->data;
+    float value = 1;
+    struct pl_named_op op = sum_of("still alive", &value, 1);
+    pl_named_handle handle = 0;
+    bool done = false;
+
+    ENGINE(NULL);
+    expect_alive(self, named);
+    if (self->rank == 1 || freeing->agreed) {
+        expect_ok(pl_named_submit(named, &op, &handle, &error));
+        expect_ok(pl_named_flush(named, &error));
+    }
+    pthread_barrier_wait(&freeing->met);
+    if (self->rank == 1) {
+        while (freeing->agreed && !named->first_batch && !done) {
+            expect_ok(pl_named_poll(named, handle, &done, &error));
+        }
+        expect((freeing->agreed ? named->first_batch != NULL : named->round.request != NULL) && !done, "nothing is under way");
+        pl_named_free(named);
+        expect(pl_barrier(self->world, &error) == PL_CANCELLED, "%s", error.cause);
+    }
+    pthread_barrier_wait(&freeing->met);
+    if (self->rank == 0) {
+        if (!freeing->agreed) {
+            expect_ok(pl_named_submit(named, &op, &handle, &error));
+        }
+        (void)!pl_named_wait(named, handle, NULL, &error); /* what rank 1 had sent before may be enough for the sum */
+        expect(pl_barrier(self->world, &error) == PL_PEER && strstr(error.cause, "rank 1 has given up"), "%s", error.cause);
+        pl_named_free(named);
+    }
+}
+
+START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
+{
+    for (int agreed = 0; agreed < 2; agreed++) {
+        struct freeing freeing = {.agreed = agreed};
+
+        pthread_barrier_init(&freeing.met, NULL, 2);
+        ck_assert_bodies(2, freeing_body, &freeing);
+        pthread_barrier_destroy(&freeing.met);
+    }
+}
+END_TEST
+
+/* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer touches its buffers. */
+struct shortage {
+    int behind;
+    bool refused;
+};
+
+static void short_body(struct rank *self)
+{
+    enum { ELEMS = 1000 };
+    struct shortage *shortage = self->data;
+    bool last = self->rank == self->size - 1;
+    float *data = pl_memory_new(ELEMS, sizeof(*data), NULL);
+    struct pl_named_op op = sum_of("gradient", data, ELEMS);
+    enum pl_status status;
+
+    ENGINE(NULL);
+    for (int i = 0; i < ELEMS; i++) {
+        data[i] = 1;
+    }
+    refuse_growth_behind = last ? shortage->behind : -1;
+    status = pl_named_run(named, &op, NULL, &error);
+    if (last) {
+        shortage->refused = refuse_growth_behind < 0;
+        refuse_growth_behind = -1;
+        expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "behind %d: %s", shortage->behind, error.cause);
+    }
+    pl_named_free(named);
+    for (int i = 0; i < ELEMS; i++) {
+        data[i] = 7;
+    }
+    (void)!pl_barrier(self->world, NULL); /* would bring on what is still under way */
+    for (int i = 0; i < ELEMS; i++) {
+        expect((int)data[i] == 7, "behind %d: element %d is %g", shortage->behind, i, (double)data[i]);
+    }
+    free(data);
+}
+
+START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
+{
+    struct shortage shortage = {.refused = true};
+
+    for (int size = 1; size <= 2; size++) {
+        for (shortage.behind = 0, shortage.refused = true; shortage.refused; shortage.behind++) {
+            ck_assert_bodies(size, short_body, &shortage);
+        }
+    }
+}
+END_TEST
+
+UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
+          what_never_comes_is_waited_for_until_the_deadline, a_deadline_names_a_tensor_and_who_lacks_it, a_group_fails_as_a_whole,
+          a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
+          what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined,
+          an_engine_that_is_freed_with_work_under_way_gives_its_world_up, an_engine_that_lacks_memory_fails_and_keeps_no_buffer)

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of named tensors: any mix of kinds, types and sizes, all or nothing. Names in capitals are the inventory's behaviours. */
+#include "tests/unit/runtime/named/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+/* C1, C3, C4: every reduction in one group, of several types and shapes, in place and not. */
+static void reductions_body(struct rank *self)
+{
+    int n = self->size;
+
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) {
+        int own = self->rank + 1 + step, least = 1 + step, most = n + step;
+        float sum[6], average_in[7], average_out[7];
+        double least_value = own, product = own, want_product = 1;
+        int8_t most_value = (int8_t)-own;
+        struct pl_named_op ops[] = {
+            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 2, .shape = {2, 3}, .send = sum, .recv = sum},
+            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .dims = 1, .shape = {7}, .send = average_in, .recv = average_out},
+            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_MIN, .send = &least_value, .recv = &least_value},
+            {.kind = PL_ALLREDUCE, .dtype = PL_INT8, .op = PL_MAX, .dims = 3, .shape = {1, 1, 1}, .send = &most_value, .recv = &most_value},
+            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_PRODUCT, .send = &product, .recv = &product},
+        };
+        pl_named_handle handle;
+
+        for (int i = 0; i < 7; i++) {
+            sum[i % 6] = (float)(own * (i % 6));
+            average_in[i] = (float)(own * 2 * i);
+        }
+        for (int k = least; k <= most; k++) {
+            want_product *= k;
+        }
+        expect_ok(pl_named_submit_group(named, "reductions", ops, 5, &handle, &error));
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        for (int i = 0; i < 7; i++) {
+            expect(sum[i % 6] == (float)((least + most) * n / 2.0 * (i % 6)), "sum %g", (double)sum[i % 6]);
+            expect(fabsf(average_out[i] - (float)((least + most) * i)) < 1e-5F, "average %g", (double)average_out[i]);
+            expect(average_in[i] == (float)(own * 2 * i), "an input was changed");
+        }
+        expect(least_value == least && most_value == -least && product == want_product, "%g %d %g", least_value, most_value, product);
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_group_holds_every_reduction)
+{
+    over_sizes(reductions_body);
+}
+END_TEST
+
+/* C14, C15, E4, F2, J3: gathers, scatters, exchanges, broadcasts and a barrier in one group with a sum. */
+static void kinds_body(struct rank *self)
+{
+    enum { GATHER, SCATTER, AVERAGE_SCATTER, EXCHANGE, FIRST, SECOND, BARRIER, SUM, MEMBERS };
+    int n = self->size, rank = self->rank;
+
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) {
+        int32_t rows[8 * 3], matrix[16], first[2] = {rank, 7}, second[5];
+        float scatter[2 * 4 + 1];
+        float sum = (float)(rank + step);
+        uint64_t own_rows = (uint64_t)((rank + step) % 3);
+        struct pl_named_result results[MEMBERS] = {{0}};
+        struct pl_named_op ops[MEMBERS] = {
+            [GATHER] = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 2, .shape = {own_rows, 3}, .send = rows},
+            [SCATTER] = {.kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {(uint64_t)(2 * n + 1)}, .send = scatter},
+            [AVERAGE_SCATTER] =
+                {.kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .dims = 2, .shape = {(uint64_t)n, 1}, .send = scatter},
+            [EXCHANGE] = {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {(uint64_t)(2 * n)}, .send = matrix}, /* equal splits */
+            [FIRST] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = n - 1, .dims = 1, .shape = {2}, .send = first, .recv = first},
+            [SECOND] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 0, .dims = 1, .shape = {5}, .recv = second},
+            [BARRIER] = {.kind = PL_BARRIER},
+            [SUM] = sum_of(NULL, &sum, 1),
+        };
+        pl_named_handle handle;
+        uint64_t at = 0;
+
+        for (int i = 0; i < 8 * 3; i++) {
+            rows[i] = rank * 100 + i;
+        }
+        for (int i = 0; i < 2 * n; i++) {
+            matrix[i] = rank * 100 + i;
+        }
+        for (int i = 0; i < 2 * n + 1; i++) {
+            scatter[i] = (float)(i * (rank + 1));
+        }
+        for (int i = 0; i < 5; i++) {
+            second[i] = rank * 10 + i;
+        }
+        expect_ok(pl_named_submit_group(named, "kinds", ops, MEMBERS, &handle, &error));
+        expect_ok(pl_named_wait(named, handle, results, &error));
+        for (int r = 0; r < n; r++) {
+            expect(results[GATHER].rows_of_rank[r] == (uint64_t)((r + step) % 3), "rows of rank %d", r);
+            for (uint64_t i = 0; i < results[GATHER].rows_of_rank[r] * 3; i++, at++) {
+                expect(((int32_t *)results[GATHER].data)[at] == r * 100 + (int)i, "gathered %d", ((int32_t *)results[GATHER].data)[at]);
+            }
+        }
+        expect(results[GATHER].rows * 3 == at, "%llu rows", (unsigned long long)results[GATHER].rows);
+        expect(results[SCATTER].rows == (rank == 0 ? 3 : 2), "%llu rows", (unsigned long long)results[SCATTER].rows);
+        for (uint64_t i = 0; i < results[SCATTER].rows; i++) {
+            int element = (rank == 0 ? 0 : 2 * rank + 1) + (int)i;
+
+            expect(((float *)results[SCATTER].data)[i] == (float)(element * n * (n + 1) / 2), "scattered %g",
+                   (double)((float *)results[SCATTER].data)[i]);
+        }
+        expect(results[AVERAGE_SCATTER].rows == 1 && fabsf(((float *)results[AVERAGE_SCATTER].data)[0] - (float)(rank * (n + 1)) / 2) < 1e-6F, "%g",
+               (double)((float *)results[AVERAGE_SCATTER].data)[0]);
+        expect(results[EXCHANGE].rows == (uint64_t)(2 * n), "%llu rows", (unsigned long long)results[EXCHANGE].rows);
+        for (int i = 0; i < 2 * n; i++) {
+            expect(((int32_t *)results[EXCHANGE].data)[i] == i / 2 * 100 + 2 * rank + i % 2, "exchanged %d", ((int32_t *)results[EXCHANGE].data)[i]);
+        }
+        expect(first[0] == n - 1 && first[1] == 7 && second[0] == 0 && second[4] == 4, "broadcast %d %d", first[0], second[4]);
+        expect(sum == (float)(n * (n - 1) / 2 + n * step), "%g", (double)sum);
+        for (int i = 0; i < MEMBERS; i++) {
+            pl_named_result_done(&results[i]);
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_group_mixes_every_kind)
+{
+    over_sizes(kinds_body);
+}
+END_TEST
+
+/* Two groups under way at once stay two, also with names and sizes that are alike: what is known by now of each is announced before the rest. */
+static void alike_body(struct rank *self)
+{
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) {
+        float sums[2] = {(float)self->rank, (float)step}, rows[3] = {1, 2, 3};
+        struct pl_named_op ops[] = {
+            sum_of(NULL, &sums[0], 1),
+            {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &rows[0]},
+            {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {2}, .send = &rows[1]},
+        };
+        struct pl_named_result results[2][3] = {{{0}}};
+        pl_named_handle handles[2];
+
+        expect_ok(pl_named_submit_group(named, "0.layer", ops, 2, &handles[0], &error));
+        ops[0] = sum_of(NULL, &sums[1], 1);
+        expect_ok(pl_named_submit_group(named, "1.layer", ops, 3, &handles[1], &error));
+        expect_ok(pl_named_wait(named, handles[0], results[0], &error));
+        expect_ok(pl_named_wait(named, handles[1], results[1], &error));
+        expect(sums[0] == (float)(self->size * (self->size - 1)) / 2 && sums[1] == (float)(self->size * step), "%g %g", (double)sums[0],
+               (double)sums[1]);
+        expect(results[0][1].rows == (uint64_t)self->size && results[1][2].rows == 2 * (uint64_t)self->size, "%llu %llu rows",
+               (unsigned long long)results[0][1].rows, (unsigned long long)results[1][2].rows);
+        for (int i = 0; i < 6; i++) {
+            pl_named_result_done(&results[i / 3][i % 3]);
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(groups_with_names_alike_stay_apart)
+{
+    over_sizes(alike_body);
+}
+END_TEST
+
+/* C8: nothing of a group moves before the last rank has it, and then all of it does. */
+static void late_body(struct rank *self)
+{
+    bool late = self->rank == self->size - 1;
+
+    ENGINE(NULL);
+    for (int step = 0; step < 3; step++) { /* the first with new names, then known ones */
+        float data[3] = {1, 1, 1}, result[3] = {-1, -1, -1};
+        struct pl_named_op ops[3], barrier = {.name = "they have submitted", .kind = PL_BARRIER};
+        pl_named_handle handle = 0;
+        bool done = true;
+
+        for (int i = 0; i < 3; i++) {
+            ops[i] = sum_of(NULL, &data[i], 1);
+            ops[i].recv = &result[i];
+        }
+        if (!late) {
+            expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
+        }
+        expect_ok(pl_named_run(named, &barrier, NULL, &error)); /* what was submitted is announced with it */
+        if (!late) {
+            expect_ok(pl_named_poll(named, handle, &done, &error));
+            expect(!done && result[0] < 0 && result[1] < 0 && result[2] < 0, "step %d: began without rank %d", step, self->size - 1);
+        } else {
+            expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
+        }
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        for (int i = 0; i < 3; i++) {
+            expect((int)result[i] == self->size, "member %d: %g", i, (double)result[i]);
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_group_begins_when_the_last_rank_has_it)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, late_body, NULL);
+    }
+}
+END_TEST
+
+/* C7: more bytes than any limit at which a round or a message begins, large and small members side by side. */
+static void large_body(struct rank *self)
+{
+    enum { MEMBERS = 48, LARGE = 40000 };
+    const struct pl_named_options options = {.start_bytes = 4096};
+    float *data[MEMBERS];
+
+    ENGINE(&options);
+    for (int i = 0; i < MEMBERS; i++) {
+        data[i] = malloc(LARGE * sizeof(float));
+    }
+    for (int step = 0; step < 2; step++) {
+        struct pl_named_op ops[MEMBERS];
+        pl_named_handle handle;
+
+        for (int i = 0; i < MEMBERS; i++) {
+            ops[i] = sum_of(NULL, data[i], i % 3 ? (uint64_t)(i + 1) : LARGE);
+            for (uint64_t e = 0; e < ops[i].shape[0]; e++) {
+                data[i][e] = (float)((uint64_t)(self->rank + i) + e % 5);
+            }
+        }
+        expect_ok(pl_named_submit_group(named, "large", ops, MEMBERS, &handle, &error));
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        for (int i = 0; i < MEMBERS; i++) {
+            for (uint64_t e = 0; e < ops[i].shape[0]; e++) {
+                float want = (float)(self->size * (self->size - 1) / 2) + (float)self->size * (float)((uint64_t)i + e % 5);
+
+                if (data[i][e] != want) {
+                    expect(false, "member %d element %llu: %g, not %g", i, (unsigned long long)e, (double)data[i][e], (double)want);
+                    break;
+                }
+            }
+        }
+    }
+    for (int i = 0; i < MEMBERS; i++) {
+        free(data[i]);
+    }
+    pl_named_free(named);
+}
+
+START_TEST(a_group_may_be_larger_than_any_message)
+{
+    over_sizes(large_body);
+}
+END_TEST
+
+/* E12: parameters are broadcast by name, in an order of each rank's own. */
+static void broadcasts_body(struct rank *self)
+{
+    enum { PARAMETERS = 12 };
+
+    ENGINE(NULL);
+    for (int root = 0; root < self->size; root++) {
+        float values[PARAMETERS][3];
+        pl_named_handle handles[PARAMETERS];
+
+        for (int k = 0; k < PARAMETERS; k++) {
+            int i = self->rank % 2 ? PARAMETERS - 1 - k : (5 * k + self->rank) % PARAMETERS;
+            char name[32];
+            struct pl_named_op op = {
+                .name = name, .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = root, .dims = 1, .shape = {(uint64_t)i % 3 + 1}, .recv = values[i]};
+
+            snprintf(name, sizeof(name), "parameter%d from %d", i, root);
+            for (int e = 0; e < 3; e++) {
+                values[i][e] = (float)(self->rank * 100 + i * 3 + e);
+            }
+            expect_ok(pl_named_submit(named, &op, &handles[i], &error));
+        }
+        for (int i = 0; i < PARAMETERS; i++) {
+            expect_ok(pl_named_wait(named, handles[i], NULL, &error));
+            for (int e = 0; e <= i % 3; e++) {
+                expect(values[i][e] == (float)(root * 100 + i * 3 + e), "parameter %d: %g", i, (double)values[i][e]);
+            }
+        }
+    }
+    pl_named_free(named);
+}
+
+START_TEST(parameters_are_broadcast_in_any_order)
+{
+    over_sizes(broadcasts_body);
+}
+END_TEST
+
+UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind, groups_with_names_alike_stay_apart,
+          a_group_begins_when_the_last_rank_has_it, a_group_may_be_larger_than_any_message, parameters_are_broadcast_in_any_order)

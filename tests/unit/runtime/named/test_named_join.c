@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uneven data: ranks that have run out join and stay neutral. Names in capitals are the inventory's behaviours. */
+#include "tests/unit/runtime/named/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* batches[r] is how many batches rank r has, each rank a different number from 1. */
+struct order {
+    int batches[RANKS_MOST];
+};
+
+/* Over the ranks that still have batch `batch`: how many, the sum, the smallest and the largest of rank + 10. */
+struct left {
+    int count, sum, least, most;
+};
+
+static struct left left_in(const struct order *order, int size, int batch)
+{
+    struct left left = {.least = size + 10};
+
+    for (int r = 0; r < size; r++) {
+        if (order->batches[r] > batch) {
+            left.count++;
+            left.sum += r + 10;
+            left.least = r + 10 < left.least ? r + 10 : left.least;
+            left.most = r + 10 > left.most ? r + 10 : left.most;
+        }
+    }
+    return left;
+}
+
+/* I1-I5, I7, I9: in the first epoch names are new (no cache), in the second known. */
+static void join_body(struct rank *self)
+{
+    const struct order *order = self->data;
+    int n = self->size, last = -1;
+
+    ENGINE(NULL);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (int batch = 0; batch < order->batches[self->rank]; batch++) {
+            struct left left = left_in(order, n, batch);
+            float mean = (float)(self->rank + 10), sum = mean, least = mean, product = 2;
+            int8_t most = (int8_t)(-self->rank - 10);
+            struct pl_named_result gathered = {0};
+            struct pl_named_op ops[] = {
+                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &mean, .recv = &mean},
+                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = &sum, .recv = &sum},
+                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_MIN, .send = &least, .recv = &least},
+                {.kind = PL_ALLREDUCE, .dtype = PL_INT8, .op = PL_MAX, .send = &most, .recv = &most},
+                {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_PRODUCT, .send = &product, .recv = &product},
+            };
+            struct pl_named_op gather = {.name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &sum};
+            pl_named_handle group;
+
+            expect_ok(pl_named_submit_group(named, "step", ops, 5, &group, &error));
+            expect_ok(pl_named_wait(named, group, NULL, &error));
+            expect(fabsf(mean - (float)left.sum / (float)left.count) < 1e-5F, "batch %d: mean %g", batch, (double)mean);
+            expect((int)sum == left.sum, "sum %g", (double)sum);
+            expect((int)least == left.least, "least %g", (double)least);
+            expect(most == -left.least, "most %d", most);
+            expect((int)product == 1 << left.count, "product %g", (double)product);
+            expect_ok(pl_named_run(named, &gather, &gathered, &error));
+            expect((int)gathered.rows == left.count, "%llu rows", (unsigned long long)gathered.rows);
+            pl_named_result_done(&gathered);
+        }
+        expect_ok(pl_named_join(named, &last, &error));
+        expect(order->batches[last] == n, "last to join is %d", last);
+    }
+    pl_named_free(named);
+}
+
+/* Every order in which `size` ranks can run out of data. */
+static void every_order(int size, int placed, struct order *order)
+{
+    if (placed == size) {
+        ck_assert_bodies(size, join_body, order);
+    }
+    for (int r = 0; placed < size && r < size; r++) {
+        if (order->batches[r] == 0) {
+            order->batches[r] = placed + 1;
+            every_order(size, placed + 1, order);
+            order->batches[r] = 0;
+        }
+    }
+}
+
+START_TEST(joined_ranks_stay_neutral_in_every_order_of_joining)
+{
+    for (int size = 1; size <= 4; size++) {
+        struct order order = {{0}};
+
+        every_order(size, 0, &order);
+    }
+}
+END_TEST
+
+/* I4: what an average divides by is an option. */
+static void divisor_body(struct rank *self)
+{
+    const struct pl_named_options options = {.join_divisor = *(const enum pl_named_divisor *)self->data};
+    int divisor = options.join_divisor == PL_NAMED_DIVIDE_BY_SIZE ? self->size : self->size - 1, last;
+
+    ENGINE(&options);
+    if (self->rank != 1) {
+        float mean = 12, scaled = 12, all = 12;
+        const int64_t large = (INT64_C(1) << 60) + 1; /* no double holds it */
+        int64_t whole = large;
+        struct pl_named_op op = {.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &mean, .recv = &mean};
+        struct pl_named_op with_scales = {.name = "scaled",
+                                          .kind = PL_ALLREDUCE,
+                                          .dtype = PL_FLOAT32,
+                                          .op = PL_AVERAGE,
+                                          .scaled = true,
+                                          .prescale = 0.5,
+                                          .postscale = 4,
+                                          .send = &scaled,
+                                          .recv = &scaled};
+        struct pl_named_op of_whole = {.name = "whole", .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .send = &whole, .recv = &whole};
+
+        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect(fabsf(mean - (float)(12 * (self->size - 1)) / (float)divisor) < 1e-5F, "%g", (double)mean);
+        expect_ok(pl_named_run(named, &with_scales, NULL, &error));
+        expect(fabsf(scaled - (float)(24 * (self->size - 1)) / (float)divisor) < 1e-4F, "%g", (double)scaled);
+        expect_ok(pl_named_run(named, &of_whole, NULL, &error));
+        expect(whole == large * (self->size - 1) / divisor, "%lld", (long long)whole);
+        expect_ok(pl_named_join(named, &last, &error));
+        op = (struct pl_named_op){.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
+        expect_ok(pl_named_run(named, &op, NULL, &error)); /* all are back */
+        expect(all == 12, "%g", (double)all);
+    } else {
+        float all = 12;
+        struct pl_named_op op = {.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
+
+        expect_ok(pl_named_join(named, &last, &error));
+        expect_ok(pl_named_run(named, &op, NULL, &error));
+        expect(all == 12, "%g", (double)all);
+    }
+    pl_named_free(named);
+}
+
+START_TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
+{
+    for (int size = 2; size <= 4; size++) {
+        enum pl_named_divisor divisors[] = {PL_NAMED_DIVIDE_BY_CONTRIBUTORS, PL_NAMED_DIVIDE_BY_SIZE};
+
+        ck_assert_bodies(size, divisor_body, &divisors[0]);
+        ck_assert_bodies(size, divisor_body, &divisors[1]);
+    }
+}
+END_TEST
+
+/* Operations without a name, more of them on some ranks than on others: behind the join they match again. */
+static void numbering_body(struct rank *self)
+{
+    int last;
+
+    ENGINE(NULL);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (int batch = 0; batch <= self->rank; batch++) {
+            int32_t one = 1, two = 2;
+            struct pl_named_op op = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &one, .recv = &one};
+            struct pl_named_op member = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &two, .recv = &two};
+            pl_named_handle group;
+
+            expect_ok(pl_named_run(named, &op, NULL, &error));
+            expect(one == self->size - batch, "epoch %d, batch %d: %d", epoch, batch, one);
+            expect_ok(pl_named_submit_group(named, NULL, &member, 1, &group, &error));
+            expect_ok(pl_named_wait(named, group, NULL, &error));
+            expect(two == 2 * one, "a group in epoch %d, batch %d: %d", epoch, batch, two);
+        }
+        expect_ok(pl_named_join(named, &last, &error));
+    }
+    pl_named_free(named);
+}
+
+START_TEST(operations_without_a_name_match_again_behind_a_join)
+{
+    over_sizes(numbering_body);
+}
+END_TEST
+
+/* What a narrow wire loses of an operation without a name is not added to the one that has its number behind a join. */
+static void forgetting_body(struct rank *self)
+{
+    static const float given[] = {1.00044F, 1.00024F}; /* more digits than float16 has: the rest of the first would round the second up */
+    enum { ELEMS = 20000 };
+    float *data = calloc(ELEMS, sizeof(*data));
+    int last;
+
+    ENGINE(NULL);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        struct pl_named_op op = sum_of(NULL, data, ELEMS);
+        int wrong = 0;
+
+        op.flags = PL_WIRE_FLOAT16;
+        for (int e = 0; e < ELEMS; e++) {
+            data[e] = given[epoch];
+        }
+        expect_ok(pl_named_run(named, &op, NULL, &error));
+        for (int e = 0; e < ELEMS; e++) {
+            wrong += data[e] != 2.0F;
+        }
+        expect(wrong == 0, "epoch %d: %d sums are not 2", epoch, wrong);
+        expect_ok(pl_named_join(named, &last, &error));
+    }
+    pl_named_free(named);
+    free(data);
+}
+
+START_TEST(rounding_errors_of_operations_without_a_name_are_forgotten)
+{
+    struct rank_body body = {.body = forgetting_body};
+
+    ck_assert_ranks(2, &(struct pl_world_options){.pretend_ranks_per_host = 1}, expect_rank, &body);
+}
+END_TEST
+
+/* The bits of 3 and of -3 (3 again where there is no sign) in each type. */
+static const uint64_t three[PL_DTYPE_COUNT][2] = {
+    [PL_FLOAT32] = {0x40400000, 0xC0400000},
+    [PL_FLOAT64] = {UINT64_C(0x4008000000000000), UINT64_C(0xC008000000000000)},
+    [PL_FLOAT16] = {0x4200, 0xC200},
+    [PL_BFLOAT16] = {0x4040, 0xC040},
+    [PL_INT8] = {3, UINT64_C(-3)},
+    [PL_INT16] = {3, UINT64_C(-3)},
+    [PL_INT32] = {3, UINT64_C(-3)},
+    [PL_INT64] = {3, UINT64_C(-3)},
+    [PL_UINT8] = {3, 3},
+    [PL_BOOL] = {1, 0},
+};
+
+/* I5: a joined rank's element changes no result of the only rank left, whatever the type. */
+static void neutral_body(struct rank *self)
+{
+    float again = 1;
+    struct pl_named_op unnamed = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = &again, .recv = &again};
+    int last;
+
+    ENGINE(NULL);
+    if (self->rank == 0) {
+        for (int dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
+            for (int op = PL_SUM; op < PL_OP_COUNT; op++) {
+                for (int negative = 0; negative < 2; negative++) {
+                    uint64_t value = three[dtype][negative], given = value;
+                    struct pl_named_op reduce = {
+                        .kind = PL_ALLREDUCE, .dtype = (enum pl_dtype)dtype, .op = (enum pl_op)op, .send = &value, .recv = &value};
+
+                    if (op == PL_ADASUM || (op == PL_AVERAGE && dtype == PL_BOOL)) {
+                        continue;
+                    }
+                    expect_ok(pl_named_run(named, &reduce, NULL, &error));
+                    expect(memcmp(&value, &given, pl_dtype_bytes((enum pl_dtype)dtype)) == 0, "type %d, op %d: %llx, not %llx", dtype, op,
+                           (unsigned long long)value, (unsigned long long)given);
+                }
+            }
+        }
+    }
+    expect_ok(pl_named_join(named, &last, &error));
+    expect(last == 0, "last is %d", last);
+    expect_ok(pl_named_run(named, &unnamed, NULL, &error)); /* all count from the same number again */
+    expect((int)again == self->size, "%g", (double)again);
+    pl_named_free(named);
+}
+
+START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
+{
+    ck_assert_bodies(2, neutral_body, NULL);
+    ck_assert_bodies(3, neutral_body, NULL);
+}
+END_TEST
+
+UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining, an_average_divides_by_the_ranks_that_gave_or_by_all,
+          operations_without_a_name_match_again_behind_a_join, rounding_errors_of_operations_without_a_name_are_forgotten,
+          a_joined_rank_is_neutral_in_every_type_and_operation)

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages that cannot be taken back, as MPI has them: what they come to and leave from stays as it is until the process ends. */
+#include "collectives/hier/state.h"
+#include "collectives/p2p/p2p.h"
+#include "runtime/named.h"
+#include "runtime/optimizer.h"
+#include "runtime/plan.h"
+#include "tests/unit/runtime/ranks.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { ELEMS = 50000, HELD_MOST = 64, HELD_BYTE = 0x77 };
+
+enum { WORD_DATA, WORD_BYTES, WORD_TAG = 3 }; /* of a held transfer; a receive has them from bootstrap_threads.c */
+
+/* Rank 0's messages of lanes are held: they do not end, and what they are cancelled with cannot be taken back. */
+static struct {
+    struct pl_transport *transport;
+    struct pl_transport real;
+    struct pl_exchange *exchange;
+    size_t least_bytes;
+    bool fails; /* at the first look */
+    atomic_bool any;
+    struct {
+        unsigned char *data;
+        size_t bytes;
+    } messages[HELD_MOST];
+    size_t count;
+    void *lanes[2 * PL_EXCHANGE_LANES]; /* where the leak checker finds what nobody frees, as here: */
+    void *kept[2];
+} held;
+
+static bool is_held(const struct pl_transfer *transfer)
+{
+    uintptr_t tag = transfer->words[WORD_TAG];
+
+    return tag >= PL_TAG_EXCHANGE && (tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS != PL_AGREE_SLOTS - 1 &&
+           transfer->words[WORD_BYTES] >= held.least_bytes;
+}
+
+static enum pl_status hold_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+                                struct pl_error *reterr)
+{
+    struct pl_transfer wanted = {.active = true, .words = {[WORD_DATA] = (uintptr_t)data, [WORD_BYTES] = bytes, [WORD_TAG] = tag}};
+
+    PL_TRY(held.real.send(context, data, bytes, peer, tag, transfer, reterr));
+    if (is_held(&wanted)) {
+        *transfer = wanted;
+    }
+    return PL_OK;
+}
+
+static enum pl_status hold_test(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+{
+    if (!is_held(transfer)) {
+        return held.real.test(context, transfer, ret_done, ret_bytes, reterr);
+    }
+    *ret_done = false;
+    atomic_store(&held.any, true);
+    return held.fails ? pl_error_set(reterr, PL_LIBRARY, "the wire broke") : PL_OK;
+}
+
+static bool hold_cancel(void *context, struct pl_transfer *transfer)
+{
+    if (!is_held(transfer)) {
+        return held.real.cancel(context, transfer);
+    }
+    if (!held.transport->stranded) {
+        for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
+            held.lanes[2 * i] = held.exchange->lanes[i].arrived;
+            held.lanes[2 * i + 1] = held.exchange->lanes[i].work;
+        }
+    }
+    transfer->active = false;
+    held.transport->stranded = true;
+    held.messages[held.count].data = (unsigned char *)transfer->words[WORD_DATA];
+    held.messages[held.count].bytes = transfer->words[WORD_BYTES];
+    memset(held.messages[held.count].data, HELD_BYTE, held.messages[held.count].bytes);
+    held.count++;
+    ck_assert_uint_lt(held.count, HELD_MOST);
+    return false;
+}
+
+static struct pl_world *between_of(struct pl_world *world)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        if (world->backends[i].on && world->backends[i].backend == &pl_backend_hierarchy) {
+            return ((struct pl_hierarchy *)world->backends[i].state)->between;
+        }
+    }
+    return world;
+}
+
+/* From now on, in rank 0: the messages between hosts from `least_bytes` on. */
+static void hold(struct pl_world *world, size_t least_bytes)
+{
+    struct pl_world *between = between_of(world);
+
+    for (int i = 0; i < between->backend_count; i++) {
+        if (between->backends[i].on && between->backends[i].backend == &pl_backend_exchange) {
+            held.exchange = between->backends[i].state;
+        }
+    }
+    ck_assert_ptr_nonnull(held.exchange);
+    held.transport = pl_world_bootstrap(between)->transport;
+    held.real = *held.transport;
+    held.least_bytes = least_bytes;
+    held.transport->send = hold_send;
+    held.transport->test = hold_test;
+    held.transport->cancel = hold_cancel;
+}
+
+/* When rank 0's world has ended. */
+static void check_held(void)
+{
+    ck_assert_uint_ge(held.count, 1);
+    for (size_t i = 0; i < held.count; i++) {
+        for (size_t at = 0; at < held.messages[i].bytes; at++) {
+            ck_assert_msg(held.messages[i].data[at] == HELD_BYTE, "byte %zu of message %zu of %zu is in use again", at, i, held.count);
+        }
+    }
+}
+
+static void run(int size, int ranks_per_host, ranks_body *body)
+{
+    struct pl_knobs knobs;
+
+    held.count = 0;
+    held.fails = false;
+    atomic_store(&held.any, false);
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
+    ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = ranks_per_host}, body, NULL);
+    check_held();
+}
+
+static struct pl_plan *sealed_plan(struct pl_world *world)
+{
+    const uint64_t elems = ELEMS;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    ck_assert_ok(pl_plan_new(world, NULL, &plan, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "weights", 1, &elems, &index, &error), &error);
+    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    if (pl_world_rank(world) == 0) {
+        held.kept[0] = pl_plan_values(plan);
+        held.kept[1] = pl_plan_gradients(plan);
+    }
+    return plan;
+}
+
+/* Another rank may hear that rank 0 has given up before it begins. */
+static void check_begun(const struct pl_world *world, enum pl_status status, const struct pl_error *error)
+{
+    if (pl_world_rank(world) == 0 || status != PL_PEER) {
+        ck_assert_ok(status, error);
+    }
+}
+
+static void leaves_gradients(struct pl_world *world, void *context)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_plan *plan = sealed_plan(world);
+
+    (void)context;
+    if (pl_world_rank(world) == 0) {
+        hold(world, 1);
+    }
+    check_begun(world, pl_plan_ready(plan, 0, &error), &error);
+    while (!atomic_load(&held.any)) {
+        (void)!pl_plan_progress(plan, NULL);
+        sched_yield();
+    }
+    pl_plan_free(plan); /* in the middle of the sum */
+}
+
+START_TEST(gradients_that_a_message_may_still_use_are_not_freed)
+{
+    run(2, 1, leaves_gradients);
+}
+END_TEST
+
+START_TEST(gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed)
+{
+    run(4, 2, leaves_gradients);
+}
+END_TEST
+
+static void leaves_values(struct pl_world *world, void *context)
+{
+    struct pl_plan *plan = sealed_plan(world);
+    enum pl_status status;
+
+    (void)context;
+    if (pl_world_rank(world) == 0) {
+        held.fails = true;
+        hold(world, 1);
+    }
+    status = pl_plan_broadcast(plan, 1, NULL);
+    ck_assert_int_eq(status, pl_world_rank(world) == 0 ? PL_LIBRARY : PL_OK);
+    pl_plan_free(plan);
+}
+
+START_TEST(values_that_a_message_may_still_use_are_not_freed)
+{
+    run(2, 1, leaves_values);
+}
+END_TEST
+
+static void leaves_state(struct pl_world *world, void *context)
+{
+    struct pl_plan *plan = sealed_plan(world);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_optimizer *optimizer = NULL;
+    enum pl_status status;
+
+    (void)context;
+    ck_assert_ok(pl_optimizer_new(plan, &(struct pl_optimizer_options){.kind = PL_SGD}, &optimizer, &error), &error);
+    if (pl_world_rank(world) == 0) {
+        held.fails = true;
+        hold(world, 1);
+    }
+    status = pl_optimizer_broadcast(optimizer, 1, NULL);
+    ck_assert_int_eq(status, pl_world_rank(world) == 0 ? PL_LIBRARY : PL_OK);
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+START_TEST(an_optimizers_state_that_a_message_may_still_use_is_not_freed)
+{
+    run(2, 1, leaves_state);
+}
+END_TEST
+
+static void leave_gather(struct pl_world *world, size_t least_bytes)
+{
+    static const float data[2][ELEMS];
+    const struct pl_named_op op = {
+        .name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {ELEMS}, .send = data[pl_world_rank(world)]};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_named *named = NULL;
+    pl_named_handle handle = 0;
+    bool done;
+
+    ck_assert_ok(pl_named_new(world, NULL, &named, &error), &error);
+    if (pl_world_rank(world) == 0) {
+        held.kept[0] = named;
+        hold(world, least_bytes);
+    }
+    check_begun(world, pl_named_submit(named, &op, &handle, &error), &error);
+    while (!atomic_load(&held.any)) {
+        (void)!pl_named_poll(named, handle, &done, NULL);
+        sched_yield();
+    }
+    pl_named_free(named);
+}
+
+static void leaves_result(struct pl_world *world, void *context)
+{
+    (void)context;
+    leave_gather(world, 10000);
+}
+
+START_TEST(results_that_a_message_may_still_come_to_are_not_freed)
+{
+    run(2, 1, leaves_result);
+}
+END_TEST
+
+static void leaves_round(struct pl_world *world, void *context)
+{
+    (void)context;
+    leave_gather(world, 1);
+}
+
+START_TEST(what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)
+{
+    run(2, 1, leaves_round);
+}
+END_TEST
+
+UNIT_MAIN("runtime/stranded", gradients_that_a_message_may_still_use_are_not_freed,
+          gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed, values_that_a_message_may_still_use_are_not_freed,
+          an_optimizers_state_that_a_message_may_still_use_is_not_freed, results_that_a_message_may_still_come_to_are_not_freed,
+          what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)

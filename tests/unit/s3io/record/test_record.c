@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/example.h"
+#include "s3io/proto_tensor.h"
+#include "s3io/record.h"
+#include "tests/support/unit.h"
+#include "tests/unit/s3io/drip.h"
+#include "tests/unit/s3io/record/build.h"
+
+enum { COUNT = 40 };
+
+static const size_t pieces[] = {1, 2, 3, 5, 13, 64, 1000, 1 << 20};
+
+/* Record i: i * i % 211 bytes, some empty, with magic words where they are aligned and where they are not. */
+static size_t make_record(unsigned i, unsigned char *data)
+{
+    static const unsigned char magic[4] = {0x0a, 0x23, 0xd7, 0xce};
+    size_t bytes = i * i % 211;
+
+    for (size_t at = 0; at < bytes; at++) {
+        data[at] = (unsigned char)(at * 3 + i);
+    }
+    for (size_t at = i % 7; at + 4 <= bytes; at += 4 * (1 + i % 3)) {
+        if (i % 4 == 0) {
+            memcpy(data + at, magic, 4);
+        }
+    }
+    return bytes;
+}
+
+static struct build make_stream(enum pl_record_format format)
+{
+    struct build build = {.data = NULL};
+    unsigned char data[256];
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t bytes = make_record(i, data);
+
+        if (format == PL_RECORD_TFRECORD) {
+            build_tfrecord(&build, data, bytes);
+        } else {
+            build_recordio(&build, data, bytes);
+        }
+    }
+    return build;
+}
+
+static struct pl_record_reader *open_reader(struct pl_source *source, const struct pl_record_options *options)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+
+    ck_assert_ok(pl_record_reader_open(source, options, &reader, &error), &error);
+    return reader;
+}
+
+static void check_all(enum pl_record_format format, struct pl_source *source, bool timeouts)
+{
+    struct pl_record_options options = {.format = format, .window_bytes = 64};
+    struct pl_record_reader *reader = open_reader(source, &options);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+    unsigned char data[256];
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t bytes = make_record(i, data);
+        enum pl_status status;
+
+        do {
+            status = pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error);
+        } while (timeouts && status == PL_TIMEOUT);
+        ck_assert_ok(status, &error);
+        ck_assert_uint_eq(record.index, i);
+        ck_assert_uint_eq(record.bytes, bytes);
+        if (bytes) {
+            ck_assert_mem_eq(record.data, data, bytes);
+        }
+        total += bytes;
+    }
+    while (timeouts && pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error) == PL_TIMEOUT) {
+    }
+    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    ck_assert_uint_eq(pl_record_reader_counts(reader).records, COUNT);
+    ck_assert_uint_eq(pl_record_reader_counts(reader).record_bytes, total);
+    ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 0);
+    pl_record_reader_close(reader);
+}
+
+START_TEST(binary_records_come_back_whatever_the_read_sizes)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = make_stream((enum pl_record_format)format);
+        struct pl_source *memory;
+
+        for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+            struct pl_source *drip = drip_new(stream.data, stream.bytes, pieces[i]);
+
+            check_all((enum pl_record_format)format, drip, false);
+            drip = drip_new(stream.data, stream.bytes, pieces[i]);
+            ((struct drip *)drip)->timeouts = 1;
+            check_all((enum pl_record_format)format, drip, true);
+        }
+        ck_assert_int_eq(pl_source_open_memory("memory", stream.data, stream.bytes, &memory, NULL), PL_OK);
+        check_all((enum pl_record_format)format, memory, false);
+        build_done(&stream);
+    }
+}
+END_TEST
+
+START_TEST(skipped_records_keep_their_numbers)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = make_stream((enum pl_record_format)format);
+        struct pl_record_options options = {.format = (enum pl_record_format)format, .window_bytes = 64};
+        struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes, 50), &options);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record record;
+        unsigned char data[256];
+
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (i % 3) {
+                ck_assert_ok(pl_record_reader_skip(reader, PL_DEADLINE_NEVER, &error), &error);
+                continue;
+            }
+            ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+            ck_assert_uint_eq(record.index, i);
+            ck_assert_uint_eq(record.bytes, make_record(i, data));
+        }
+        ck_assert_int_eq(pl_record_reader_skip(reader, PL_DEADLINE_NEVER, &error), PL_END);
+        pl_record_reader_close(reader);
+        build_done(&stream);
+    }
+}
+END_TEST
+
+/* Where records end, so where a stream may. */
+static bool is_boundary(enum pl_record_format format, size_t cut)
+{
+    struct build build = {.data = NULL};
+    unsigned char data[256];
+    bool boundary = false;
+
+    for (unsigned i = 0; i < COUNT && build.bytes < cut; i++) {
+        size_t bytes = make_record(i, data);
+
+        if (format == PL_RECORD_TFRECORD) {
+            build_tfrecord(&build, data, bytes);
+        } else {
+            build_recordio(&build, data, bytes);
+        }
+        boundary = build.bytes == cut;
+    }
+    build_done(&build);
+    return boundary || cut == 0;
+}
+
+static enum pl_status drain(struct pl_record_reader *reader, bool skip, struct pl_error *error)
+{
+    struct pl_record record;
+    enum pl_status status = PL_OK;
+
+    for (unsigned i = 0; status == PL_OK; i++) {
+        status = skip && i % 2 ? pl_record_reader_skip(reader, PL_DEADLINE_NEVER, error)
+                               : pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, error);
+    }
+    return status;
+}
+
+START_TEST(stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = make_stream((enum pl_record_format)format);
+
+        for (size_t cut = 0; cut < 700; cut++) {
+            for (int skip = 0; skip < 2; skip++) {
+                struct pl_record_options options = {.format = (enum pl_record_format)format, .window_bytes = 64};
+                struct pl_record_reader *reader = open_reader(drip_new(stream.data, cut, 4096), &options);
+                struct pl_error error = PL_ERROR_NONE;
+                enum pl_status status = drain(reader, skip, &error);
+
+                ck_assert_int_eq(status, is_boundary((enum pl_record_format)format, cut) ? PL_END : PL_CORRUPT);
+                if (status == PL_CORRUPT) {
+                    ck_assert_ptr_nonnull(strstr(error.cause, "'drip': record "));
+                    ck_assert_ptr_nonnull(strstr(error.cause, " at byte "));
+                    ck_assert_int_ne(drain(reader, skip, &error), PL_END);
+                }
+                pl_record_reader_close(reader);
+            }
+        }
+        build_done(&stream);
+    }
+}
+END_TEST
+
+START_TEST(tfrecord_with_any_flipped_bit_is_found)
+{
+    struct build stream = {.data = NULL};
+
+    build_tfrecord(&stream, "first", 5);
+    build_tfrecord(&stream, "second record", 13);
+    for (size_t bit = 0; bit < stream.bytes * 8; bit++) {
+        struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record_reader *reader;
+
+        stream.data[bit / 8] ^= (unsigned char)(1U << bit % 8);
+        reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+        ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+        pl_record_reader_close(reader);
+        stream.data[bit / 8] ^= (unsigned char)(1U << bit % 8);
+    }
+    build_done(&stream);
+}
+END_TEST
+
+/* With one byte damaged anywhere, skipping loses that record (RecordIO: and neighbours that a damaged length covers) and counts it. */
+START_TEST(skipping_leaves_out_what_is_damaged_counts_it_and_goes_on)
+{
+    for (int format = PL_RECORD_TFRECORD; format <= PL_RECORD_RECORDIO; format++) {
+        struct build stream = {.data = NULL};
+        unsigned char data[20];
+
+        for (unsigned i = 0; i < 12; i++) {
+            memset(data, (int)i, sizeof(data));
+            if (format == PL_RECORD_TFRECORD) {
+                build_tfrecord(&stream, data, sizeof(data));
+            } else {
+                build_recordio(&stream, data, sizeof(data));
+            }
+        }
+        for (size_t at = 0; at < stream.bytes; at++) {
+            struct pl_record_options options = {.format = (enum pl_record_format)format, .skip_corrupt = true, .max_record_bytes = 1000};
+            struct pl_record_reader *reader;
+            struct pl_error error = PL_ERROR_NONE;
+            struct pl_record record;
+            enum pl_status status;
+            unsigned whole = 0;
+
+            stream.data[at] ^= 0x55;
+            reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+            while ((status = pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
+                whole += record.bytes == sizeof(data) && record.data[0] == record.data[sizeof(data) - 1];
+            }
+            if (status == PL_LIMIT) {
+                ck_assert_int_eq(format, PL_RECORD_RECORDIO); /* an unprotected length */
+            } else {
+                ck_assert_int_eq(status, PL_END);
+                ck_assert_uint_ge(whole, 8); /* RecordIO: a longer length swallows up to three neighbours */
+                if (format == PL_RECORD_TFRECORD) {
+                    ck_assert_uint_eq(whole, 11);
+                    ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 1);
+                    ck_assert_uint_ge(pl_record_reader_counts(reader).skipped_bytes, 30);
+                }
+            }
+            pl_record_reader_close(reader);
+            stream.data[at] ^= 0x55;
+        }
+        build_done(&stream);
+    }
+}
+END_TEST
+
+START_TEST(cut_end_is_counted_when_skipping)
+{
+    struct build stream = {.data = NULL};
+
+    build_tfrecord(&stream, "first", 5);
+    build_tfrecord(&stream, "second", 6);
+    for (int skip = 0; skip < 2; skip++) {
+        struct pl_record_options options = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true};
+        struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes - 3, 4096), &options);
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(drain(reader, skip, &error), PL_END);
+        ck_assert_uint_eq(pl_record_reader_counts(reader).skipped, 1);
+        pl_record_reader_close(reader);
+    }
+    build_done(&stream);
+}
+END_TEST
+
+START_TEST(length_beyond_the_limit_is_refused_without_memory_for_it)
+{
+    struct build stream = {.data = NULL};
+    struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+
+    build_le(&stream, UINT64_C(1) << 60, 8);
+    build_le(&stream, build_masked(stream.data, 8), 4);
+    reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+    ck_assert_int_eq(drain(reader, false, &error), PL_LIMIT);
+    pl_record_reader_close(reader);
+    build_done(&stream);
+
+    build_recordio(&stream, "0123456789", 10);
+    options = (struct pl_record_options){.format = PL_RECORD_RECORDIO, .max_record_bytes = 9};
+    reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+    ck_assert_int_eq(drain(reader, false, &error), PL_LIMIT);
+    pl_record_reader_close(reader);
+    build_done(&stream);
+}
+END_TEST
+
+START_TEST(parts_are_joined_by_either_rule)
+{
+    static const unsigned char with_magic[] = {'a', 'b', 'c', 'd', 0x0a, 0x23, 0xd7, 0xce, 'e', 'f'};
+    struct build stream = {.data = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    build_recordio_part(&stream, 1, "abcd", 4);
+    build_recordio_part(&stream, 3, "ef", 2);
+    for (int join = PL_RECORD_JOIN_DMLC; join <= PL_RECORD_JOIN_CONCAT; join++) {
+        struct pl_record_options options = {.format = PL_RECORD_RECORDIO, .join = (enum pl_record_join)join};
+        struct pl_record_reader *reader = open_reader(drip_new(stream.data, stream.bytes, 3), &options);
+        struct pl_record record;
+
+        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        if (join == PL_RECORD_JOIN_DMLC) {
+            ck_assert_uint_eq(record.bytes, sizeof(with_magic));
+            ck_assert_mem_eq(record.data, with_magic, sizeof(with_magic));
+        } else {
+            ck_assert_uint_eq(record.bytes, 6);
+            ck_assert_mem_eq(record.data, "abcdef", 6);
+        }
+        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+        pl_record_reader_close(reader);
+    }
+    build_done(&stream);
+}
+END_TEST
+
+START_TEST(parts_out_of_their_order_are_corrupt)
+{
+    static const unsigned orders[][3] = {{2, 3, 0}, {3, 0, 0}, {1, 0, 0}, {1, 1, 3}, {1, 2, 0}, {4, 0, 0}};
+
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
+        struct build stream = {.data = NULL};
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record_reader *reader;
+
+        for (size_t part = 0; part < 3; part++) {
+            build_recordio_part(&stream, orders[i][part], "abcd", 4);
+        }
+        reader = open_reader(drip_new(stream.data, stream.bytes, 4096), &options);
+        ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+        pl_record_reader_close(reader);
+        build_done(&stream);
+    }
+}
+END_TEST
+
+static void check_text(enum pl_record_format format, bool keep_empty, const char *text, const char *const *expected)
+{
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        struct pl_record_options options = {.format = format, .window_bytes = 64, .keep_empty_lines = keep_empty};
+        struct pl_record_reader *reader = open_reader(drip_new(text, strlen(text), pieces[i]), &options);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_record record;
+
+        for (const char *const *line = expected; *line; line++) {
+            ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+            ck_assert_uint_eq(record.bytes, strlen(*line));
+            if (record.bytes) {
+                ck_assert_mem_eq(record.data, *line, record.bytes);
+            }
+        }
+        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+        pl_record_reader_close(reader);
+    }
+}
+
+START_TEST(lines_end_with_or_without_carriage_return_and_the_last_needs_none)
+{
+    char text[600] = "one\ntwo\r\n\n\r\nthr\ree\n", longest[501];
+    const char *lines[] = {"one", "two", "thr\ree", longest, NULL};
+    const char *all[] = {"one", "two", "", "", "thr\ree", longest, NULL};
+    const char *nothing[] = {NULL};
+
+    memset(longest, 'x', 500);
+    longest[500] = '\0';
+    strcat(text, longest);
+    check_text(PL_RECORD_LINES, false, text, lines);
+    check_text(PL_RECORD_LINES, true, text, all);
+    strcat(text, "\n");
+    check_text(PL_RECORD_LINES, true, text, all);
+    check_text(PL_RECORD_LINES, true, "", nothing);
+}
+END_TEST
+
+START_TEST(csv_records_keep_line_ends_inside_quotes)
+{
+    const char *records[] = {"a,\"b\nc\",d", "\"say \"\"\n\"\"\",2", "3,4", NULL};
+    struct pl_record_options options = {.format = PL_RECORD_CSV};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record_reader *reader;
+
+    check_text(PL_RECORD_CSV, false, "a,\"b\nc\",d\r\n\"say \"\"\n\"\"\",2\n3,4", records);
+    reader = open_reader(drip_new("a,\"b\nc", 6, 2), &options);
+    ck_assert_int_eq(drain(reader, false, &error), PL_CORRUPT);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+/* What Python's csv module reads as these records, byte by byte. */
+START_TEST(csv_quotes_open_only_where_a_field_begins)
+{
+    const char *inside[] = {"1,5\" disk", "2,a\"\"b", "3,\"c\"d\"e", "4, \"f", "5,\"\",\"g\n\"\"\"", "6", NULL};
+    const char *marked[] = {"\xef\xbb\xbf\"h\ni\",7", "8", NULL};
+    const char *tabs[] = {"9\t\"j\nk\"", "l,\"m", NULL};
+    struct pl_record_options options = {.format = PL_RECORD_CSV, .delimiter = '\t'};
+    struct pl_record_reader *reader;
+    struct pl_record record;
+
+    check_text(PL_RECORD_CSV, false, "1,5\" disk\n2,a\"\"b\n3,\"c\"d\"e\n4, \"f\n5,\"\",\"g\n\"\"\"\n6\n", inside);
+    check_text(PL_RECORD_CSV, false, "\xef\xbb\xbf\"h\ni\",7\n8\n", marked);
+    reader = open_reader(drip_new("9\t\"j\nk\"\nl,\"m\n", 13, 2), &options);
+    for (size_t i = 0; tabs[i]; i++) {
+        ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, NULL), PL_OK);
+        ck_assert_uint_eq(record.bytes, strlen(tabs[i]));
+        ck_assert_mem_eq(record.data, tabs[i], record.bytes);
+    }
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(whole_source_is_one_record_even_when_empty)
+{
+    const char *text[] = {"all of\nit", NULL}, *empty[] = {"", NULL};
+
+    check_text(PL_RECORD_WHOLE, false, "all of\nit", text);
+    check_text(PL_RECORD_WHOLE, false, "", empty);
+}
+END_TEST
+
+/*
+ * Written by other software: MXNet 1.9.1's MXRecordIOWriterWriteRecord(); write_spmatrix_to_sparse_tensor([[0, 1.5, 0, -2]], [3]) of SageMaker's
+ * SDK 2.257; TensorFlow 2.21's TFRecordWriter with GZIP, an Example and a record without bytes.
+ */
+static const unsigned char mxnet[] = {0x0a, 0x23, 0xd7, 0xce, 0x02, 0x00, 0x00, 0x00, 0x61, 0x62, 0x00, 0x00, 0x0a, 0x23, 0xd7, 0xce,
+                                      0x00, 0x00, 0x00, 0x20, 0x0a, 0x23, 0xd7, 0xce, 0x04, 0x00, 0x00, 0x40, 0x63, 0x64, 0x65, 0x66,
+                                      0x0a, 0x23, 0xd7, 0xce, 0x00, 0x00, 0x00, 0x40, 0x0a, 0x23, 0xd7, 0xce, 0x00, 0x00, 0x00, 0x60,
+                                      0x0a, 0x23, 0xd7, 0xce, 0x06, 0x00, 0x00, 0x00, 0x67, 0x68, 0x0a, 0x23, 0xd7, 0xce, 0x00, 0x00};
+static const unsigned char sagemaker[] = {0x0a, 0x23, 0xd7, 0xce, 0x30, 0x00, 0x00, 0x00, 0x0a, 0x1d, 0x0a, 0x06, 0x76, 0x61,
+                                          0x6c, 0x75, 0x65, 0x73, 0x12, 0x13, 0x12, 0x11, 0x0a, 0x08, 0x00, 0x00, 0xc0, 0x3f,
+                                          0x00, 0x00, 0x00, 0xc0, 0x12, 0x02, 0x01, 0x03, 0x1a, 0x01, 0x04, 0x12, 0x0f, 0x0a,
+                                          0x06, 0x76, 0x61, 0x6c, 0x75, 0x65, 0x73, 0x12, 0x05, 0x3a, 0x03, 0x0a, 0x01, 0x03};
+static const unsigned char tensorflow[] = {
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x33, 0x67, 0x80, 0x80, 0xe7, 0x2f, 0x4e, 0x45, 0x72, 0x99, 0x72, 0xf1, 0x72,
+    0x31, 0x26, 0x09, 0x71, 0x70, 0xb1, 0x71, 0x31, 0x55, 0x54, 0x72, 0x31, 0x80, 0xb8, 0x69, 0x42, 0x1c, 0x42, 0x6c, 0x5c, 0x2c, 0x0c, 0x0c,
+    0x07, 0xec, 0xb9, 0x44, 0xb9, 0x18, 0x33, 0x85, 0x04, 0xa4, 0xf8, 0xb8, 0x78, 0xfe, 0xc3, 0x00, 0xe3, 0x1a, 0x26, 0x69, 0xb6, 0x9a, 0x19,
+    0x50, 0x53, 0x18, 0x34, 0x99, 0x67, 0xb0, 0xdf, 0x78, 0xd5, 0xb4, 0x08, 0x00, 0xa9, 0x6a, 0x87, 0x6f, 0x57, 0x00, 0x00, 0x00};
+
+START_TEST(magic_words_inside_records_that_mxnet_wrote_come_back)
+{
+    static const struct {
+        const char *data;
+        size_t bytes;
+    } expected[] = {{"ab", 2},
+                    {"\x0a\x23\xd7\xce"
+                     "cdef\x0a\x23\xd7\xce\x0a\x23\xd7\xce",
+                     16},
+                    {"gh\x0a\x23\xd7\xce", 6}};
+    struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
+    struct pl_record_reader *reader = open_reader(drip_new(mxnet, sizeof(mxnet), 3), &options);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(expected); i++) {
+        ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+        ck_assert_uint_eq(record.bytes, expected[i].bytes);
+        ck_assert_mem_eq(record.data, expected[i].data, record.bytes);
+    }
+    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(sparse_row_that_sagemakers_sdk_wrote_is_read)
+{
+    static const float row[4] = {0.0F, 1.5F, 0.0F, -2.0F};
+    struct pl_record_options options = {.format = PL_RECORD_RECORDIO};
+    struct pl_record_reader *reader = open_reader(drip_new(sagemaker, sizeof(sagemaker), 7), &options);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_proto_tensor tensor;
+    struct pl_record record;
+    float values[4];
+
+    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "values", &tensor, &error), &error);
+    ck_assert_ok(pl_proto_tensor_float32(&tensor, values, 4, &error), &error);
+    ck_assert_mem_eq(values, row, sizeof(row));
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_LABEL, "values", &tensor, &error), &error);
+    ck_assert_ok(pl_proto_tensor_float32(&tensor, values, 1, &error), &error);
+    ck_assert(values[0] == 3.0F);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(packed_examples_that_tensorflow_wrote_are_read)
+{
+    struct pl_record_options options = {.format = PL_RECORD_TFRECORD};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_example_feature feature;
+    struct pl_record_reader *reader;
+    struct pl_source *source;
+    struct pl_record record;
+    struct pl_view words[2];
+    int64_t integers[2];
+    float floats[1];
+    size_t count;
+
+    ck_assert_ok(pl_source_open_inflate(drip_new(tensorflow, sizeof(tensorflow), 11), PL_COMPRESSION_AUTO, &source, &error), &error);
+    reader = open_reader(source, &options);
+    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_assert_ok(pl_example_find(record.data, record.bytes, "i", &feature, &error), &error);
+    ck_assert_ok(pl_example_int64(&feature, integers, 2, &count, &error), &error);
+    ck_assert(count == 2 && integers[0] == -1 && integers[1] == 300);
+    ck_assert_ok(pl_example_find(record.data, record.bytes, "f", &feature, &error), &error);
+    ck_assert_ok(pl_example_float32(&feature, floats, 1, &count, &error), &error);
+    ck_assert(count == 1 && floats[0] == 1.5F);
+    ck_assert_ok(pl_example_find(record.data, record.bytes, "b", &feature, &error), &error);
+    ck_assert_ok(pl_example_bytes_list(&feature, words, 2, &count, &error), &error);
+    ck_assert(count == 2 && words[0].bytes == 2 && memcmp(words[0].data, "xy", 2) == 0 && words[1].bytes == 0);
+    ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
+    ck_assert_uint_eq(record.bytes, 0);
+    ck_assert_int_eq(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), PL_END);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+START_TEST(reader_of_a_cancelled_source_says_so)
+{
+    struct pl_record_options options = {.format = PL_RECORD_LINES};
+    struct pl_source *source = drip_new("a\n", 2, 1);
+    struct pl_record_reader *reader = open_reader(source, &options);
+    struct pl_error error = PL_ERROR_NONE;
+
+    pl_source_cancel(source);
+    ck_assert_int_eq(drain(reader, false, &error), PL_CANCELLED);
+    pl_record_reader_close(reader);
+}
+END_TEST
+
+UNIT_MAIN("s3io/record", binary_records_come_back_whatever_the_read_sizes, skipped_records_keep_their_numbers,
+          stream_cut_inside_a_record_is_an_error_with_source_and_offset_and_never_a_short_epoch, tfrecord_with_any_flipped_bit_is_found,
+          skipping_leaves_out_what_is_damaged_counts_it_and_goes_on, cut_end_is_counted_when_skipping,
+          length_beyond_the_limit_is_refused_without_memory_for_it, parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
+          lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
+          csv_quotes_open_only_where_a_field_begins, whole_source_is_one_record_even_when_empty,
+          magic_words_inside_records_that_mxnet_wrote_come_back, sparse_row_that_sagemakers_sdk_wrote_is_read,
+          packed_examples_that_tensorflow_wrote_are_read, reader_of_a_cancelled_source_says_so)

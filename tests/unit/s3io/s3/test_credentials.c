@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/memory.h"
+#include "s3io/s3/credentials.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+START_TEST(tokens_go_only_where_they_may)
+{
+    static const char *const good[] = {"https://any.example/x",      "http://127.0.0.1:1234/get", "http://127.9.9.9/",     "http://localhost:80/x",
+                                       "http://169.254.170.2/creds", "http://169.254.170.23/v1",  "http://[fd00:ec2::23]", "http://[::1]:99/x"};
+    static const char *const bad[] = {"http://example.com/",
+                                      "http://169.254.169.254/",
+                                      "http://127.0.0.1.example.com/",
+                                      "http://127.0.0.1@evil.example/",
+                                      "http://127.0.0.256/",
+                                      "http://localhost.evil/",
+                                      "ftp://127.0.0.1/",
+                                      "https://",
+                                      "http://127.0.0.1\\@evil/",
+                                      "http://[::1].evil.example"};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        ck_assert_msg(pl_credentials_url_allowed(good[i]), "%s", good[i]);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_msg(!pl_credentials_url_allowed(bad[i]), "%s", bad[i]);
+    }
+}
+END_TEST
+
+static enum pl_status parse(const char *text, struct pl_credentials_reply *reply, struct pl_error *error)
+{
+    return pl_credentials_parse(text, strlen(text), reply, error);
+}
+
+START_TEST(an_answer_is_read)
+{
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(parse("{\"RoleArn\":\"x\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\",\"Expiration\":\"2013-05-24T00:00:00Z\"}",
+                       &reply, &error),
+                 &error);
+    ck_assert_str_eq(reply.access_key, "A");
+    ck_assert_str_eq(reply.secret_key, "S");
+    ck_assert_str_eq(reply.session_token, "T");
+    ck_assert_int_eq(reply.expires_s, 1369353600);
+    pl_credentials_reply_done(&reply);
+}
+END_TEST
+
+START_TEST(a_refusal_is_quoted)
+{
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(parse("{\"code\":\"NoRole\",\"message\":\"not yours\"}", &reply, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "NoRole: not yours"));
+}
+END_TEST
+
+START_TEST(keys_that_could_break_a_header_are_refused)
+{
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\\r\\nX: y\",\"SecretAccessKey\":\"S\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"\\u0000\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("[]", &reply, &error), PL_INVALID);
+}
+END_TEST
+
+START_TEST(no_keys_names_the_places)
+{
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.access_key = NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ACCESS_KEY_ID"));
+    ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+}
+END_TEST
+
+#define KEYS(access) "aws_access_key_id = " access "\naws_secret_access_key = S\n"
+
+/* botocore takes the same keys in each of these cases, or refuses, or goes where we cannot: a container's role never stands in for it. */
+START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
+{
+    static const struct {
+        const char *keys, *config, *profile; /* NULL: not there, not set */
+        enum pl_status status;
+        const char *word;  /* in the message; or the access key, NULL: the container's are asked for */
+        const char *token; /* with the key */
+    } cases[] = {
+        {NULL, "[default]\nregion = eu-west-1\nsso_session = mine\n", NULL, PL_UNSUPPORTED, "'sso_session'", NULL},
+        {NULL, "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = q\n[profile q]\n" KEYS("Q"), "p", PL_UNSUPPORTED, "'role_arn'", NULL},
+        {"[p]\n" KEYS("A"), "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = p\n", "p", PL_UNSUPPORTED, "'role_arn'", NULL},
+        {NULL, "[default]\ncredential_process = /bin/keys\n", NULL, PL_UNSUPPORTED, "'credential_process'", NULL},
+        {"[default]\n" KEYS("A"), "[default]\ncredential_process = /bin/keys\n", NULL, PL_OK, "A", NULL},
+        {"[default]\n" KEYS("A"), "[default]\n" KEYS("B") "aws_session_token = of B\n", NULL, PL_OK, "A", NULL},
+        {"[default]\n" KEYS("A"), "[profile p]\n" KEYS("B") "aws_session_token = T\n", "p", PL_OK, "B", "T"},
+        {NULL, "[default]\nAWS_ACCESS_KEY_ID = C\naws_secret_access_key: S=\n", NULL, PL_OK, "C", NULL},
+        {"[default]\naws_access_key_id = A\n", NULL, NULL, PL_INVALID, "aws_secret_access_key", NULL},
+        {"[default]\n" KEYS("A"), NULL, "typo", PL_NOT_FOUND, "'typo'", NULL},
+        {"[other]\n" KEYS("A"), "[default]\nregion = eu-west-1\n", NULL, PL_OK, NULL, NULL},
+        {NULL, NULL, "default", PL_OK, NULL, NULL},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct scratch scratch = scratch_new();
+        struct pl_credentials *credentials = NULL;
+        struct pl_credentials_options options = {.allow_metadata = true};
+        PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+        struct pl_error error = PL_ERROR_NONE;
+        enum pl_status status;
+        char path[PATH_MAX];
+
+        ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/keys", &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error), &error);
+        if (cases[i].keys) {
+            scratch_write(&scratch, "keys", cases[i].keys, strlen(cases[i].keys));
+        }
+        if (cases[i].config) {
+            scratch_write(&scratch, "config", cases[i].config, strlen(cases[i].config));
+        }
+        if (cases[i].profile) {
+            ck_assert_ok(pl_environment_set(environment, "AWS_PROFILE", cases[i].profile, &error), &error);
+        }
+        status = pl_credentials_new(environment, &options, NULL, &credentials, &error);
+        ck_assert_msg(status == cases[i].status, "case %zu: status %d: %s", i, (int)status, error.cause);
+        if (status != PL_OK) {
+            ck_assert_msg(strstr(error.cause, cases[i].word) != NULL, "case %zu: %s", i, error.cause);
+        } else {
+            const struct pl_sigv4_key *key = pl_credentials_key(credentials);
+
+            ck_assert_pstr_eq(key->access_key, cases[i].word);
+            ck_assert_pstr_eq(key->session_token, cases[i].token);
+        }
+        pl_credentials_free(credentials);
+        scratch_done(&scratch);
+    }
+}
+END_TEST
+
+START_TEST(an_answer_of_sts_is_read)
+{
+    const char text[] = "<AssumeRoleWithWebIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><AssumeRoleWithWebIdentityResult>"
+                        "<SubjectFromWebIdentityToken>x</SubjectFromWebIdentityToken><Credentials><SessionToken>T</SessionToken>"
+                        "<SecretAccessKey>S</SecretAccessKey><Expiration>2013-05-24T00:00:00Z</Expiration><AccessKeyId>A</AccessKeyId>"
+                        "</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
+    static const char *const bad[] = {
+        "", "{}", "<AssumeRoleWithWebIdentityResponse/>",
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S"
+        "</SecretAccessKey></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>", /* a role always has a token */
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A&#10;</AccessKeyId><SecretAccessKey>S"
+        "</SecretAccessKey><SessionToken>T</SessionToken></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"};
+    struct pl_credentials_reply reply;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_credentials_parse_sts(text, strlen(text), &reply, &error), &error);
+    ck_assert_str_eq(reply.access_key, "A");
+    ck_assert_str_eq(reply.secret_key, "S");
+    ck_assert_str_eq(reply.session_token, "T");
+    ck_assert_int_eq(reply.expires_s, 1369353600);
+    pl_credentials_reply_done(&reply);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
+        ck_assert_msg(pl_credentials_parse_sts(bad[i], strlen(bad[i]), &reply, &error) != PL_OK, "%s", bad[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.region = "eu-west-1"};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    const char keys[] = "[default]\naws_access_key_id = A\naws_secret_access_key = S\n";
+    char path[PATH_MAX];
+
+    scratch_write(&scratch, "credentials", keys, sizeof(keys) - 1);
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "credentials", path), &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", "/token", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ROLE_ARN"));
+    ck_assert_ok(pl_environment_set(environment, "AWS_ROLE_ARN", "arn:aws:iam::1:role/r", &error), &error);
+    ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
+    ck_assert_ptr_null(pl_credentials_key(credentials)->access_key); /* not the profile's */
+    pl_credentials_free(credentials);
+    ck_assert_ok(pl_environment_set(environment, "AWS_ENDPOINT_URL_STS", "ftp://sts.example", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(keys_of_the_environment_are_used)
+{
+    struct pl_credentials *credentials = NULL;
+    struct pl_credentials_options options = {.access_key = NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_credentials_waiter waiter = {.ready = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_ACCESS_KEY_ID", "A", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SECRET_ACCESS_KEY", "S", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T\nX: y", &error), &error);
+    ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SESSION_TOKEN", "T", &error), &error);
+    ck_assert_ok(pl_credentials_new(environment, &options, NULL, &credentials, &error), &error);
+    ck_assert(pl_credentials_ask(credentials, &waiter));
+    ck_assert_str_eq(pl_credentials_key(credentials)->session_token, "T");
+    ck_assert(!pl_credentials_expired(credentials, pl_credentials_generation(credentials)));
+    pl_credentials_free(credentials);
+}
+END_TEST
+
+UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted, keys_that_could_break_a_header_are_refused,
+          no_keys_names_the_places, profiles_are_settled_as_botocore_does_and_no_other_role_is_taken, an_answer_of_sts_is_read,
+          a_web_identity_needs_its_role_and_comes_before_profiles, keys_of_the_environment_are_used)

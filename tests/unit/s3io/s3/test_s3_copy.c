@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "s3io/s3/s3_copy.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+#include <stdatomic.h>
+
+static atomic_bool wild_inodes;
+static char part_path[PATH_MAX]; /* the one that was last looked for */
+
+/* The C library's, but for file systems on which a file has another number each time. */
+int lstat(const char *restrict path, struct stat *restrict info)
+{
+    static atomic_uint calls;
+    int code = fstatat(AT_FDCWD, path, info, AT_SYMLINK_NOFOLLOW);
+
+    (void)snprintf(part_path, sizeof(part_path), "%s", path);
+    info->st_ino += atomic_load(&wild_inodes) ? atomic_fetch_add(&calls, 1) + 1 : 0;
+    return code;
+}
+
+/* Download an object without bytes, for which no server is asked, to `path`. */
+static enum pl_status download_nothing(const char *path, struct pl_error *error)
+{
+    const struct pl_s3_options options = {.endpoint_url = "http://127.0.0.1:1", .credentials = {.anonymous = true}};
+    struct pl_s3_fetch fetch = {.object = {.bucket = "bkt", .key = "key", .etag = "\"e\""}, .path = path, .modified_s = -1};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
+
+    ck_assert_ok(pl_environment_new_empty(&environment, error), error);
+    ck_assert_ok(pl_s3_client_new(environment, &options, &client, error), error);
+    return pl_s3_download(client, &fetch, 1, NULL, false, 10 * PL_NS_PER_S, NULL, error);
+}
+
+START_TEST(a_name_may_be_as_long_as_the_file_system_has_it)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX], name[256] = "";
+
+    for (size_t bytes = 240; bytes <= 255; bytes++) {
+        memset(name, 'n', bytes);
+        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        ck_assert_int_eq(access(path, F_OK), 0);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_long_name_is_cut_between_characters)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    for (size_t begin = 0; begin < 4; begin++) {
+        char name[256] = "nnn";
+        const char *part;
+        size_t same = 0;
+
+        name[begin] = '\0';
+        while (strlen(name) + 4 <= 255) {
+            strcat(name, "\xf0\x9d\x84\x9e");
+        }
+        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        part = strrchr(part_path, '/') + 1;
+        while (part[same] == name[same]) {
+            same++;
+        }
+        ck_assert_uint_eq((same - begin) % 4, 0);
+        ck_assert_uint_le(strlen(part), 255);
+        ck_assert_uint_gt(strlen(part), 251);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(long_names_that_begin_alike_are_told_apart)
+{
+    /* Of the same ETag, which same bytes have, and with the same CRC-32C. */
+    static const char *const ends[] = {"ccaoacux", "wcjifoae"};
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX], name[256] = "", parts[2][PATH_MAX];
+
+    for (size_t i = 0; i < 2; i++) {
+        memset(name, 'n', 241);
+        strcpy(name + 241, ends[i]);
+        ck_assert_ok(download_nothing(scratch_path(&scratch, name, path), &error), &error);
+        memcpy(parts[i], part_path, sizeof(part_path));
+    }
+    ck_assert_str_ne(parts[0], parts[1]);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_file_that_is_never_the_same_is_not_waited_for)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    atomic_store(&wild_inodes, true);
+    ck_assert_int_eq(download_nothing(scratch_path(&scratch, "file", path), &error), PL_FAILED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "inode numbers"));
+    ck_assert_int_eq(access(path, F_OK), -1);
+    atomic_store(&wild_inodes, false);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(keys_lead_nowhere_else)
+{
+    static const char *const good[] = {"a", "a/b", "...", "a/..b", ".hidden", "a b+%2f"};
+    static const char *const bad[] = {"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/../b", "./a", "a/./b"};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, want = PL_TEXT_NONE;
+        struct pl_error error = PL_ERROR_NONE;
+
+        pl_text_printf(&want, "dir/%s", good[i]);
+        ck_assert_ok(pl_s3_local_path("dir", good[i], &path, &error), &error);
+        ck_assert_str_eq(path.data, want.data);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_msg(pl_s3_local_path("dir", bad[i], &path, &error) == PL_INVALID, "'%s'", bad[i]);
+    }
+}
+END_TEST
+
+UNIT_MAIN("s3io/s3_copy", a_name_may_be_as_long_as_the_file_system_has_it, a_long_name_is_cut_between_characters,
+          long_names_that_begin_alike_are_told_apart, a_file_that_is_never_the_same_is_not_waited_for, keys_lead_nowhere_else)

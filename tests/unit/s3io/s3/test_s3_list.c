@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/s3/s3_list.h"
+#include "s3io/s3/s3_xml.h"
+#include "tests/support/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum pl_status parse(const char *text, struct pl_s3_listing *listing, char **next, struct pl_error *error)
+{
+    return pl_s3_list_parse(text, strlen(text), listing, next, error);
+}
+
+START_TEST(a_page_is_read)
+{
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    char *next = NULL;
+
+    ck_assert_ok(parse("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>p</Prefix>"
+                       "<IsTruncated>true</IsTruncated><NextContinuationToken>a+b/&amp;=</NextContinuationToken>"
+                       "<Contents><Key>a &lt;&#x31;&gt;</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag>"
+                       "<Size>123456789012</Size><Owner><ID>x</ID></Owner></Contents>"
+                       "<Contents><Size>0</Size><Key>b</Key></Contents>"
+                       "<CommonPrefixes><Prefix>dir/</Prefix></CommonPrefixes></ListBucketResult>",
+                       &listing, &next, &error),
+                 &error);
+    ck_assert_uint_eq(listing.count, 3);
+    ck_assert_str_eq(listing.items[0].key, "a <1>");
+    ck_assert_str_eq(listing.items[0].etag, "\"e\"");
+    ck_assert_uint_eq(listing.items[0].size_bytes, 123456789012);
+    ck_assert_int_eq(listing.items[0].modified_s, 1369353600);
+    ck_assert_str_eq(listing.items[1].key, "b");
+    ck_assert_ptr_null(listing.items[1].etag);
+    ck_assert_int_eq(listing.items[1].modified_s, -1);
+    ck_assert(listing.items[2].is_prefix);
+    ck_assert_str_eq(next, "a+b/&=");
+    free(next);
+}
+END_TEST
+
+START_TEST(encoded_keys_are_decoded)
+{
+    static const char *const bad[] = {"%", "%4", "%zz", "a%00b"};
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    char *next = NULL;
+
+    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%01+%2B%2f%E1%88%B4</Key><Size>1</Size></Contents>"
+                       "<CommonPrefixes><Prefix>d%0A/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></ListBucketResult>",
+                       &listing, &next, &error),
+                 &error);
+    ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
+    ck_assert_str_eq(listing.items[1].key, "d\n/");
+    /* A server that knows nothing of it says so by silence. */
+    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>", &listing, &next, &error), &error);
+    ck_assert_str_eq(listing.items[2].key, "a%41+");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof(text),
+                       "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%s</Key><Size>1</Size></Contents></ListBucketResult>",
+                       bad[i]);
+        ck_assert_msg(parse(text, &listing, &next, &error) == PL_CORRUPT, "%s", bad[i]);
+    }
+}
+END_TEST
+
+START_TEST(an_empty_list_is_fine)
+{
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    char *next = NULL;
+
+    ck_assert_ok(parse("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", &listing, &next, &error), &error);
+    ck_assert_uint_eq(listing.count, 0);
+    ck_assert_ptr_null(next);
+}
+END_TEST
+
+START_TEST(broken_lists_are_refused)
+{
+    static const char *const bad[] = {"",
+                                      "plain text",
+                                      "<html><body/></html>",
+                                      "<ListBucketResult>",
+                                      "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+                                      "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
+                                      "<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+                                      "<ListBucketResult><Contents><Key>k</Key><Size>-1</Size></Contents></ListBucketResult>",
+                                      "<ListBucketResult><Contents><Key>k</Key><Size></Size></Contents></ListBucketResult>",
+                                      "<!DOCTYPE x [<!ENTITY a \"b\">]><ListBucketResult>&a;</ListBucketResult>"};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+        struct pl_error error = PL_ERROR_NONE;
+        char *next = NULL;
+
+        ck_assert_msg(parse(bad[i], &listing, &next, &error) == PL_CORRUPT, "%s", bad[i]);
+        ck_assert_ptr_null(next);
+    }
+}
+END_TEST
+
+START_TEST(deep_nesting_is_refused)
+{
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    char text[400] = "";
+    char *next = NULL;
+
+    for (int i = 0; i < 100; i++) {
+        strcat(text, "<a>");
+    }
+    ck_assert_int_eq(parse(text, &listing, &next, &error), PL_LIMIT);
+}
+END_TEST
+
+START_TEST(error_documents_are_read)
+{
+    static const char text[] = "<Error><Code>PermanentRedirect</Code><Message>go</Message><Region>eu-west-1</Region></Error>";
+    static const char awake[] = " \r\n\t <?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code></Error>";
+    struct pl_s3_error_document document;
+
+    pl_s3_error_parse(text, strlen(text), &document);
+    ck_assert_str_eq(document.code, "PermanentRedirect");
+    ck_assert_str_eq(document.region, "eu-west-1");
+    pl_s3_error_parse(awake, strlen(awake), &document);
+    ck_assert_str_eq(document.code, "InternalError");
+    pl_s3_error_parse("<CompleteMultipartUploadResult/>", 32, &document);
+    ck_assert_str_eq(document.code, "");
+    pl_s3_error_parse("<Error><Code>SlowDown</Code><Mess", 33, &document);
+    ck_assert_str_eq(document.code, "SlowDown");
+}
+END_TEST
+
+/* A page with one key, or none, behind which `next` follows; NULL: nothing does. */
+static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s, struct pl_error *error)
+{
+    char *copy = key ? pl_memory_string(key, NULL) : NULL;
+    struct pl_s3_entry entry = {.key = copy};
+    enum pl_status status = pl_s3_pages_take(pages, &entry, copy != NULL, next ? pl_memory_string(next, NULL) : NULL, now_s * PL_NS_PER_S, error);
+
+    free(copy);
+    return status;
+}
+
+static void find_circles(bool by_token, bool by_key)
+{
+    for (int begin = 0; begin < 20; begin++) {
+        for (int length = 1; length < 20; length++) {
+            PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
+            struct pl_error error = PL_ERROR_NONE;
+            enum pl_status status = PL_OK;
+            int at = 0, count = 0;
+
+            for (; status == PL_OK && count < 200; count++, at = at == begin + length - 1 ? begin : at + 1) {
+                char token[16], key[16];
+
+                (void)snprintf(token, sizeof(token), "%d", by_token ? at : count);
+                (void)snprintf(key, sizeof(key), "%d", at);
+                status = take_page(&pages, by_key ? key : NULL, token, 0, &error);
+            }
+            ck_assert_msg(status == PL_CORRUPT, "a circle of %d pages behind %d", length, begin);
+            ck_assert_msg(count > begin + length && count <= 3 * (begin + length) + 1, "a circle of %d pages behind %d is found after %d", length,
+                          begin, count);
+        }
+    }
+}
+
+START_TEST(a_circle_of_pages_is_found)
+{
+    find_circles(true, true);
+    find_circles(true, false);
+}
+END_TEST
+
+START_TEST(a_circle_of_pages_behind_ever_new_tokens_is_found)
+{
+    find_circles(false, true);
+}
+END_TEST
+
+START_TEST(pages_are_waited_for_while_keys_come)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = 10 * PL_NS_PER_S};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(take_page(&pages, NULL, "1", 1000, &error), &error); /* which may have taken long */
+    ck_assert_ok(take_page(&pages, NULL, "2", 1009, &error), &error);
+    ck_assert_ok(take_page(&pages, "b", "3", 1100, &error), &error);
+    ck_assert_ok(take_page(&pages, "b", "4", 1105, &error), &error);
+    ck_assert_ok(take_page(&pages, "c", "5", 1110, &error), &error);
+    ck_assert_ok(take_page(&pages, "a", "6", 1115, &error), &error);
+    ck_assert_ok(take_page(&pages, NULL, "7", 1120, &error), &error);
+    ck_assert_int_eq(take_page(&pages, "ab", "8", 1121, &error), PL_TIMEOUT);
+    ck_assert_str_eq(error.cause, "the last 3 pages of a list brought no new key in 10 s, and there are more");
+}
+END_TEST
+
+START_TEST(the_end_of_a_list_is_never_too_late)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = 10 * PL_NS_PER_S};
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(take_page(&pages, "a", "1", 1000, &error), &error);
+    ck_assert_ok(take_page(&pages, NULL, NULL, 2000, &error), &error);
+    ck_assert_ptr_null(pages.token);
+}
+END_TEST
+
+START_TEST(without_a_patience_pages_may_be_without_keys_for_ever)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int i = 0; i < 1000; i++) {
+        char token[16];
+
+        (void)snprintf(token, sizeof(token), "%d", i);
+        ck_assert_ok(take_page(&pages, NULL, token, 1000 * i, &error), &error);
+        ck_assert_str_eq(pages.token, token);
+    }
+}
+END_TEST
+
+UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused, deep_nesting_is_refused,
+          error_documents_are_read, a_circle_of_pages_is_found, a_circle_of_pages_behind_ever_new_tokens_is_found,
+          pages_are_waited_for_while_keys_come, the_end_of_a_list_is_never_too_late, without_a_patience_pages_may_be_without_keys_for_ever)
