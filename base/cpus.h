@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Sets of CPUs, for sched_getaffinity() and the CPU_*_S() macros: where the kernel knows more than 1,024 CPUs it refuses to fill a cpu_set_t. */
+/**
+ * Sets of CPUs, for sched_getaffinity() and the CPU_*_S() macros: where the kernel knows more than 1,024 CPUs it
+ * refuses to fill a cpu_set_t.
+ */
 #ifndef PL_BASE_CPUS_H
 #define PL_BASE_CPUS_H
 

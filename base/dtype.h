@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 /* name, bytes an element, text for people */
-#define PL_DTYPE_LIST(X)                                                                                                                             \
-    X(FLOAT32, 4, "float32")                                                                                                                         \
-    X(FLOAT64, 8, "float64")                                                                                                                         \
-    X(FLOAT16, 2, "float16")                                                                                                                         \
-    X(BFLOAT16, 2, "bfloat16")                                                                                                                       \
-    X(INT8, 1, "int8")                                                                                                                               \
-    X(INT16, 2, "int16")                                                                                                                             \
-    X(INT32, 4, "int32")                                                                                                                             \
-    X(INT64, 8, "int64")                                                                                                                             \
-    X(UINT8, 1, "uint8")                                                                                                                             \
+#define PL_DTYPE_LIST(X)                                                                                               \
+    X(FLOAT32, 4, "float32")                                                                                           \
+    X(FLOAT64, 8, "float64")                                                                                           \
+    X(FLOAT16, 2, "float16")                                                                                           \
+    X(BFLOAT16, 2, "bfloat16")                                                                                         \
+    X(INT8, 1, "int8")                                                                                                 \
+    X(INT16, 2, "int16")                                                                                               \
+    X(INT32, 4, "int32")                                                                                               \
+    X(INT64, 8, "int64")                                                                                               \
+    X(UINT8, 1, "uint8")                                                                                               \
     X(BOOL, 1, "bool")
 
 enum pl_dtype {
@@ -31,19 +31,20 @@ enum pl_dtype {
  * What "reducing" means; x(r) is rank r's element.
  *
  * SUM, PRODUCT  integers wrap modulo 2^bits; bool: logical or (sum), logical and (product).
- * AVERAGE       floats: the sum divided by n (the number of ranks, or what the call gives), for the half-width types without overflow in
- *               between; integers: the exact sum, kept wide, divided by n and truncated toward zero; bool: refused.
+ * AVERAGE       floats: the sum divided by n (the number of ranks, or what the call gives), for the half-width types
+ *               without overflow in between; integers: the exact sum, kept wide, divided by n and truncated toward
+ *               zero; bool: refused.
  * MIN, MAX      a NaN from any rank makes the result NaN; which zero wins is open; bool: and (min), or (max).
  * ADASUM        reserved; refused by every backend today.
  *
  * A bool element is one byte, any non-zero byte counts as true, results are 0 or 1.
  */
-#define PL_OP_LIST(X)                                                                                                                                \
-    X(SUM, "sum")                                                                                                                                    \
-    X(AVERAGE, "average")                                                                                                                            \
-    X(MIN, "min")                                                                                                                                    \
-    X(MAX, "max")                                                                                                                                    \
-    X(PRODUCT, "product")                                                                                                                            \
+#define PL_OP_LIST(X)                                                                                                  \
+    X(SUM, "sum")                                                                                                      \
+    X(AVERAGE, "average")                                                                                              \
+    X(MIN, "min")                                                                                                      \
+    X(MAX, "max")                                                                                                      \
+    X(PRODUCT, "product")                                                                                              \
     X(ADASUM, "adasum")
 
 enum pl_op {

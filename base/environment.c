@@ -16,7 +16,8 @@ struct pl_environment {
 
 static enum pl_status append(struct pl_environment *environment, char *string, struct pl_error *reterr)
 {
-    PL_TRY(pl_memory_grow(&environment->strings, &environment->capacity, environment->count + 2, sizeof(char *), reterr));
+    PL_TRY(
+        pl_memory_grow(&environment->strings, &environment->capacity, environment->count + 2, sizeof(char *), reterr));
     environment->strings[environment->count++] = string;
     environment->strings[environment->count] = NULL;
     return PL_OK;
@@ -54,7 +55,8 @@ enum pl_status pl_environment_new_empty(struct pl_environment **ret_environment,
     return new_from(NULL, ret_environment, reterr);
 }
 
-enum pl_status pl_environment_new_copy(const struct pl_environment *source, struct pl_environment **ret_environment, struct pl_error *reterr)
+enum pl_status pl_environment_new_copy(const struct pl_environment *source, struct pl_environment **ret_environment,
+                                       struct pl_error *reterr)
 {
     return new_from(source->strings, ret_environment, reterr);
 }
@@ -106,8 +108,9 @@ const char *pl_environment_get_or(const struct pl_environment *environment, cons
     return value && *value ? value : fallback;
 }
 
-enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name, unsigned fallback, unsigned most,
-                                            unsigned *ret_number, struct pl_error *reterr)
+enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name,
+                                            unsigned fallback, unsigned most, unsigned *ret_number,
+                                            struct pl_error *reterr)
 {
     const char *text = pl_environment_get_or(environment, name, NULL);
     unsigned long number;
@@ -125,7 +128,8 @@ enum pl_status pl_environment_get_number_or(const struct pl_environment *environ
     return PL_OK;
 }
 
-enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr)
+enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *string = NULL;
@@ -161,7 +165,8 @@ enum pl_status pl_environment_put(struct pl_environment *environment, const char
     return pl_environment_set(environment, name, string + length + 1, reterr);
 }
 
-enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more, struct pl_error *reterr)
+enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more,
+                                  struct pl_error *reterr)
 {
     for (size_t i = 0; i < more->count; i++) {
         PL_TRY(pl_environment_put(environment, more->strings[i], reterr));

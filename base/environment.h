@@ -32,18 +32,25 @@ const char *pl_environment_get(const struct pl_environment *environment, const c
 /** The value when set and not empty, else `fallback`. */
 const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback);
 
-/** The whole number from 1 that another program's variable holds, cut to `most`; `fallback` where it is unset or empty. PL_INVALID: it is none. */
-enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name, unsigned fallback, unsigned most,
-                                            unsigned *ret_number, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * The whole number from 1 that another program's variable holds, cut to `most`; `fallback` where it is unset or empty.
+ * PL_INVALID: it is none.
+ */
+enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name,
+                                            unsigned fallback, unsigned most, unsigned *ret_number,
+                                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set or replace. A name that is empty or holds '=' is PL_INVALID. A new name goes behind the others. */
-enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_environment_set() for a text NAME=value. */
-enum pl_status pl_environment_put(struct pl_environment *environment, const char *string, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_environment_put(struct pl_environment *environment, const char *string,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set every variable of `more`. */
-enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_environment_unset(struct pl_environment *environment, const char *name);
 

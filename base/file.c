@@ -52,7 +52,8 @@ static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *wha
     return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "no data from '%s' before the deadline", what);
 }
 
-static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char **ret_data, size_t *ret_bytes,
+                              struct pl_error *reterr)
 {
     PL_AUTO_FREE char *data = NULL;
     size_t capacity = 0, used = 0;
@@ -100,10 +101,12 @@ static enum pl_status read_fd(int fd, const char *what, size_t max_bytes, char *
 
 static enum pl_status open_error(const char *path, struct pl_error *reterr)
 {
-    return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", path);
+    return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
+                          errno, "open '%s'", path);
 }
 
-enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr)
+enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes,
+                            struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a FIFO it would wait for a writer */
 
@@ -154,7 +157,8 @@ static int open_temporary(int dir_fd, const char *name, mode_t mode, char *tempo
         int fd;
 
         /* Of a long name only the beginning: the longest one that a directory takes must still fit. */
-        snprintf(temporary, temporary_bytes, ".%.200s.%ld.%llx", name, (long)getpid(), (unsigned long long)pl_clock_now_ns() + attempt);
+        snprintf(temporary, temporary_bytes, ".%.200s.%ld.%llx", name, (long)getpid(),
+                 (unsigned long long)pl_clock_now_ns() + attempt);
         fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
         if (fd >= 0 || errno != EEXIST) {
             return fd;
@@ -163,8 +167,8 @@ static int open_temporary(int dir_fd, const char *name, mode_t mode, char *tempo
     return -1;
 }
 
-static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const struct iovec *parts, size_t count, mode_t mode,
-                                            struct pl_error *reterr)
+static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const struct iovec *parts, size_t count,
+                                            mode_t mode, struct pl_error *reterr)
 {
     char temporary[NAME_MAX + 1];
     PL_AUTO_CLOSE int fd = -1;
@@ -208,25 +212,28 @@ static struct iovec part_of(const void *data, size_t bytes)
     return (struct iovec){.iov_base = pointer.plain, .iov_len = bytes};
 }
 
-enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode,
+                                       struct pl_error *reterr)
 {
     struct iovec part = part_of(data, bytes);
 
     return write_atomic_parts_at(dir_fd, name, &part, 1, mode, reterr);
 }
 
-enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr)
+enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode,
+                                    struct pl_error *reterr)
 {
     struct iovec part = part_of(data, bytes);
 
     return pl_file_write_atomic_parts(path, &part, 1, mode, reterr);
 }
 
-enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode, struct pl_error *reterr)
+enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode,
+                                          struct pl_error *reterr)
 {
     const char *slash = strrchr(path, '/');
-    PL_AUTO_FREE char *directory =
-        slash ? pl_memory_string_n(path, slash == path ? 1 : (size_t)(slash - path), reterr) : pl_memory_string(".", reterr);
+    PL_AUTO_FREE char *directory = slash ? pl_memory_string_n(path, slash == path ? 1 : (size_t)(slash - path), reterr)
+                                         : pl_memory_string(".", reterr);
     PL_AUTO_CLOSE int dir_fd = -1;
     enum pl_status status;
 
@@ -244,7 +251,8 @@ enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *
     return status;
 }
 
-enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what, size_t *ret_bytes, struct pl_error *reterr)
+enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what,
+                               size_t *ret_bytes, struct pl_error *reterr)
 {
     for (;;) {
         ssize_t got;

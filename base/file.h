@@ -16,34 +16,40 @@ void pl_file_close_at(int *fd);
 #define PL_AUTO_CLOSE __attribute__((cleanup(pl_file_close_at)))
 
 /**
- * Read the whole file at `path`, at most `max_bytes` (PL_LIMIT beyond), as NUL-terminated heap memory.
- * A missing file is PL_NOT_FOUND with errno kept. A pipe may be given in place of a file: PL_INVALID where nobody writes into it, PL_TIMEOUT where
- * that takes more than 30 s. The caller frees `*ret_data`; `ret_bytes` may be NULL.
+ * Read the whole file at `path`, at most `max_bytes` (PL_LIMIT beyond), as NUL-terminated heap memory. A missing file
+ * is PL_NOT_FOUND with errno kept. A pipe may be given in place of a file: PL_INVALID where nobody writes into it,
+ * PL_TIMEOUT where that takes more than 30 s. The caller frees `*ret_data`; `ret_bytes` may be NULL.
  */
-enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes,
+                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Replace or create `path` with `bytes` of `data` so that a reader sees the old content or the new, never a part:
  * an exclusive temporary file beside it, fsync, rename, fsync of the directory.
  */
-enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_file_write_atomic() relative to the directory descriptor `dir_fd`; `name` must be one path component. */
 enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void *data, size_t bytes, mode_t mode,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_file_write_atomic() for a content that lies in `count` parts, written one behind the other without being copied. */
+/**
+ * As pl_file_write_atomic() for a content that lies in `count` parts, written one behind the other without being
+ * copied.
+ */
 enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Take room for `bytes` from `offset` on in the file or memory file, now and not at a store into its mapping, where a full one is a SIGBUS.
- * Returns 0 or an error number.
+ * Take room for `bytes` from `offset` on in the file or memory file, now and not at a store into its mapping, where a
+ * full one is a SIGBUS. Returns 0 or an error number.
  */
 int pl_fd_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 
 /** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
-enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what,
+                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait until `deadline_ns` for something to read, be it the end: 1, 0 where the time is over, or -1 with errno. */
 int pl_fd_poll_readable(int fd, int64_t deadline_ns);
@@ -52,8 +58,8 @@ int pl_fd_poll_readable(int fd, int64_t deadline_ns);
  * Read once, at most `bytes`, waiting until `deadline_ns`; `*ret_bytes` 0 is end of file.
  * Works on blocking and non-blocking descriptors. PL_TIMEOUT leaves the descriptor usable.
  */
-enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what, size_t *ret_bytes,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what,
+                               size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set or clear O_NONBLOCK. */
 enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr) PL_MUST_CHECK;
@@ -62,10 +68,11 @@ enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr
 enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Where the program `name` is: itself when it has a '/', else the first executable file along `path`, whose parts are parted by
- * colons, an empty one being the current directory; NULL and "" are the system's default. PL_NOT_FOUND otherwise, with the code ENOENT.
- * The caller frees `*ret_path`.
+ * Where the program `name` is: itself when it has a '/', else the first executable file along `path`, whose parts are
+ * parted by colons, an empty one being the current directory; NULL and "" are the system's default. PL_NOT_FOUND
+ * otherwise, with the code ENOENT. The caller frees `*ret_path`.
  */
-enum pl_status pl_file_find_program(const char *name, const char *path, char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_file_find_program(const char *name, const char *path, char **ret_path,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -14,8 +14,15 @@
 
 static const struct pl_knob_info infos[PL_KNOB_COUNT] = {
 #define IS_WORD(type) (PL_KNOB_TYPE_##type == PL_KNOB_TYPE_WORD)
-#define PL_KNOB_INFO(id, name, type, unit, fallback, horovod, help)                                                                                  \
-    [PL_KNOB_##id] = {name, "PACELINE_" #id, PL_KNOB_TYPE_##type, IS_WORD(type) ? "" : (unit), IS_WORD(type) ? (unit) : "", fallback, horovod, help},
+#define PL_KNOB_INFO(id, name, type, unit, fallback, horovod, help)                                                    \
+    [PL_KNOB_##id] = {name,                                                                                            \
+                      "PACELINE_" #id,                                                                                 \
+                      PL_KNOB_TYPE_##type,                                                                             \
+                      IS_WORD(type) ? "" : (unit),                                                                     \
+                      IS_WORD(type) ? (unit) : "",                                                                     \
+                      fallback,                                                                                        \
+                      horovod,                                                                                         \
+                      help},
     PL_KNOB_LIST(PL_KNOB_INFO)
 #undef PL_KNOB_INFO
 #undef IS_WORD
@@ -72,7 +79,8 @@ static bool parse_whole(const char *text, bool with_unit, int64_t *ret_value)
 
 static bool parse_real(const char *text, double *ret_value)
 {
-    return (isdigit((unsigned char)text[0]) || text[0] == '.') && pl_text_number(text, ret_value) && isfinite(*ret_value);
+    return (isdigit((unsigned char)text[0]) || text[0] == '.') && pl_text_number(text, ret_value) &&
+           isfinite(*ret_value);
 }
 
 /* One of `words`, between which stand blanks; an N at the end of a word is a number of one or two digits. */
@@ -131,7 +139,8 @@ static bool parse(const struct pl_knob_info *info, const char *text, struct pl_k
     return false;
 }
 
-static enum pl_status refuse(enum pl_knob_type type, const char *words, const char *text, const char *what, struct pl_error *reterr)
+static enum pl_status refuse(enum pl_knob_type type, const char *words, const char *text, const char *what,
+                             struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_INVALID, "%s is '%.200s': expected %s%s", what, text, expected(type), words);
 }
@@ -147,7 +156,8 @@ enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_v
     return PL_OK;
 }
 
-enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what, struct pl_error *reterr)
+enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what,
+                           struct pl_error *reterr)
 {
     struct pl_knob_value value = {.source = knobs->values[knob].source};
     size_t length = strlen(text);
@@ -174,7 +184,8 @@ void pl_knobs_default(struct pl_knobs *ret_knobs)
     }
 }
 
-enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs, struct pl_error *reterr)
+enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs,
+                                struct pl_error *reterr)
 {
     struct pl_knobs knobs;
 

@@ -6,7 +6,8 @@
  * paceline_NAME, which the entrypoint turns into that variable. Where Horovod has the same setting, its variable counts
  * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
  *
- * The table lies in base, though it names what only rooms above use, because the entrypoint checks a job's settings and links none of those rooms.
+ * The table lies in base, though it names what only rooms above use, because the entrypoint checks a job's settings and
+ * links none of those rooms.
  */
 #ifndef PL_BASE_KNOB_H
 #define PL_BASE_KNOB_H
@@ -18,39 +19,58 @@
 
 struct pl_text;
 
-/** INT and SIZE are whole numbers (SIZE also takes KiB, MiB, GiB behind), REAL is a finite number, all three at least 0; TEXT is at most 127 bytes;
- * WORD is one of the knob's words, of which N stands for a number of one or two digits, or empty.
+/**
+ * INT and SIZE are whole numbers (SIZE also takes KiB, MiB, GiB behind), REAL is a finite number, all three at least 0;
+ * TEXT is at most 127 bytes; WORD is one of the knob's words, of which N stands for a number of one or two digits, or
+ * empty.
  */
-enum pl_knob_type { PL_KNOB_TYPE_BOOL, PL_KNOB_TYPE_INT, PL_KNOB_TYPE_SIZE, PL_KNOB_TYPE_REAL, PL_KNOB_TYPE_TEXT, PL_KNOB_TYPE_WORD };
+enum pl_knob_type {
+    PL_KNOB_TYPE_BOOL,
+    PL_KNOB_TYPE_INT,
+    PL_KNOB_TYPE_SIZE,
+    PL_KNOB_TYPE_REAL,
+    PL_KNOB_TYPE_TEXT,
+    PL_KNOB_TYPE_WORD
+};
 
-/* NAME, name, type, unit (of WORD: the words), default, Horovod's variable or NULL, help. From BACKEND on what measurements and tests need, and a job
- * leaves alone. */
-#define PL_KNOB_LIST(X)                                                                                                                              \
-    X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                                               \
-      "longest wait for other ranks in one collective operation; 0: no limit")                                                                       \
-    X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS", "warn when a wait for other ranks lasts so long; 0: never")           \
-    X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                                                    \
-      "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its number N")                            \
-    X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL, "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")           \
-    X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL, "same bits whatever the number of hosts, ranks a host and algorithm")                       \
-    X(WIRE_TYPE, "wire_type", WORD, "float16 bfloat16", "", NULL,                                                                                    \
-      "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")                                            \
-    X(PROGRESS, "progress", WORD, "auto on off", "auto", NULL,                                                                                       \
-      "a thread that advances collectives while the program computes: auto (between hosts), on or off")                                              \
-    X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")                                           \
-    X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE", "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")            \
-    X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL, "how many records of 64 bytes a rank's trace keeps")                            \
-    X(BACKEND, "backend", WORD, "shm hierarchy exchange nccl device", "", NULL,                                                                      \
-      "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that runs")                             \
-    X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                                                   \
-      "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                                                  \
-    X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL, "piece of a large message that is sent and reduced as one; 0: by the cost model")         \
-    X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL, "time of an empty message between hosts, for the cost model; 0: measure")           \
-    X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")                                  \
-    X(SPIN_US, "spin_us", REAL, "us", "100", NULL, "how long a waiting rank spins before it sleeps, where there are enough CPUs")                    \
-    X(KERNEL, "kernel", WORD, "auto avx512 avx2 neon plain", "auto", NULL,                                                                           \
-      "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")                                                                   \
-    X(SHM_STORE, "shm_store", WORD, "cached migrate stream", "", NULL,                                                                               \
+/* NAME, name, type, unit (of WORD: the words), default, Horovod's variable or NULL, help. From BACKEND on what
+ * measurements and tests need, and a job leaves alone. */
+#define PL_KNOB_LIST(X)                                                                                                \
+    X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
+      "longest wait for other ranks in one collective operation; 0: no limit")                                         \
+    X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS",                                         \
+      "warn when a wait for other ranks lasts so long; 0: never")                                                      \
+    X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                      \
+      "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its "       \
+      "number N")                                                                                                      \
+    X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL,                                                               \
+      "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")                                \
+    X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL,                                                               \
+      "same bits whatever the number of hosts, ranks a host and algorithm")                                            \
+    X(WIRE_TYPE, "wire_type", WORD, "float16 bfloat16", "", NULL,                                                      \
+      "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")              \
+    X(PROGRESS, "progress", WORD, "auto on off", "auto", NULL,                                                         \
+      "a thread that advances collectives while the program computes: auto (between hosts), on or off")                \
+    X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")             \
+    X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE",                                                                \
+      "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
+    X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \
+      "how many records of 64 bytes a rank's trace keeps")                                                             \
+    X(BACKEND, "backend", WORD, "shm hierarchy exchange nccl device", "", NULL,                                        \
+      "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that "    \
+      "runs")                                                                                                          \
+    X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \
+      "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                    \
+    X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL,                                                             \
+      "piece of a large message that is sent and reduced as one; 0: by the cost model")                                \
+    X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL,                                                       \
+      "time of an empty message between hosts, for the cost model; 0: measure")                                        \
+    X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")    \
+    X(SPIN_US, "spin_us", REAL, "us", "100", NULL,                                                                     \
+      "how long a waiting rank spins before it sleeps, where there are enough CPUs")                                   \
+    X(KERNEL, "kernel", WORD, "auto avx512 avx2 neon plain", "auto", NULL,                                             \
+      "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")                                     \
+    X(SHM_STORE, "shm_store", WORD, "cached migrate stream", "", NULL,                                                 \
       "how results reach other ranks' memory: cached, migrate or stream; empty: measured")
 
 enum pl_knob {
@@ -90,29 +110,34 @@ struct pl_knob_info {
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
 
 /**
- * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set, and so does
- * HOROVOD_TIMELINE=DYNAMIC, which names no file.
- * Booleans are 1/0, true/false, yes/no, on/off in any case.
+ * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set, and
+ * so does HOROVOD_TIMELINE=DYNAMIC, which names no file. Booleans are 1/0, true/false, yes/no, on/off in any case.
  *
  * Errors  PL_INVALID naming the variable, its value and what was expected.
  * Test    tests/unit/base/test_knob.c
  */
-enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /** All defaults. */
 void pl_knobs_default(struct pl_knobs *ret_knobs);
 
 /** Set one knob from text, as its variable would. `what` names the origin in messages. */
-enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what,
+                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /** `text` as a boolean, for a setting that is no knob; `what` names it in the message. */
-enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 bool pl_knob_bool(const struct pl_knobs *knobs, enum pl_knob knob);
 int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);
 
-/** A real one of `unit_ns` in nanoseconds: at most a century, which is as good as more and can be added to what the clock says. */
+/**
+ * A real one of `unit_ns` in nanoseconds: at most a century, which is as good as more and can be added to what the
+ * clock says.
+ */
 int64_t pl_knob_ns(const struct pl_knobs *knobs, enum pl_knob knob, int64_t unit_ns);
 
 const char *pl_knob_text(const struct pl_knobs *knobs, enum pl_knob knob);

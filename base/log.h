@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. What a call can return
- * libraries do not log, but for PL_LOG_DEBUG: programs say each problem once. Libraries warn of what no call returns: a wait that lasts, a call that
- * goes well although something is likely wrong, an end that has no status. The level and prefix are the project's only global state.
- * A line that nobody takes for a second is given up: a log that is stuck must not keep a signal from a program.
+ * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. What a call can
+ * return libraries do not log, but for PL_LOG_DEBUG: programs say each problem once. Libraries warn of what no call
+ * returns: a wait that lasts, a call that goes well although something is likely wrong, an end that has no status. The
+ * level and prefix are the project's only global state. A line that nobody takes for a second is given up: a log that
+ * is stuck must not keep a signal from a program.
  */
 #ifndef PL_BASE_LOG_H
 #define PL_BASE_LOG_H

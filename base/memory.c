@@ -23,7 +23,8 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
     if (align_bytes < sizeof(void *)) {
         align_bytes = sizeof(void *); /* posix_memalign() refuses less */
     }
-    if (__builtin_mul_overflow(count, item_bytes, &bytes) || posix_memalign(&memory, align_bytes, bytes ? bytes : 1) != 0) {
+    if (__builtin_mul_overflow(count, item_bytes, &bytes) ||
+        posix_memalign(&memory, align_bytes, bytes ? bytes : 1) != 0) {
         pl_error_set(reterr, PL_MEMORY, "no memory for %zu x %zu bytes aligned to %zu", count, item_bytes, align_bytes);
         return NULL;
     }
@@ -31,7 +32,8 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
     return memory;
 }
 
-enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes, struct pl_error *reterr)
+enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
+                              struct pl_error *reterr)
 {
     size_t capacity = *capacity_items ? *capacity_items : 8;
     size_t bytes;

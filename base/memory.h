@@ -7,7 +7,9 @@
 
 #include <stddef.h>
 
-/** `count` zeroed items of `item_bytes`; NULL with PL_MEMORY in `reterr` when there is no room or the product overflows. */
+/**
+ * `count` zeroed items of `item_bytes`; NULL with PL_MEMORY in `reterr` when there is no room or the product overflows.
+ */
 void *pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_memory_new(), aligned to `align_bytes` (a power of two). Release with free(). */
@@ -17,7 +19,8 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
  * Make room for at least `want_items` in the array at `*items`, whose capacity is `*capacity_items`; grows by doubling.
  * New items are not initialised. On failure the array is unchanged.
  */
-enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A copy of `text`; NULL with PL_MEMORY. */
 char *pl_memory_string(const char *text, struct pl_error *reterr) PL_MUST_CHECK;
@@ -31,11 +34,11 @@ void pl_memory_free_at(void *pointer_at);
 #define PL_AUTO_FREE __attribute__((cleanup(pl_memory_free_at)))
 
 /** The value of an auto-released pointer, which is then left alone: `*ret_text = PL_TAKE(text);` */
-#define PL_TAKE(pointer)                                                                                                                             \
-    __extension__({                                                                                                                                  \
-        __typeof__(pointer) pl_taken_ = (pointer);                                                                                                   \
-        (pointer) = NULL;                                                                                                                            \
-        pl_taken_;                                                                                                                                   \
+#define PL_TAKE(pointer)                                                                                               \
+    __extension__({                                                                                                    \
+        __typeof__(pointer) pl_taken_ = (pointer);                                                                     \
+        (pointer) = NULL;                                                                                              \
+        pl_taken_;                                                                                                     \
     })
 
 #define PL_ARRAY_ITEMS(array) (sizeof(array) / sizeof((array)[0]))

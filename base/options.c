@@ -23,10 +23,12 @@ static enum pl_status misused(int argc, char **argv, bool lacks_value, struct pl
     if (optopt) { /* known, and given a value */
         return pl_error_set(reterr, PL_INVALID, "%.*s takes no value, found '%s'", length, word, word + length + 1);
     }
-    return pl_error_set(reterr, PL_INVALID, "there is no option %.*s, or it is short for several; --help lists them", length, word);
+    return pl_error_set(reterr, PL_INVALID, "there is no option %.*s, or it is short for several; --help lists them",
+                        length, word);
 }
 
-enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option, struct pl_error *reterr)
+enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option,
+                               struct pl_error *reterr)
 {
     char own_letters[64];
     int option;
@@ -44,7 +46,8 @@ enum pl_status pl_options_next(int argc, char **argv, const char *letters, const
     return PL_OK;
 }
 
-enum pl_status pl_options_whole(const char *name, const char *text, uint64_t least, uint64_t most, uint64_t *ret_number, struct pl_error *reterr)
+enum pl_status pl_options_whole(const char *name, const char *text, uint64_t least, uint64_t most, uint64_t *ret_number,
+                                struct pl_error *reterr)
 {
     unsigned long long number;
     char *end;
@@ -52,19 +55,21 @@ enum pl_status pl_options_whole(const char *name, const char *text, uint64_t lea
     errno = 0;
     number = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)*text) || *end || errno || number < least || number > most) {
-        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a whole number from %llu to %llu", name, text, (unsigned long long)least,
-                            (unsigned long long)most);
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a whole number from %llu to %llu", name, text,
+                            (unsigned long long)least, (unsigned long long)most);
     }
     *ret_number = number;
     return PL_OK;
 }
 
-enum pl_status pl_options_real(const char *name, const char *text, double least, double most, double *ret_number, struct pl_error *reterr)
+enum pl_status pl_options_real(const char *name, const char *text, double least, double most, double *ret_number,
+                               struct pl_error *reterr)
 {
     double number;
 
     if (!pl_text_number(text, &number) || !(number >= least && number <= most)) {
-        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a number from %g to %g", name, text, least, most);
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a number from %g to %g", name, text, least,
+                            most);
     }
     *ret_number = number;
     return PL_OK;

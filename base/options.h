@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The options of a program's command line: getopt_long(), and numbers, with reports that name the option, what it was given and what is
- * expected.
+ * The options of a program's command line: getopt_long(), and numbers, with reports that name the option, what it was
+ * given and what is expected.
  *
  * Test  tests/unit/base/test_options.c, tests/integration/command_line.py
  */
@@ -12,10 +12,12 @@
 
 #include <getopt.h>
 
-enum { PL_EXIT_USAGE = 2 }; /* a program's exit code where its words are wrong; having said which and what was expected */
+/* a program's exit code where its words are wrong; having said which and what was expected */
+enum { PL_EXIT_USAGE = 2 };
 
 /**
- * The next option's code; its value is in `optarg`. PL_END (without a report) behind the last: the other words begin at `optind`.
+ * The next option's code; its value is in `optarg`. PL_END (without a report) behind the last: the other words begin at
+ * `optind`.
  *
  * Errors  PL_INVALID for an option that is not in `letters` (without arguments) or `table`, or not used as that says.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree. It is our own because each thing that Paceline needs from a tree (where a node stood in its file, a number's
- * text, U+0000, names looked up exactly and in constant time) is one that small JSON libraries do not keep.
+ * The tree. It is our own because each thing that Paceline needs from a tree (where a node stood in its file, a
+ * number's text, U+0000, names looked up exactly and in constant time) is one that small JSON libraries do not keep.
  */
 #include "base/python_json.h"
 
@@ -66,7 +66,8 @@ void pl_python_json_free_at(struct pl_python_json **root_at)
 /* Started at the object's own address so that colliding names cannot be prepared. */
 static size_t hash(const struct pl_python_json *object, const char *name)
 {
-    uint64_t value = pl_hash(PL_HASH_START ^ ((uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15)), name, strlen(name));
+    uint64_t value =
+        pl_hash(PL_HASH_START ^ ((uint64_t)(uintptr_t)object * UINT64_C(0x9E3779B97F4A7C15)), name, strlen(name));
 
     return (size_t)(value ^ (value >> 32));
 }
@@ -151,7 +152,8 @@ static void replace(struct pl_python_json *place, struct pl_python_json *value)
     }
 }
 
-enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name, struct pl_python_json *value, struct pl_error *reterr)
+enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name, struct pl_python_json *value,
+                                       struct pl_error *reterr)
 {
     struct pl_python_json *old = find_member(object, name);
 
@@ -173,7 +175,8 @@ enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name
     return PL_OK;
 }
 
-enum pl_status pl_python_json_read(const char *path, size_t max_bytes, struct pl_python_json **ret_root, struct pl_error *reterr)
+enum pl_status pl_python_json_read(const char *path, size_t max_bytes, struct pl_python_json **ret_root,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE char *data = NULL;
     size_t bytes = 0;
@@ -229,7 +232,8 @@ enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *
     errno = 0;
     value = strtoll(node->text, &end, 10);
     if (errno != 0 || *end != '\0') {
-        return pl_error_set(reterr, PL_LIMIT, "the integer %.40s%s does not fit in 64 bits", node->text, strlen(node->text) > 40 ? "..." : "");
+        return pl_error_set(reterr, PL_LIMIT, "the integer %.40s%s does not fit in 64 bits", node->text,
+                            strlen(node->text) > 40 ? "..." : "");
     }
     *ret_value = value;
     return PL_OK;
@@ -303,7 +307,8 @@ uint32_t pl_python_json_decode(const char *text, unsigned *ret_bytes)
         }
     }
     if ((byte[0] & 0xF8) == 0xF0 && (byte[1] & 0xC0) == 0x80 && (byte[2] & 0xC0) == 0x80 && (byte[3] & 0xC0) == 0x80) {
-        code = (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 | (byte[3] & 0x3F);
+        code = (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 |
+               (byte[3] & 0x3F);
         if (code >= 0x10000 && code <= 0x10FFFF) {
             *ret_bytes = 4;
             return code;
@@ -406,7 +411,8 @@ struct pl_python_json *pl_python_json_new_object(void)
 
 struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node)
 {
-    struct pl_python_json *copy = node->text != NULL ? new_text(node->kind, node->text) : pl_python_json_node_new(node->kind);
+    struct pl_python_json *copy =
+        node->text != NULL ? new_text(node->kind, node->text) : pl_python_json_node_new(node->kind);
 
     if (copy == NULL) {
         return NULL;
@@ -416,8 +422,8 @@ struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node)
     copy->column = node->column;
     for (const struct pl_python_json *child = node->first; child != NULL; child = child->next) {
         struct pl_python_json *twin = pl_python_json_copy(child);
-        enum pl_status status =
-            node->kind == PL_PYTHON_JSON_OBJECT ? pl_python_json_set(copy, child->name, twin, NULL) : pl_python_json_append(copy, twin, NULL);
+        enum pl_status status = node->kind == PL_PYTHON_JSON_OBJECT ? pl_python_json_set(copy, child->name, twin, NULL)
+                                                                    : pl_python_json_append(copy, twin, NULL);
 
         if (status != PL_OK) {
             pl_python_json_free(copy);
@@ -438,7 +444,8 @@ enum pl_status pl_python_json_append(struct pl_python_json *array, struct pl_pyt
     return PL_OK;
 }
 
-enum pl_status pl_python_json_set(struct pl_python_json *object, const char *name, struct pl_python_json *value, struct pl_error *reterr)
+enum pl_status pl_python_json_set(struct pl_python_json *object, const char *name, struct pl_python_json *value,
+                                  struct pl_error *reterr)
 {
     char *own_name = object != NULL && value != NULL ? pl_memory_string(name, NULL) : NULL;
 

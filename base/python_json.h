@@ -4,8 +4,8 @@
  * is printed. Numbers keep their text (a 30-digit integer stays one), strings keep \u0000 and lone surrogates.
  *
  * Strings inside are UTF-8 with two additions: U+0000 is the two bytes C0 80 and a lone surrogate is its three-byte
- * form, so every JSON string is a C string and prints back as it was. pl_python_json_string_bytes() gives the bytes a program
- * should see.
+ * form, so every JSON string is a C string and prints back as it was. pl_python_json_string_bytes() gives the bytes a
+ * program should see.
  *
  * Source  RFC 8259; Python's json module (NaN, Infinity, -Infinity accepted; control characters in strings refused).
  * Test    tests/unit/base/test_python_json.c
@@ -42,18 +42,19 @@ enum {
  *
  * Errors  PL_INVALID (grammar, encoding), PL_LIMIT (PL_PYTHON_JSON_MAX_DEPTH, PL_PYTHON_JSON_MAX_NODES), PL_MEMORY.
  */
-enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *source, struct pl_python_json **ret_root,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *source,
+                                    struct pl_python_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * As pl_python_json_parse() for a text that is itself the content of a JSON string (pl_python_json_text()): lone surrogates may stand in
- * it, and a raw U+0000 is the control character that it is.
+ * As pl_python_json_parse() for a text that is itself the content of a JSON string (pl_python_json_text()): lone
+ * surrogates may stand in it, and a raw U+0000 is the control character that it is.
  */
 enum pl_status pl_python_json_parse_inner(const char *text, const char *source, struct pl_python_json **ret_root,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Read and parse the file at `path`, at most `max_bytes`. A missing file is PL_NOT_FOUND. */
-enum pl_status pl_python_json_read(const char *path, size_t max_bytes, struct pl_python_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_python_json_read(const char *path, size_t max_bytes, struct pl_python_json **ret_root,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_python_json_free(struct pl_python_json *root);
 void pl_python_json_free_at(struct pl_python_json **root_at);
@@ -71,7 +72,8 @@ bool pl_python_json_bool(const struct pl_python_json *node);
 const char *pl_python_json_text(const struct pl_python_json *node);
 
 /** Whole value of an integer node; PL_LIMIT when it does not fit in 64 bits. */
-enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *ret_value,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Value of any number node, rounded as strtod(3) does. */
 double pl_python_json_double(const struct pl_python_json *node);
@@ -93,7 +95,10 @@ const char *pl_python_json_name(const struct pl_python_json *node);
 /** The member `name` of an object, compared byte by byte; NULL when absent or when `node` is no object. */
 const struct pl_python_json *pl_python_json_member(const struct pl_python_json *node, const char *name);
 
-/** The members of an object by code point of their names, NULL behind the last; free() the list. NULL when memory is out. */
+/**
+ * The members of an object by code point of their names, NULL behind the last; free() the list. NULL when memory is
+ * out.
+ */
 const struct pl_python_json **pl_python_json_sorted(const struct pl_python_json *node);
 
 /** The bytes of a string node: U+0000 as one zero byte, lone surrogates as U+FFFD each. */
@@ -107,7 +112,8 @@ struct pl_python_json *pl_python_json_new_string(const char *text);
 struct pl_python_json *pl_python_json_new_array(void);
 struct pl_python_json *pl_python_json_new_object(void);
 struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node);
-enum pl_status pl_python_json_append(struct pl_python_json *array, struct pl_python_json *item, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_python_json_append(struct pl_python_json *array, struct pl_python_json *item,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_python_json_set(struct pl_python_json *object, const char *name, struct pl_python_json *value,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -117,7 +123,10 @@ enum pl_python_json_style {
     PL_PYTHON_JSON_SORTED = 1 << 4 /* names by code point at every level; or it to a style */
 };
 
-/** Append `node` as json.dumps() prints it: non-ASCII as \uXXXX, floats as Python's repr, integers as their lexeme (-0 as 0). */
+/**
+ * Append `node` as json.dumps() prints it: non-ASCII as \uXXXX, floats as Python's repr, integers as their lexeme (-0
+ * as 0).
+ */
 void pl_python_json_print(const struct pl_python_json *node, unsigned style, struct pl_text *text);
 
 /** Append `value` as Python's repr(float): the shortest text that reads back as the same double. */
@@ -128,7 +137,8 @@ void pl_python_json_print_string(const char *string, struct pl_text *text);
 
 /**
  * Decode one character of the inner form at `text`: returns its code point (U+0000 for C0 80, D800..DFFF for a lone
- * surrogate) and sets `*ret_bytes`. A byte that begins no character is U+DC00 plus the byte, as Python's surrogateescape has it.
+ * surrogate) and sets `*ret_bytes`. A byte that begins no character is U+DC00 plus the byte, as Python's
+ * surrogateescape has it.
  */
 uint32_t pl_python_json_decode(const char *text, unsigned *ret_bytes);
 

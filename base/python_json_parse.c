@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reader: Python's grammar to the letter, one pass, linear time. A column is counted from the place where the last one
- * was, never from the start of the line, so that a file of one long line costs no more than another.
+ * The reader: Python's grammar to the letter, one pass, linear time. A column is counted from the place where the last
+ * one was, never from the start of the line, so that a file of one long line costs no more than another.
  */
 #include "base/memory.h"
 #include "base/python_json.h"
@@ -72,20 +72,22 @@ static enum pl_status fail(struct reader *reader, const char *place, const char 
     char text[48];
 
     locate(reader, place);
-    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected %s, found %s", reader->source, reader->line, reader->column, expected,
-                        found(reader, place, text, sizeof(text)));
+    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected %s, found %s", reader->source, reader->line,
+                        reader->column, expected, found(reader, place, text, sizeof(text)));
 }
 
-static enum pl_status fail_limit(struct reader *reader, const char *place, enum pl_status status, const char *what, long limit)
+static enum pl_status fail_limit(struct reader *reader, const char *place, enum pl_status status, const char *what,
+                                 long limit)
 {
     locate(reader, place);
-    return pl_error_set(reader->reterr, status, "%s:%u:%u: expected at most %ld %s, found more", reader->source, reader->line, reader->column, limit,
-                        what);
+    return pl_error_set(reader->reterr, status, "%s:%u:%u: expected at most %ld %s, found more", reader->source,
+                        reader->line, reader->column, limit, what);
 }
 
 static void skip_blanks(struct reader *reader)
 {
-    while (reader->at < reader->end && (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\n' || *reader->at == '\r')) {
+    while (reader->at < reader->end &&
+           (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\n' || *reader->at == '\r')) {
         reader->at++;
     }
 }
@@ -146,8 +148,8 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
         return fail(reader, bad, "four hex digits behind '\\u'");
     }
     reader->at += 6;
-    if (code >= 0xD800 && code <= 0xDBFF && next_is(reader, "\\u") && read_hex4(reader, reader->at + 2, &low, &bad) && low >= 0xDC00 &&
-        low <= 0xDFFF) {
+    if (code >= 0xD800 && code <= 0xDBFF && next_is(reader, "\\u") && read_hex4(reader, reader->at + 2, &low, &bad) &&
+        low >= 0xDC00 && low <= 0xDFFF) {
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
         reader->at += 6;
     }
@@ -166,7 +168,8 @@ static enum pl_status read_string(struct reader *reader, char **ret_text)
         unsigned char byte;
         size_t bytes;
 
-        while (run < reader->end && (unsigned char)*run >= 0x20 && (unsigned char)*run < 0x80 && *run != '"' && *run != '\\') {
+        while (run < reader->end && (unsigned char)*run >= 0x20 && (unsigned char)*run < 0x80 && *run != '"' &&
+               *run != '\\') {
             run++;
         }
         pl_text_append_n(&text, reader->at, (size_t)(run - reader->at));
@@ -189,8 +192,8 @@ static enum pl_status read_string(struct reader *reader, char **ret_text)
         bytes = reader->inner && is_surrogate(run, reader->end) ? 3 : pl_text_character_bytes(run, reader->end);
         if (bytes == 0) {
             locate(reader, run);
-            return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected UTF-8 text, found the byte 0x%02x", reader->source, reader->line,
-                                reader->column, byte);
+            return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected UTF-8 text, found the byte 0x%02x",
+                                reader->source, reader->line, reader->column, byte);
         }
         pl_text_append_n(&text, run, bytes);
         reader->at += bytes;
@@ -243,8 +246,9 @@ static enum pl_status read_scalar(struct reader *reader, struct pl_python_json *
         enum pl_python_json_kind kind;
         bool value;
     } words[] = {
-        {"null", PL_PYTHON_JSON_NULL, false}, {"true", PL_PYTHON_JSON_BOOL, true},       {"false", PL_PYTHON_JSON_BOOL, false},
-        {"NaN", PL_PYTHON_JSON_FLOAT, false}, {"Infinity", PL_PYTHON_JSON_FLOAT, false}, {"-Infinity", PL_PYTHON_JSON_FLOAT, false},
+        {"null", PL_PYTHON_JSON_NULL, false},      {"true", PL_PYTHON_JSON_BOOL, true},
+        {"false", PL_PYTHON_JSON_BOOL, false},     {"NaN", PL_PYTHON_JSON_FLOAT, false},
+        {"Infinity", PL_PYTHON_JSON_FLOAT, false}, {"-Infinity", PL_PYTHON_JSON_FLOAT, false},
     };
     const char *end;
 
@@ -363,10 +367,18 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
     return PL_OK;
 }
 
-static enum pl_status parse(const char *text, size_t bytes, const char *source, bool inner, struct pl_python_json **ret_root, struct pl_error *reterr)
+static enum pl_status parse(const char *text, size_t bytes, const char *source, bool inner,
+                            struct pl_python_json **ret_root, struct pl_error *reterr)
 {
-    struct reader reader = {
-        .text = text, .end = text + bytes, .at = text, .source = source, .inner = inner, .line = 1, .column = 1, .column_at = text, .reterr = reterr};
+    struct reader reader = {.text = text,
+                            .end = text + bytes,
+                            .at = text,
+                            .source = source,
+                            .inner = inner,
+                            .line = 1,
+                            .column = 1,
+                            .column_at = text,
+                            .reterr = reterr};
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
 
     if (next_is(&reader, "\xEF\xBB\xBF")) {
@@ -381,12 +393,14 @@ static enum pl_status parse(const char *text, size_t bytes, const char *source, 
     return PL_OK;
 }
 
-enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *source, struct pl_python_json **ret_root, struct pl_error *reterr)
+enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *source,
+                                    struct pl_python_json **ret_root, struct pl_error *reterr)
 {
     return parse(text, bytes, source, false, ret_root, reterr);
 }
 
-enum pl_status pl_python_json_parse_inner(const char *text, const char *source, struct pl_python_json **ret_root, struct pl_error *reterr)
+enum pl_status pl_python_json_parse_inner(const char *text, const char *source, struct pl_python_json **ret_root,
+                                          struct pl_error *reterr)
 {
     return parse(text, strlen(text), source, true, ret_root, reterr);
 }

@@ -53,7 +53,8 @@ void pl_python_json_print_string(const char *string, struct pl_text *text)
             break;
         default:
             if (code >= 0x10000) {
-                pl_text_printf(text, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
+                pl_text_printf(text, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10),
+                               0xDC00 + ((code - 0x10000) & 0x3FF));
             } else {
                 pl_text_printf(text, "\\u%04x", code);
             }

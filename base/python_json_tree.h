@@ -27,7 +27,8 @@ struct pl_python_json {
 struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind);
 
 /**
- * Add `value` under `name`, both taken over whatever happens. A member of that name keeps its place and gets the new value.
+ * Add `value` under `name`, both taken over whatever happens. A member of that name keeps its place and gets the new
+ * value.
  */
 enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name, struct pl_python_json *value,
                                        struct pl_error *reterr) PL_MUST_CHECK;

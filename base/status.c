@@ -9,8 +9,8 @@
 const char *pl_status_text(enum pl_status status)
 {
     switch (status) {
-#define PL_STATUS_CASE(name, text)                                                                                                                   \
-    case PL_##name:                                                                                                                                  \
+#define PL_STATUS_CASE(name, text)                                                                                     \
+    case PL_##name:                                                                                                    \
         return text;
         PL_STATUS_LIST(PL_STATUS_CASE)
 #undef PL_STATUS_CASE
@@ -21,8 +21,8 @@ const char *pl_status_text(enum pl_status status)
 const char *pl_status_name(enum pl_status status)
 {
     switch (status) {
-#define PL_STATUS_CASE(name, text)                                                                                                                   \
-    case PL_##name:                                                                                                                                  \
+#define PL_STATUS_CASE(name, text)                                                                                     \
+    case PL_##name:                                                                                                    \
         return #name;
         PL_STATUS_LIST(PL_STATUS_CASE)
 #undef PL_STATUS_CASE
@@ -46,7 +46,8 @@ static size_t mark_cut(char *text, size_t text_bytes, int wanted)
     return text_bytes - 1;
 }
 
-enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code, const char *format, ...)
+enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code,
+                              const char *format, ...)
 {
     va_list args;
     size_t used;
@@ -59,14 +60,17 @@ enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, en
     reterr->domain = domain;
     reterr->code = code;
     va_start(args, format);
-    used = mark_cut(reterr->cause, sizeof(reterr->cause), vsnprintf(reterr->cause, sizeof(reterr->cause), format, args));
+    used =
+        mark_cut(reterr->cause, sizeof(reterr->cause), vsnprintf(reterr->cause, sizeof(reterr->cause), format, args));
     va_end(args);
     if (domain == PL_DOMAIN_ERRNO) {
         char words[128];
 
         /* strerrordesc_np() is glibc's thread-safe, locale-free table. */
-        snprintf(words, sizeof(words), ": %s", strerrordesc_np((int)code) ? strerrordesc_np((int)code) : "unknown error");
-        (void)mark_cut(reterr->cause + used, sizeof(reterr->cause) - used, snprintf(reterr->cause + used, sizeof(reterr->cause) - used, "%s", words));
+        snprintf(words, sizeof(words), ": %s",
+                 strerrordesc_np((int)code) ? strerrordesc_np((int)code) : "unknown error");
+        (void)mark_cut(reterr->cause + used, sizeof(reterr->cause) - used,
+                       snprintf(reterr->cause + used, sizeof(reterr->cause) - used, "%s", words));
     }
     return status;
 }

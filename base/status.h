@@ -16,21 +16,21 @@
 #define PL_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
 /* name, text for people */
-#define PL_STATUS_LIST(X)                                                                                                                            \
-    X(OK, "ok")                                                                                                                                      \
-    X(INVALID, "invalid input")                                                                                                                      \
-    X(NOT_FOUND, "not found")                                                                                                                        \
-    X(LIMIT, "limit exceeded")                                                                                                                       \
-    X(MEMORY, "out of memory")                                                                                                                       \
-    X(SYSTEM, "system call failed")                                                                                                                  \
-    X(LIBRARY, "a library failed")                                                                                                                   \
-    X(TIMEOUT, "deadline passed")                                                                                                                    \
-    X(CANCELLED, "cancelled")                                                                                                                        \
-    X(MISMATCH, "ranks disagree")                                                                                                                    \
-    X(PEER, "a peer is gone")                                                                                                                        \
-    X(CORRUPT, "corrupt data")                                                                                                                       \
-    X(END, "end of data")                                                                                                                            \
-    X(UNSUPPORTED, "not supported")                                                                                                                  \
+#define PL_STATUS_LIST(X)                                                                                              \
+    X(OK, "ok")                                                                                                        \
+    X(INVALID, "invalid input")                                                                                        \
+    X(NOT_FOUND, "not found")                                                                                          \
+    X(LIMIT, "limit exceeded")                                                                                         \
+    X(MEMORY, "out of memory")                                                                                         \
+    X(SYSTEM, "system call failed")                                                                                    \
+    X(LIBRARY, "a library failed")                                                                                     \
+    X(TIMEOUT, "deadline passed")                                                                                      \
+    X(CANCELLED, "cancelled")                                                                                          \
+    X(MISMATCH, "ranks disagree")                                                                                      \
+    X(PEER, "a peer is gone")                                                                                          \
+    X(CORRUPT, "corrupt data")                                                                                         \
+    X(END, "end of data")                                                                                              \
+    X(UNSUPPORTED, "not supported")                                                                                    \
     X(FAILED, "failed")
 
 enum pl_status {
@@ -77,8 +77,8 @@ struct pl_error {
  * The cause is the formatted text; for PL_DOMAIN_ERRNO ": " and the system's words for `code` follow. A text that
  * does not fit is cut and ends in "...". An earlier report in `reterr` is replaced.
  */
-enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code, const char *format, ...)
-    PL_PRINTF(5, 6);
+enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code,
+                              const char *format, ...) PL_PRINTF(5, 6);
 
 /** pl_error_raise() for failures that have no native code. */
 #define pl_error_set(reterr, status, ...) pl_error_raise((reterr), (status), PL_DOMAIN_NONE, 0, __VA_ARGS__)
@@ -101,22 +101,22 @@ const char *pl_status_text(enum pl_status status);
 const char *pl_status_name(enum pl_status status);
 
 /** A broken invariant of our own: stays on in release builds, prints where and what, aborts. */
-#define PL_BUG_IF(condition)                                                                                                                         \
-    do {                                                                                                                                             \
-        if (__builtin_expect(!!(condition), 0)) {                                                                                                    \
-            pl_bug(__FILE__, __LINE__, __func__, #condition);                                                                                        \
-        }                                                                                                                                            \
+#define PL_BUG_IF(condition)                                                                                           \
+    do {                                                                                                               \
+        if (__builtin_expect(!!(condition), 0)) {                                                                      \
+            pl_bug(__FILE__, __LINE__, __func__, #condition);                                                          \
+        }                                                                                                              \
     } while (0)
 
 __attribute__((noreturn)) void pl_bug(const char *file, int line, const char *function, const char *condition);
 
 /** Return from the calling function with the status of `expression` unless that is PL_OK. */
-#define PL_TRY(expression)                                                                                                                           \
-    do {                                                                                                                                             \
-        enum pl_status pl_try_status_ = (expression);                                                                                                \
-        if (pl_try_status_ != PL_OK) {                                                                                                               \
-            return pl_try_status_;                                                                                                                   \
-        }                                                                                                                                            \
+#define PL_TRY(expression)                                                                                             \
+    do {                                                                                                               \
+        enum pl_status pl_try_status_ = (expression);                                                                  \
+        if (pl_try_status_ != PL_OK) {                                                                                 \
+            return pl_try_status_;                                                                                     \
+        }                                                                                                              \
     } while (0)
 
 #endif

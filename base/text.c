@@ -115,7 +115,12 @@ const char *pl_text_string(const struct pl_text *text)
 size_t pl_text_character_bytes(const char *at, const char *end)
 {
     const unsigned char *byte = (const unsigned char *)at;
-    size_t bytes = byte[0] < 0x80 ? 1 : byte[0] < 0xC2 ? 0 : byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : byte[0] < 0xF5 ? 4 : 0;
+    size_t bytes = byte[0] < 0x80   ? 1
+                   : byte[0] < 0xC2 ? 0
+                   : byte[0] < 0xE0 ? 2
+                   : byte[0] < 0xF0 ? 3
+                   : byte[0] < 0xF5 ? 4
+                                    : 0;
 
     if ((size_t)(end - at) < bytes) {
         return 0;
@@ -126,8 +131,8 @@ size_t pl_text_character_bytes(const char *at, const char *end)
         }
     }
     /* Longer than needed, a surrogate, beyond the last. */
-    if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F) || (byte[0] == 0xF0 && byte[1] < 0x90) ||
-        (byte[0] == 0xF4 && byte[1] > 0x8F)) {
+    if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F) ||
+        (byte[0] == 0xF0 && byte[1] < 0x90) || (byte[0] == 0xF4 && byte[1] > 0x8F)) {
         return 0;
     }
     return bytes;

@@ -27,7 +27,10 @@ void pl_text_append(struct pl_text *text, const char *string);
 void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length);
 void pl_text_append_char(struct pl_text *text, char byte);
 
-/** Numbers have a point and no separators, whatever locale the program has set: what is written here is also read by others. */
+/**
+ * Numbers have a point and no separators, whatever locale the program has set: what is written here is also read by
+ * others.
+ */
 void pl_text_printf(struct pl_text *text, const char *format, ...) PL_PRINTF(2, 3);
 void pl_text_vprintf(struct pl_text *text, const char *format, va_list args) PL_PRINTF(2, 0);
 
@@ -48,10 +51,15 @@ void pl_text_done(struct pl_text *text);
 /** The length of the UTF-8 character at `at`, which lies before `end`; 0 when there is none. */
 size_t pl_text_character_bytes(const char *at, const char *end);
 
-/** Put a '?' in place of each of `length` bytes that belongs to no UTF-8 character: text from outside, or cut in the middle of one. */
+/**
+ * Put a '?' in place of each of `length` bytes that belongs to no UTF-8 character: text from outside, or cut in the
+ * middle of one.
+ */
 void pl_text_mask_broken(char *bytes, size_t length);
 
-/** Read all of `text` as strtod(3) does, but always with a point; false when that is no number, or not all of it is one. */
+/**
+ * Read all of `text` as strtod(3) does, but always with a point; false when that is no number, or not all of it is one.
+ */
 bool pl_text_number(const char *text, double *ret_number);
 
 /** What a hexadecimal digit stands for; -1 when it is none. */

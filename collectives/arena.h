@@ -2,8 +2,8 @@
 /**
  * Memory that the ranks of a host share, so that collectives on it need no copies. Gradient buckets belong here.
  *
- * The allocation is collective and symmetric: every rank gets a piece of the same size and kind, mapped at an address of its own. Only the rank
- * itself writes and reads its piece outside collectives.
+ * The allocation is collective and symmetric: every rank gets a piece of the same size and kind, mapped at an address
+ * of its own. Only the rank itself writes and reads its piece outside collectives.
  */
 #ifndef PL_COLLECTIVES_ARENA_H
 #define PL_COLLECTIVES_ARENA_H
@@ -18,23 +18,25 @@ struct pl_span {
 };
 
 /**
- * Allocate `bytes` (above 0) on every rank. Where the ranks share no memory (another host, no shared-memory backend) the span is
- * ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device copies from and to without a detour.
- * PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's where the driver allows that (pl_world_describe() tells).
+ * Allocate `bytes` (above 0) on every rank. Where the ranks share no memory (another host, no shared-memory backend)
+ * the span is ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device
+ * copies from and to without a detour. PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's
+ * where the driver allows that (pl_world_describe() tells).
  *
  * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.
- * Errors      PL_INVALID, PL_MEMORY, PL_SYSTEM, PL_LIBRARY (the device's; these three naming the rank), PL_MISMATCH (ranks ask for different sizes or
- *             kinds), PL_UNSUPPORTED (pinned or device memory in a world without devices). PL_TIMEOUT, and PL_LIBRARY in MPI's words, stay with the
- *             world. On failure nothing stays allocated.
+ * Errors      PL_INVALID, PL_MEMORY, PL_SYSTEM, PL_LIBRARY (the device's; these three naming the rank), PL_MISMATCH
+ *             (ranks ask for different sizes or kinds), PL_UNSUPPORTED (pinned or device memory in a world without
+ *             devices). PL_TIMEOUT, and PL_LIBRARY in MPI's words, stay with the world. On failure nothing stays
+ *             allocated.
  * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_device.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Give the span back. Collective in order, but does not wait, except for the other ranks' calls where it is device memory that other processes have
- * open. What is still allocated is freed with the world, which waits for that at most two seconds. Where pl_world_is_stranded(), host memory is left
- * as it is.
+ * Give the span back. Collective in order, but does not wait, except for the other ranks' calls where it is device
+ * memory that other processes have open. What is still allocated is freed with the world, which waits for that at most
+ * two seconds. Where pl_world_is_stranded(), host memory is left as it is.
  */
 void pl_arena_free(struct pl_world *world, struct pl_span *span);
 

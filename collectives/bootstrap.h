@@ -10,22 +10,24 @@
 enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_MEETING = 4 /* and 5 */, PL_TAG_EXCHANGE = 256 };
 
 /** Wait for one transfer. `what` and `peer` go into the message. */
-enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns, const char *what, int peer,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
+                                const char *what, int peer, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** pl_bootstrap's allgather over a transport, in ceil(log2 size) rounds; `bytes` 0 makes it a barrier. */
-enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv, size_t bytes,
-                                      int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
+                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * In place of an allgather or barrier that this rank cannot come to because of `why` (NULL: nobody asked for the words), a failure of its own: all
- * ranks fail in it with `status`, and the others are told the rank and its words. Returns `status`.
+ * In place of an allgather or barrier that this rank cannot come to because of `why` (NULL: nobody asked for the
+ * words), a failure of its own: all ranks fail in it with `status`, and the others are told the rank and its words.
+ * Returns `status`.
  */
-enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status, const struct pl_error *why, int64_t deadline_ns);
+enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status,
+                                   const struct pl_error *why, int64_t deadline_ns);
 
 /**
- * Return when every rank has what it needs by itself, as `status` PL_OK says; else as pl_bootstrap_refuse() with `*reterr`, on the others with the
- * words of one that has not. Collective.
+ * Return when every rank has what it needs by itself, as `status` PL_OK says; else as pl_bootstrap_refuse() with
+ * `*reterr`, on the others with the words of one that has not. Collective.
  */
 enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;

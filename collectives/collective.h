@@ -2,14 +2,16 @@
 /**
  * The collective operations: one descriptor for all, posted and waited for, and blocking conveniences.
  *
- * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are taken as `stream` leaves
- * them: what was given to that stream before the post happens before the collective, and pl_request_order() is the way back. Requests advance
- * inside pl_request_test(), pl_request_wait() and the posting calls, and, in a world between hosts, in a thread that looks after them
- * meanwhile (setting `progress`; pl_world_describe() tells whether there is one). Without it a program that wants communication
- * to overlap with computing tests now and then. A call advances its own world only: who has requests under way on several worlds waits for them in
- * the same order on all ranks, or tests them in turn.
+ * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
+ * taken as `stream` leaves them: what was given to that stream before the post happens before the collective, and
+ * pl_request_order() is the way back. Requests advance inside pl_request_test(), pl_request_wait() and the posting
+ * calls, and, in a world between hosts, in a thread that looks after them meanwhile (setting `progress`;
+ * pl_world_describe() tells whether there is one). Without it a program that wants communication to overlap with
+ * computing tests now and then. A call advances its own world only: who has requests under way on several worlds waits
+ * for them in the same order on all ranks, or tests them in turn.
  *
- * Threads  one thread of the program at a time per world; different worlds of one process may be used by different threads.
+ * Threads  one thread of the program at a time per world; different worlds of one process may be used by different
+ *          threads.
  */
 #ifndef PL_COLLECTIVES_COLLECTIVE_H
 #define PL_COLLECTIVES_COLLECTIVE_H
@@ -25,13 +27,13 @@ struct pl_request;
 struct pl_text;
 
 /* name, text for people */
-#define PL_KIND_LIST(X)                                                                                                                              \
-    X(ALLREDUCE, "allreduce")                                                                                                                        \
-    X(REDUCE_SCATTER, "reduce_scatter")                                                                                                              \
-    X(ALLGATHER, "allgather")                                                                                                                        \
-    X(BROADCAST, "broadcast")                                                                                                                        \
-    X(ALLTOALL, "alltoall")                                                                                                                          \
-    X(REDUCE, "reduce")                                                                                                                              \
+#define PL_KIND_LIST(X)                                                                                                \
+    X(ALLREDUCE, "allreduce")                                                                                          \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                                                \
+    X(ALLGATHER, "allgather")                                                                                          \
+    X(BROADCAST, "broadcast")                                                                                          \
+    X(ALLTOALL, "alltoall")                                                                                            \
+    X(REDUCE, "reduce")                                                                                                \
     X(BARRIER, "barrier")
 
 enum pl_kind {
@@ -42,26 +44,39 @@ enum pl_kind {
 
 enum { PL_KIND_COUNT = PL_BARRIER + 1 };
 
-/** Where a buffer lies. Device memory needs a world that was given a device (struct pl_world_options) and belongs to that device. */
+/**
+ * Where a buffer lies. Device memory needs a world that was given a device (struct pl_world_options) and belongs to
+ * that device.
+ */
 enum pl_memory { PL_MEMORY_HOST, PL_MEMORY_PINNED, PL_MEMORY_DEVICE };
 
 /** Flags of a descriptor. */
 enum {
-    /** The same result bits whatever the number of hosts, the ranks a host and the algorithm: see pl_collective_post(). */
+    /**
+     * The same result bits whatever the number of hosts, the ranks a host and the algorithm: see pl_collective_post().
+     */
     PL_REPRODUCIBLE = 1 << 0,
-    /** Between hosts, float32 travels as float16 or bfloat16; the rounding error is added to the next call of the same name. */
+    /**
+     * Between hosts, float32 travels as float16 or bfloat16; the rounding error is added to the next call of the same
+     * name.
+     */
     PL_WIRE_FLOAT16 = 1 << 1,
     PL_WIRE_BFLOAT16 = 1 << 2,
     /**
-     * All ranks are known to call alike (a sealed plan compared its buckets): where data moves on the device without the hosts' help, the
-     * hosts exchange nothing about this call. Elsewhere without effect. Ranks that then differ all the same wait for their deadlines.
+     * All ranks are known to call alike (a sealed plan compared its buckets): where data moves on the device without
+     * the hosts' help, the hosts exchange nothing about this call. Elsewhere without effect. Ranks that then differ all
+     * the same wait for their deadlines.
      */
     PL_AGREED = 1 << 3,
 };
 
-/** What a collective is part of, where its caller is not the program, and who can say how that stands. All zero: nothing to say. */
+/**
+ * What a collective is part of, where its caller is not the program, and who can say how that stands. All zero: nothing
+ * to say.
+ */
 struct pl_about {
-    const char *name; /* for pl_event.name of a collective that has none; unlike a name it costs nothing and ranks do not agree on it */
+    /* for pl_event.name of a collective that has none; unlike a name it costs nothing and ranks do not agree on it */
+    const char *name;
     void (*append)(const void *subject, struct pl_text *text); /* for pl_event.about; NULL: nobody */
     const void *subject;
 };
@@ -74,13 +89,15 @@ struct pl_about {
  *   REDUCE_SCATTER  [counts[0]+...+counts[n-1]] [counts[rank]]              op
  *   ALLGATHER       [counts[rank]]              [counts[0]+...+counts[n-1]]
  *   BROADCAST       root: [count] or NULL       [count]                     root; NULL: the root sends from recv
- *   ALLTOALL        [sum of counts]             [sum of recv_counts]        counts[r] go to r, recv_counts[r] come from r
+ *   ALLTOALL        [sum of counts]             [sum of recv_counts]        counts[r] go to r, recv_counts[r] come from
+ *                   r
  *   REDUCE          [count]                     root: [count]               op, root
  *   BARRIER
  *
- * Where `counts` is NULL each of its entries, and each of `recv_counts`, is `count`. The arrays may be freed once the post returned.
- * In place: recv == send (ALLREDUCE, REDUCE; BROADCAST also NULL), or the rank's own block inside the larger buffer
- * (ALLGATHER, REDUCE_SCATTER; the rest of a REDUCE_SCATTER's send is left alone). Any other overlap is PL_INVALID.
+ * Where `counts` is NULL each of its entries, and each of `recv_counts`, is `count`. The arrays may be freed once the
+ * post returned. In place: recv == send (ALLREDUCE, REDUCE; BROADCAST also NULL), or the rank's own block inside the
+ * larger buffer (ALLGATHER, REDUCE_SCATTER; the rest of a REDUCE_SCATTER's send is left alone). Any other overlap is
+ * PL_INVALID.
  */
 struct pl_collective {
     enum pl_kind kind;
@@ -100,7 +117,8 @@ struct pl_collective {
     enum pl_memory memory; /* of both buffers */
     void *stream;          /* the CUDA stream that orders device buffers; NULL for host memory */
     const char *name;      /* for messages and for error feedback; part of the agreement between ranks. NULL: none */
-    int64_t deadline_ns;   /* on CLOCK_MONOTONIC; 0: the world's timeout, from the first wait or test that does not find it ended */
+    /* on CLOCK_MONOTONIC; 0: the world's timeout, from the first wait or test that does not find it ended */
+    int64_t deadline_ns;
     struct pl_about about; /* for warnings; its subject must live until the request is done */
 };
 
@@ -110,42 +128,49 @@ struct pl_collective {
  * Order       Every rank gets equal bits, and runs with the same world, algorithm and sizes repeat them. With
  *             PL_REPRODUCIBLE the additions go x(0)+x(1)+...+x(n-1), so that hosts, ranks a host and algorithm do not
  *             matter; between hosts each rank then sends and receives (n-1)/n of the data twice, where the default
- *             sends that once per host. Half-width floats are added in float32 there and rounded once; otherwise once per hop.
+ *             sends that once per host. Half-width floats are added in float32 there and rounded once; otherwise once
+ *             per hop.
  * Collective  yes: all ranks, same order, same kind, dtype, op, counts, root, factors, flags and name.
  * Ownership   the buffers stay the caller's; nobody else touches them until the request is done.
  * Errors      PL_INVALID (descriptor; nothing was started), PL_UNSUPPORTED (no backend takes it; nothing started),
  *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree: said on all ranks, naming both sides),
- *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own words). These four stay with the world: later posts
- *             fail with the same report, since a rank cannot know how far the others got. Outputs are then undefined, and a message between hosts
- *             that MPI does not take back any more may touch both buffers until the process ends, as pl_world_is_stranded() tells.
+ *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own words). These four stay
+ *             with the world: later posts fail with the same report, since a rank cannot know how far the others got.
+ *             Outputs are then undefined, and a message between hosts that MPI does not take back any more may touch
+ *             both buffers until the process ends, as pl_world_is_stranded() tells.
  * Test        tests/unit/collectives, tests/conformance.md
  */
-enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
-
-/** What of `collective` a post would refuse as PL_INVALID or, whatever the backend, as PL_UNSUPPORTED. Nothing starts, nobody is asked. */
-enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
+                                  struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Start `count` collectives as one request, done when all are. They run one after the other: whoever has many small vectors side by side
- * gains by making one vector of them, as gradient plans do. `count` 0 gives a request that is done at once. Nothing starts when any descriptor is
- * refused. The deadline is the last one's.
+ * What of `collective` a post would refuse as PL_INVALID or, whatever the backend, as PL_UNSUPPORTED. Nothing starts,
+ * nobody is asked.
+ */
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Start `count` collectives as one request, done when all are. They run one after the other: whoever has many small
+ * vectors side by side gains by making one vector of them, as gradient plans do. `count` 0 gives a request that is done
+ * at once. Nothing starts when any descriptor is refused. The deadline is the last one's.
  */
 enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
                                         struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let work given to `stream` from now on wait for the request, on the device: the caller goes on at once where the data moves on the device,
- * else after the request has ended. Does not release; a failure shows in test and wait, which also keep the deadline. Whoever waits on the device
- * only (for `stream` itself, say) without calling into the world waits for ever when a rank is lost.
+ * Let work given to `stream` from now on wait for the request, on the device: the caller goes on at once where the data
+ * moves on the device, else after the request has ended. Does not release; a failure shows in test and wait, which also
+ * keep the deadline. Whoever waits on the device only (for `stream` itself, say) without calling into the world waits
+ * for ever when a rank is lost.
  *
  * Errors   those of wait, as far as they are known.
  */
 enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether all of the request is with the device, which goes on by itself: testing it would only ask how far that is. False where the host moves data,
- * and for groups.
+ * Whether all of the request is with the device, which goes on by itself: testing it would only ask how far that is.
+ * False where the host moves data, and for groups.
  */
 bool pl_request_launched(const struct pl_request *request);
 
@@ -153,8 +178,8 @@ bool pl_request_launched(const struct pl_request *request);
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait until the request has ended or its deadline passed, release it, and return how it ended. A waiting rank spins for a short
- * while, then yields, then naps.
+ * Wait until the request has ended or its deadline passed, release it, and return how it ended. A waiting rank spins
+ * for a short while, then yields, then naps.
  */
 enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -162,19 +187,21 @@ enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *rete
 void pl_request_cancel(struct pl_request *request);
 
 /** Post and wait. */
-enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Blocking, with the world's timeout. `recv` == `send` is in place. */
-enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
+enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                            enum pl_op op, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root,
                             struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op, int root,
-                         struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                         enum pl_op op, int root, struct pl_error *reterr) PL_MUST_CHECK;
 /** Equal blocks of `count` elements a rank. */
 enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
                             struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count,
+                                 enum pl_dtype dtype, enum pl_op op, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
                            struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_barrier(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;

@@ -45,7 +45,8 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
                                                .store = PL_KERNEL_STORE_CACHED};
         const void *source = c->send;
         void *dest = c->recv;
-        bool unscaled = c->prescale == 1 && c->postscale == 1 && c->divisor == 1; /* in place nothing is left to do then, but a bool becomes 0 or 1 */
+        /* in place nothing is left to do then, but a bool becomes 0 or 1 */
+        bool unscaled = c->prescale == 1 && c->postscale == 1 && c->divisor == 1;
 
         if (source == dest && unscaled && c->dtype != PL_BOOL) {
             return PL_OK;
@@ -77,5 +78,11 @@ static void free_nothing(void *state)
     (void)state;
 }
 
-const struct pl_backend pl_backend_self = {
-    .name = "self", .probe = probe, .init = init, .serves = serves, .post = post, .progress = progress, .cancel = cancel, .free = free_nothing};
+const struct pl_backend pl_backend_self = {.name = "self",
+                                           .probe = probe,
+                                           .init = init,
+                                           .serves = serves,
+                                           .post = post,
+                                           .progress = progress,
+                                           .cancel = cancel,
+                                           .free = free_nothing};

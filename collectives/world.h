@@ -31,9 +31,11 @@ struct pl_bootstrap {
     /**
      * Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective.
      *
-     * A rank that cannot come to it calls with `recv` NULL and, in place of its `send`, the struct pl_error that tells why: then all ranks fail.
+     * A rank that cannot come to it calls with `recv` NULL and, in place of its `send`, the struct pl_error that tells
+     * why: then all ranks fail.
      */
-    enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
+    enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                struct pl_error *reterr);
 
     /** Return when every rank has called. Collective. */
     enum pl_status (*barrier)(void *context, int64_t deadline_ns, struct pl_error *reterr);
@@ -42,8 +44,8 @@ struct pl_bootstrap {
     void (*abort)(void *context, int code);
 
     /** A bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
-    enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                            struct pl_error *reterr);
+    enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns,
+                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
     /** True when several threads may use it, its transport and the ones split off it at once. */
     bool any_thread;
@@ -60,30 +62,38 @@ struct pl_bootstrap {
 
 /**
  * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
- * if it is not yet (asking for MPI_THREAD_MULTIPLE), and then finalised by the pl_bootstrap_free() of the last bootstrap over it, if
- * pl_bootstrap_leave() went well on that: without a peer MPI_Finalize can hang, and leaving is the program's `_exit`.
- * SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has died would raise it.
- * PL_UNSUPPORTED where the build has no MPI.
+ * if it is not yet (asking for MPI_THREAD_MULTIPLE), and then finalised by the pl_bootstrap_free() of the last
+ * bootstrap over it, if pl_bootstrap_leave() went well on that: without a peer MPI_Finalize can hang, and leaving is
+ * the program's `_exit`. SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has
+ * died would raise it. PL_UNSUPPORTED where the build has no MPI.
  */
-enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** True when this process was started by mpirun or has MPI initialised, so that pl_bootstrap_new_mpi() makes sense. */
 bool pl_bootstrap_under_mpi(void);
 
-/** `size` bootstraps for `size` threads of this process in `ret_bootstraps` [size]; each is used and freed by its own thread. */
-enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * `size` bootstraps for `size` threads of this process in `ret_bootstraps` [size]; each is used and freed by its own
+ * thread.
+ */
+enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** One rank alone. */
 enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The end of a program that went well: return when every rank has come here, however late, up to the deadline. What pl_bootstrap_free() ends after
- * that (MPI) would wait for them for ever. Worlds made over `bootstrap` may be freed before or after.
+ * The end of a program that went well: return when every rank has come here, however late, up to the deadline. What
+ * pl_bootstrap_free() ends after that (MPI) would wait for them for ever. Worlds made over `bootstrap` may be freed
+ * before or after.
  *
  * Collective  yes.
- * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this program's end for a failure.
+ * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this
+ *             program's end for a failure.
  */
-enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Release it on this rank; does not wait for ranks that pl_bootstrap_leave() has not met. NULL is fine. */
 void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
@@ -99,11 +109,13 @@ struct pl_world_options {
     const int *gpu_indices;
     size_t gpu_count;
     /**
-     * This rank's GPU (device/device.h), which must live as long as the world; NULL: host memory only. Device memory is taken where every rank
-     * has one; several ranks may share one. Sub-worlds have it too.
+     * This rank's GPU (device/device.h), which must live as long as the world; NULL: host memory only. Device memory is
+     * taken where every rank has one; several ranks may share one. Sub-worlds have it too.
      */
     struct pl_device *device;
-    /** For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: look. */
+    /**
+     * For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: look.
+     */
     int pretend_ranks_per_host;
 };
 
@@ -113,25 +125,29 @@ struct pl_world_options {
  * and does not own it. `options` may be NULL.
  *
  * Collective  yes, over the ranks of `bootstrap`.
- * Errors      PL_INVALID (options, or a world over `bootstrap` has failed before), PL_TIMEOUT (a rank did not come within the knob timeout_s),
- *             PL_MEMORY, PL_SYSTEM, PL_LIBRARY. A backend that cannot run is no error: pl_world_describe() tells why it is off.
+ * Errors      PL_INVALID (options, or a world over `bootstrap` has failed before), PL_TIMEOUT (a rank did not come
+ *             within the knob timeout_s), PL_MEMORY, PL_SYSTEM, PL_LIBRARY. A backend that cannot run is no error:
+ *             pl_world_describe() tells why it is off.
  */
-enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, struct pl_world **ret_world,
-                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                            struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * A world of the `count` ranks of `parent` listed, ascending or not; rank i of the new world is ranks[i]. Only those
  * ranks call. The two worlds are independent of each other, need not be freed in any order, and may be used by
- * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE). Under MPI a rank whose sub-world fails after others have freed
- * theirs may be heard in a sub-world that these make without it: let all ranks end what runs there before any frees it.
+ * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE). Under MPI a rank whose sub-world
+ * fails after others have freed theirs may be heard in a sub-world that these make without it: let all ranks end what
+ * runs there before any frees it.
  *
- * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new(). Where a rank has not come, under
- *             MPI, `parent` has failed as well: its ranks are out of step.
+ * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new(). Where
+ *             a rank has not come, under MPI, `parent` has failed as well: its ranks are out of step.
  */
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release on this rank; does not wait for others. Outstanding requests are cancelled and released too. NULL is fine. */
+/**
+ * Release on this rank; does not wait for others. Outstanding requests are cancelled and released too. NULL is fine.
+ */
 void pl_world_free(struct pl_world *world);
 void pl_world_free_at(struct pl_world **world_at);
 
@@ -154,7 +170,10 @@ bool pl_world_is_homogeneous(const struct pl_world *world);
 /** The host number of `rank`. */
 int pl_world_host_of(const struct pl_world *world, int rank);
 
-/** The number by which messages for people call `rank`, also in sub-worlds and in theirs: the one in the whole, made by pl_world_new(). */
+/**
+ * The number by which messages for people call `rank`, also in sub-worlds and in theirs: the one in the whole, made by
+ * pl_world_new().
+ */
 int pl_world_label(const struct pl_world *world, int rank);
 
 /** The settings in force, equal on all ranks. */
@@ -164,10 +183,12 @@ const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 struct pl_device *pl_world_device(const struct pl_world *world);
 
 /**
- * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, end the world, so that ranks that wait
- * for this one hear of it now and not when it is gone, and report the device's error with rank, host and device. Returns `status` in all other cases.
+ * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, end the
+ * world, so that ranks that wait for this one hear of it now and not when it is gone, and report the device's error
+ * with rank, host and device. Returns `status` in all other cases.
  */
-enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Now plus the world's timeout, on CLOCK_MONOTONIC. */
 int64_t pl_world_deadline_ns(const struct pl_world *world);
@@ -176,8 +197,9 @@ int64_t pl_world_deadline_ns(const struct pl_world *world);
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
 /**
- * Whether a message of a failed collective could not be taken back. The memory that collectives of this world were given may then be read and written
- * until the process ends: whoever would release it leaves it as it is. The world's own arena does.
+ * Whether a message of a failed collective could not be taken back. The memory that collectives of this world were
+ * given may then be read and written until the process ends: whoever would release it leaves it as it is. The world's
+ * own arena does.
  */
 bool pl_world_is_stranded(const struct pl_world *world);
 
@@ -189,20 +211,26 @@ struct pl_event {
     enum pl_kind kind;
     const char *name;  /* its first 16 bytes, "" without a name; valid during the call */
     uint64_t sequence; /* of the world, from 1 */
-    unsigned part;     /* 0: of a whole; else the sub-world's number, from 1 in the order in which this process made them */
-    uint64_t bytes;    /* of the elements counted */
+    /* 0: of a whole; else the sub-world's number, from 1 in the order in which this process made them */
+    unsigned part;
+    uint64_t bytes; /* of the elements counted */
     int64_t posted_ns;
     int64_t started_ns; /* when the ones before it had ended */
     int64_t ended_ns;   /* or now, where it has not */
     int64_t waited_ns;  /* how long this rank has been inside a wait for it */
     int rank;           /* this one, as pl_world_label() calls it */
-    int waited_for;     /* the rank, called likewise, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
+    /* the rank, called likewise, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
+    int waited_for;
     enum pl_status status;
-    const char *about; /* `stalled` only: what the collective is part of and who is late there, "" where that is all in `name`; valid in the call */
+    /* `stalled` only: what the collective is part of and who is late there, "" where that is all in `name`; valid in
+     * the call */
+    const char *about;
 };
 
-/** Somebody who wants to see what a world does. Called in the thread that uses the world or, `ended` only, in its progress thread; must not use the
- * world. */
+/**
+ * Somebody who wants to see what a world does. Called in the thread that uses the world or, `ended` only, in its
+ * progress thread; must not use the world.
+ */
 struct pl_observer {
     void *context;
     void (*ended)(void *context, const struct pl_event *event); /* NULL: not wanted */
@@ -212,14 +240,14 @@ struct pl_observer {
 };
 
 /**
- * Observe `world` from now on, as well as the sub-worlds that pl_world_new_sub() makes of it from now on, each as long as it lives; NULL ends it for
- * `world`. The observer's context must outlive them.
+ * Observe `world` from now on, as well as the sub-worlds that pl_world_new_sub() makes of it from now on, each as long
+ * as it lives; NULL ends it for `world`. The observer's context must outlive them.
  */
 void pl_world_observe(struct pl_world *world, const struct pl_observer *observer);
 
 /**
- * For waits that are no wait of one collective: this rank has waited for others for `waited_ns`. The observer is told as of a collective's wait;
- * `*told_ns` is 0 at first and kept by the caller. `about` NULL: the collective's that runs.
+ * For waits that are no wait of one collective: this rank has waited for others for `waited_ns`. The observer is told
+ * as of a collective's wait; `*told_ns` is 0 at first and kept by the caller. `about` NULL: the collective's that runs.
  */
 void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about);
 

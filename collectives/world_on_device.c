@@ -13,7 +13,8 @@
 enum { NONE = -1, FAILED = -2 }; /* beside the ordinals */
 
 /* What the ranks of this rank's host see, by local rank. */
-static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sight **ret_sights, struct pl_error *reterr)
+static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sight **ret_sights,
+                                    struct pl_error *reterr)
 {
     int size = pl_world_size(world), host = pl_world_host_of(world, pl_world_rank(world));
     struct pl_device_sight own;
@@ -40,15 +41,15 @@ static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sig
 }
 
 /* Choose and open; `*ret_ordinal` stays NONE where no device is used. */
-static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_sight *sights, int *ret_ordinal,
-                                  struct pl_device **ret_device, struct pl_error *reterr)
+static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_sight *sights,
+                                  int *ret_ordinal, struct pl_device **ret_device, struct pl_error *reterr)
 {
     const struct pl_knobs *knobs = pl_world_knobs(world);
     struct pl_device_wish wish;
 
     PL_TRY(pl_device_wish_parse(wanted ? wanted : pl_knob_text(knobs, PL_KNOB_DEVICE), &wish, reterr));
-    PL_TRY(pl_device_choose(sights, pl_world_local_size(world), pl_world_local_rank(world), wish, pl_knob_bool(knobs, PL_KNOB_SHARE_DEVICE),
-                            ret_ordinal, reterr));
+    PL_TRY(pl_device_choose(sights, pl_world_local_size(world), pl_world_local_rank(world), wish,
+                            pl_knob_bool(knobs, PL_KNOB_SHARE_DEVICE), ret_ordinal, reterr));
     return *ret_ordinal >= 0 ? pl_device_open(*ret_ordinal, ret_device, reterr) : PL_OK;
 }
 
@@ -71,8 +72,10 @@ static enum pl_status agree(struct pl_world *world, int32_t own, struct pl_error
         if ((all[rank] == NONE) != (all[0] == NONE)) {
             int with = all[0] == NONE ? rank : 0, without = all[0] == NONE ? 0 : rank;
 
-            return pl_error_set(reterr, PL_MISMATCH,
-                                "rank %d has a GPU and rank %d, on another host, has none: PACELINE_DEVICE=off trains on the CPUs", with, without);
+            return pl_error_set(
+                reterr, PL_MISMATCH,
+                "rank %d has a GPU and rank %d, on another host, has none: PACELINE_DEVICE=off trains on the CPUs",
+                with, without);
         }
     }
     return PL_OK;
@@ -94,7 +97,8 @@ static void run_beside(struct pl_device *device)
     }
 }
 
-static enum pl_status choose(struct pl_world *world, const char *wanted, struct pl_device **ret_device, struct pl_error *reterr)
+static enum pl_status choose(struct pl_world *world, const char *wanted, struct pl_device **ret_device,
+                             struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_device_sight *sights = NULL;
     struct pl_error reason = PL_ERROR_NONE, said = PL_ERROR_NONE;
@@ -119,8 +123,9 @@ static enum pl_status choose(struct pl_world *world, const char *wanted, struct 
     return PL_OK;
 }
 
-enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const char *wanted,
-                                      struct pl_device **ret_device, struct pl_world **ret_world, struct pl_error *reterr)
+enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                      const char *wanted, struct pl_device **ret_device, struct pl_world **ret_world,
+                                      struct pl_error *reterr)
 {
     struct pl_world_options with = options ? *options : (struct pl_world_options){.knobs = NULL};
     struct pl_world *world = NULL;

@@ -7,16 +7,17 @@
 #include "device/device.h"
 
 /**
- * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h), opened, and this process put on the CPUs
- * beside it. `wanted` is as the knob `device`, NULL: that knob. `*ret_device` NULL: none is used. The device is the caller's, to be closed after the
- * world.
+ * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h), opened, and this
+ * process put on the CPUs beside it. `wanted` is as the knob `device`, NULL: that knob. `*ret_device` NULL: none is
+ * used. The device is the caller's, to be closed after the world.
  *
  * Collective  yes. All ranks end alike: what goes wrong on one is an error on all.
- * Errors      those of pl_world_new() and pl_device_choose(); PL_MISMATCH (devices on some hosts only), and a driver's own: on the rank itself, while
- *             the others say which rank it was.
+ * Errors      those of pl_world_new() and pl_device_choose(); PL_MISMATCH (devices on some hosts only), and a driver's
+ *             own: on the rank itself, while the others say which rank it was.
  * Test        tests/unit/runtime/test_device_start.c
  */
-enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const char *wanted,
-                                      struct pl_device **ret_device, struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                      const char *wanted, struct pl_device **ret_device, struct pl_world **ret_world,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

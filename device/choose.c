@@ -60,7 +60,8 @@ static void number_devices(struct match *match)
 
             for (int q = 0; q <= r && known < 0; q++) {
                 for (int p = 0; p < (q < r ? match->sights[q].count : o) && known < 0; p++) {
-                    known = strcmp(match->sights[q].uuid[p], match->sights[r].uuid[o]) == 0 ? number_of(match, q, p) : -1;
+                    known =
+                        strcmp(match->sights[q].uuid[p], match->sights[r].uuid[o]) == 0 ? number_of(match, q, p) : -1;
                 }
             }
             match->number[r * PL_DEVICE_SIGHT_MAX + o] = known < 0 ? match->devices++ : known;
@@ -88,7 +89,8 @@ static bool place(struct match *match, int rank)
         }
         match->tried[device] = true;
         for (int other = 0; other < match->ranks; other++) {
-            if (match->taken[other] >= 0 && other != rank && number_of(match, other, match->taken[other]) == device && place(match, other)) {
+            if (match->taken[other] >= 0 && other != rank && number_of(match, other, match->taken[other]) == device &&
+                place(match, other)) {
                 match->taken[rank] = o; /* the other one left; the device's load stays */
                 return true;
             }
@@ -112,14 +114,16 @@ static bool place_all(struct match *match)
     return true;
 }
 
-static enum pl_status match_all(const struct pl_device_sight *sights, int ranks, int rank, bool share, int *ret_ordinal, struct pl_error *reterr)
+static enum pl_status match_all(const struct pl_device_sight *sights, int ranks, int rank, bool share, int *ret_ordinal,
+                                struct pl_error *reterr)
 {
     size_t seen = (size_t)ranks * PL_DEVICE_SIGHT_MAX;
     PL_AUTO_FREE int *number = pl_memory_new(seen, sizeof(*number), reterr);
     PL_AUTO_FREE int *taken = pl_memory_new((size_t)ranks, sizeof(*taken), reterr);
     PL_AUTO_FREE int *load = pl_memory_new(seen, sizeof(*load), reterr);
     PL_AUTO_FREE bool *tried = pl_memory_new(seen, sizeof(*tried), reterr);
-    struct match match = {.sights = sights, .ranks = ranks, .number = number, .taken = taken, .load = load, .tried = tried};
+    struct match match = {
+        .sights = sights, .ranks = ranks, .number = number, .taken = taken, .load = load, .tried = tried};
 
     if (!number || !taken || !load || !tried) {
         return PL_MEMORY;
@@ -130,7 +134,8 @@ static enum pl_status match_all(const struct pl_device_sight *sights, int ranks,
     } while (!place_all(&match)); /* ends: each rank sees a device, and `ranks` of them fit on one */
     if (match.capacity > 1 && !share) {
         return pl_error_set(reterr, PL_INVALID,
-                            "%d ranks of this host would share %d GPU%s: start %d of them, let ranks share GPUs with PACELINE_SHARE_DEVICE=1, or "
+                            "%d ranks of this host would share %d GPU%s: start %d of them, let ranks share GPUs with "
+                            "PACELINE_SHARE_DEVICE=1, or "
                             "train on the CPU with PACELINE_DEVICE=off",
                             ranks, match.devices, match.devices == 1 ? "" : "s", match.devices);
     }
@@ -138,8 +143,8 @@ static enum pl_status match_all(const struct pl_device_sight *sights, int ranks,
     return PL_OK;
 }
 
-enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish, bool share, int *ret_ordinal,
-                                struct pl_error *reterr)
+enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish,
+                                bool share, int *ret_ordinal, struct pl_error *reterr)
 {
     int with = -1;
     int without = -1;
@@ -156,8 +161,10 @@ enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks,
         *(sights[r].count > 0 ? &with : &without) = r;
     }
     if (with >= 0 && without >= 0) {
-        return pl_error_set(reterr, PL_MISMATCH, "local rank %d sees %d GPU%s, and local rank %d none (%s): all ranks of a host, or none", with,
-                            sights[with].count, sights[with].count == 1 ? "" : "s", without, sights[without].reason);
+        return pl_error_set(reterr, PL_MISMATCH,
+                            "local rank %d sees %d GPU%s, and local rank %d none (%s): all ranks of a host, or none",
+                            with, sights[with].count, sights[with].count == 1 ? "" : "s", without,
+                            sights[without].reason);
     }
     if (with < 0 && wish.use != PL_DEVICE_AUTO) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "the setting device asks for GPUs: %s", sights[rank].reason);
@@ -169,8 +176,8 @@ enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks,
     if (wish.use == PL_DEVICE_NUMBERED) {
         for (int r = 0; r < ranks; r++) {
             if (wish.ordinal >= sights[r].count) {
-                return pl_error_set(reterr, PL_INVALID, "the setting device asks for GPU %d, and local rank %d sees %d", wish.ordinal, r,
-                                    sights[r].count);
+                return pl_error_set(reterr, PL_INVALID, "the setting device asks for GPU %d, and local rank %d sees %d",
+                                    wish.ordinal, r, sights[r].count);
             }
         }
         *ret_ordinal = wish.ordinal;

@@ -6,8 +6,8 @@
  *   2. the ranks of a host gather their sights (the caller's exchange)
  *   3. each rank chooses:          pl_device_choose()
  *
- * Devices are told apart by UUID, so that it does not matter whether the launcher gave every rank its own CUDA_VISIBLE_DEVICES, all of them
- * the same, or none; a MIG instance is a device like others.
+ * Devices are told apart by UUID, so that it does not matter whether the launcher gave every rank its own
+ * CUDA_VISIBLE_DEVICES, all of them the same, or none; a MIG instance is a device like others.
  *
  * Test  tests/unit/device/test_choose.c
  */
@@ -43,18 +43,21 @@ struct pl_device_wish {
 };
 
 /** "auto", "off", "on" or "cuda:N"; PL_INVALID otherwise. */
-enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret_wish, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret_wish,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The ordinal, in rank `rank`'s own numbering, of the device that it is to use, -1: none is used (wanted off, or no rank of the host has
- * one). As few ranks a device as possible; among equals, ranks take devices in their order and neighbours share.
+ * The ordinal, in rank `rank`'s own numbering, of the device that it is to use, -1: none is used (wanted off, or no
+ * rank of the host has one). As few ranks a device as possible; among equals, ranks take devices in their order and
+ * neighbours share.
  *
  * Shapes  sights: [ranks], of the ranks of one host in the order of their local ranks; the same on all of them.
- * Errors  PL_INVALID: fewer devices than ranks, and `share` is off; or no device of the number wanted. PL_MISMATCH: some ranks see devices and others
- *         do not. PL_UNSUPPORTED: wanted, and there are none. A driver that fails is passed on, also with PL_DEVICE_AUTO: it is no reason to train on
+ * Errors  PL_INVALID: fewer devices than ranks, and `share` is off; or no device of the number wanted. PL_MISMATCH:
+ *         some ranks see devices and others do not. PL_UNSUPPORTED: wanted, and there are none. A driver that fails is
+ *         passed on, also with PL_DEVICE_AUTO: it is no reason to train on
  * the CPU in silence.
  */
-enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish, bool share, int *ret_ordinal,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish,
+                                bool share, int *ret_ordinal, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

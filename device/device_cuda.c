@@ -29,7 +29,8 @@ enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr)
     return status;
 }
 
-/* "GPU-00112233-4455-...", as the driver's tools and CUDA_VISIBLE_DEVICES have it; a MIG instance is one by its name. */
+/* "GPU-00112233-4455-...", as the driver's tools and CUDA_VISIBLE_DEVICES have it; a MIG instance is one by its name.
+ * */
 static void print_uuid(const CUuuid *uuid, bool mig, char *text, size_t text_bytes)
 {
     static const char digits[] = "0123456789abcdef";
@@ -104,18 +105,23 @@ static enum pl_status describe(struct pl_device *device, struct pl_error *reterr
     size_t memory_bytes = 0;
     CUuuid uuid;
 
-    PL_CUDA_TRY(device, cuDeviceGetName(info->name, sizeof(info->name), device->number), reterr, "cannot ask for the device's name");
-    PL_CUDA_TRY(device, cuDeviceGetPCIBusId(info->pci, sizeof(info->pci), device->number), reterr, "cannot ask for the device's address");
+    PL_CUDA_TRY(device, cuDeviceGetName(info->name, sizeof(info->name), device->number), reterr,
+                "cannot ask for the device's name");
+    PL_CUDA_TRY(device, cuDeviceGetPCIBusId(info->pci, sizeof(info->pci), device->number), reterr,
+                "cannot ask for the device's address");
     for (char *c = info->pci; *c; c++) { /* as /sys has it */
         *c = (char)(*c >= 'A' && *c <= 'F' ? *c - 'A' + 'a' : *c);
     }
     PL_CUDA_TRY(device, cuDeviceGetUuid_v2(&uuid, device->number), reterr, "cannot ask for the device's UUID");
     print_uuid(&uuid, strstr(info->name, " MIG ") != NULL, info->uuid, sizeof(info->uuid));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        PL_CUDA_TRY(device, cuDeviceGetAttribute((int *)(void *)((char *)info + numbers[i].offset), numbers[i].attribute, device->number), reterr,
-                    "cannot ask for the device's attribute %d", (int)numbers[i].attribute);
+        PL_CUDA_TRY(device,
+                    cuDeviceGetAttribute((int *)(void *)((char *)info + numbers[i].offset), numbers[i].attribute,
+                                         device->number),
+                    reterr, "cannot ask for the device's attribute %d", (int)numbers[i].attribute);
     }
-    PL_CUDA_TRY(device, cuDeviceTotalMem_v2(&memory_bytes, device->number), reterr, "cannot ask for the device's memory");
+    PL_CUDA_TRY(device, cuDeviceTotalMem_v2(&memory_bytes, device->number), reterr,
+                "cannot ask for the device's memory");
     info->memory_bytes = memory_bytes;
     PL_CUDA_TRY(device, cuDriverGetVersion(&info->driver_version), reterr, "cannot ask for the driver's version");
     return PL_OK;
@@ -128,7 +134,8 @@ static enum pl_status open_device(struct pl_device *device, struct pl_error *ret
     PL_TRY(pl_cuda_load(&device->cuda, reterr));
     PL_CUDA_TRY(device, cuDeviceGetCount(&count), reterr, "cannot count the devices");
     if (device->info.ordinal < 0 || device->info.ordinal >= count) {
-        return pl_error_set(reterr, PL_INVALID, "there is no device %d: this process sees %d", device->info.ordinal, count);
+        return pl_error_set(reterr, PL_INVALID, "there is no device %d: this process sees %d", device->info.ordinal,
+                            count);
     }
     PL_CUDA_TRY(device, cuDeviceGet(&device->number, device->info.ordinal), reterr, "cannot find the device");
     PL_TRY(describe(device, reterr));

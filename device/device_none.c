@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without CUDA: counting and opening say so. Nobody has a device to call the rest with, which is here to be linked. */
+/* A build without CUDA: counting and opening say so. Nobody has a device to call the rest with, which is here to be
+ * linked. */
 #include "device/choose.h"
 #include "device/kernel.h"
 
@@ -65,7 +66,8 @@ void pl_device_release(struct pl_device *device, void *memory)
 {
 }
 
-enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory, struct pl_error *reterr)
+enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
+                                      struct pl_error *reterr)
 {
     return none(reterr);
 }
@@ -88,18 +90,20 @@ bool pl_device_owns(struct pl_device *device, const void *memory)
     return false;
 }
 
-enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
+                              struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, int64_t deadline_ns,
-                                  struct pl_error *reterr)
+enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
+                                  int64_t deadline_ns, struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream,
+                              struct pl_error *reterr)
 {
     return none(reterr);
 }
@@ -132,7 +136,8 @@ enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, voi
     return none(reterr);
 }
 
-enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event, struct pl_error *reterr)
+enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event,
+                                       struct pl_error *reterr)
 {
     return none(reterr);
 }
@@ -142,27 +147,32 @@ enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool 
     return none(reterr);
 }
 
-enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms, struct pl_error *reterr)
+enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms,
+                                  struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns,
+                                      struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns,
+                                       struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_export(struct pl_device *device, void *memory, struct pl_device_handle *ret_handle, struct pl_error *reterr)
+enum pl_status pl_device_export(struct pl_device *device, void *memory, struct pl_device_handle *ret_handle,
+                                struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_import(struct pl_device *device, const struct pl_device_handle *handle, void **ret_memory, struct pl_error *reterr)
+enum pl_status pl_device_import(struct pl_device *device, const struct pl_device_handle *handle, void **ret_memory,
+                                struct pl_error *reterr)
 {
     return none(reterr);
 }
@@ -186,44 +196,48 @@ void pl_device_pieces_free(struct pl_device_pieces *pieces)
 {
 }
 
-enum pl_status pl_device_pack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, void *flat, enum pl_dtype flat_dtype, double factor,
-                              void *stream, struct pl_error *reterr)
+enum pl_status pl_device_pack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, void *flat,
+                              enum pl_dtype flat_dtype, double factor, void *stream, struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_unpack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, const void *flat, enum pl_dtype flat_dtype,
-                                double factor, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_unpack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, const void *flat,
+                                enum pl_dtype flat_dtype, double factor, void *stream, struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype to_dtype, const void *from, enum pl_dtype from_dtype,
-                               uint64_t count_elems, double factor, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype to_dtype, const void *from,
+                               enum pl_dtype from_dtype, uint64_t count_elems, double factor, void *stream,
+                               struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources, uint64_t count_elems,
-                                enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre, double post, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources,
+                                uint64_t count_elems, enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre,
+                                double post, void *stream, struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_squared_norm(struct pl_device *device, const void *values, enum pl_dtype dtype, uint64_t count_elems, void *scratch,
-                                      double *ret_sum, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_squared_norm(struct pl_device *device, const void *values, enum pl_dtype dtype,
+                                      uint64_t count_elems, void *scratch, double *ret_sum, void *stream,
+                                      struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_device_step *step, uint64_t count_elems, float *value,
-                                  const void *gradient, enum pl_dtype gradient_dtype, float *slot0, float *slot1, void *stream,
-                                  struct pl_error *reterr)
+enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_device_step *step, uint64_t count_elems,
+                                  float *value, const void *gradient, enum pl_dtype gradient_dtype, float *slot0,
+                                  float *slot1, void *stream, struct pl_error *reterr)
 {
     return none(reterr);
 }
 
-enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,
+                              struct pl_error *reterr)
 {
     return none(reterr);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The kernels' code, in what C11 and CUDA C++ share: kernel_cuda.cu compiles it for devices, the tests for the host, where a block's
- * threads are a loop. A body is called once a block with the block's number; what must be done by all threads before any goes on stands in a
- * PL_EACH_THREAD loop of its own with PL_BARRIER() behind it.
+ * The kernels' code, in what C11 and CUDA C++ share: kernel_cuda.cu compiles it for devices, the tests for the host,
+ * where a block's threads are a loop. A body is called once a block with the block's number; what must be done by all
+ * threads before any goes on stands in a PL_EACH_THREAD loop of its own with PL_BARRIER() behind it.
  *
- *   chunk    PL_CHUNK_ELEMS elements of one tensor, or fewer at its end: what a block does in one go, whatever the tensors' sizes
+ *   chunk    PL_CHUNK_ELEMS elements of one tensor, or fewer at its end: what a block does in one go, whatever the
+ *            tensors' sizes
  *   group    the elements that a thread moves at once: 16 bytes of the wider of the two types
  *
  * Private to device/ and its tests.
@@ -200,7 +201,8 @@ PL_CODE void store_words(const uint32_t words, char *at, const uint32_t *from)
 
 PL_CODE float load_float(const enum pl_dtype dtype, const char *at)
 {
-    return dtype == PL_FLOAT32 ? float_of_bits(((const struct pl_raw4 *)at)->word[0]) : widen(dtype, ((const struct pl_raw2 *)at)->half[0]);
+    return dtype == PL_FLOAT32 ? float_of_bits(((const struct pl_raw4 *)at)->word[0])
+                               : widen(dtype, ((const struct pl_raw2 *)at)->half[0]);
 }
 
 PL_CODE void store_float(const enum pl_dtype dtype, char *at, float value)

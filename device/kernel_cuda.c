@@ -42,13 +42,13 @@ static enum pl_status load_kernels(struct pl_device *device, struct pl_kernels *
     if (result != CUDA_SUCCESS) {
         enum pl_status status = pl_cuda_raise(&device->cuda, device, result, reterr, "cannot load the kernels");
 
-        pl_error_context(reterr, "they were built for %s; the device's architecture is sm_%d%d", PL_GPU_ARCHS, device->info.compute_major,
-                         device->info.compute_minor);
+        pl_error_context(reterr, "they were built for %s; the device's architecture is sm_%d%d", PL_GPU_ARCHS,
+                         device->info.compute_major, device->info.compute_minor);
         return status;
     }
     for (unsigned i = 0; i < PL_KERNEL_COUNT; i++) {
-        PL_CUDA_TRY(device, cuModuleGetFunction(&kernels->functions[i], kernels->module, kernel_names[i]), reterr, "cannot find the kernel %s",
-                    kernel_names[i]);
+        PL_CUDA_TRY(device, cuModuleGetFunction(&kernels->functions[i], kernels->module, kernel_names[i]), reterr,
+                    "cannot find the kernel %s", kernel_names[i]);
     }
     return PL_OK;
 }
@@ -105,16 +105,18 @@ void pl_kernels_free(struct pl_device *device)
     }
 }
 
-static enum pl_status launch(struct pl_device *device, enum pl_device_kernel kernel, uint64_t blocks, void *args, void *stream,
-                             struct pl_error *reterr)
+static enum pl_status launch(struct pl_device *device, enum pl_device_kernel kernel, uint64_t blocks, void *args,
+                             void *stream, struct pl_error *reterr)
 {
     struct pl_kernels *kernels;
     void *params[] = {args};
 
     PL_TRY(pl_device_enter(device, reterr));
     PL_TRY(find_kernels(device, &kernels, reterr));
-    PL_CUDA_TRY(device, cuLaunchKernel(kernels->functions[kernel], (unsigned)blocks, 1, 1, PL_THREADS, 1, 1, 0, stream, params, NULL), reterr,
-                "cannot start the kernel %s", kernel_names[kernel]);
+    PL_CUDA_TRY(
+        device,
+        cuLaunchKernel(kernels->functions[kernel], (unsigned)blocks, 1, 1, PL_THREADS, 1, 1, 0, stream, params, NULL),
+        reterr, "cannot start the kernel %s", kernel_names[kernel]);
     return PL_OK;
 }
 
@@ -156,8 +158,10 @@ static void fill_chunks(const struct pl_device_piece *pieces, size_t count, stru
         for (uint64_t at = 0; left > 0; at += PL_CHUNK_ELEMS) {
             uint64_t take = left < PL_CHUNK_ELEMS ? left : PL_CHUNK_ELEMS;
 
-            *chunks++ =
-                (struct pl_chunk){.tensor = (uintptr_t)pieces[p].tensor, .tensor_elem = at, .flat_elem = pieces[p].offset_elems + at, .count = take};
+            *chunks++ = (struct pl_chunk){.tensor = (uintptr_t)pieces[p].tensor,
+                                          .tensor_elem = at,
+                                          .flat_elem = pieces[p].offset_elems + at,
+                                          .count = take};
             left -= take;
         }
     }
@@ -171,7 +175,8 @@ static enum pl_status upload(struct pl_device_pieces *made, const struct pl_chun
 
     PL_TRY(pl_device_alloc(device, bytes, &memory, reterr));
     made->chunks = memory;
-    return pl_device_copy_now(device, memory, chunks, bytes, device->service, pl_deadline_after_ns(device->patience_ns), reterr);
+    return pl_device_copy_now(device, memory, chunks, bytes, device->service, pl_deadline_after_ns(device->patience_ns),
+                              reterr);
 }
 
 enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_device_piece *pieces, size_t count,
@@ -214,19 +219,24 @@ void pl_device_pieces_free(struct pl_device_pieces *pieces)
 }
 
 /* The kernel for the two types, and whether the addresses suit it. */
-static enum pl_status choose_move(enum pl_dtype to, enum pl_dtype from, double factor, uintptr_t to_address, uintptr_t from_address,
-                                  enum pl_device_kernel *ret_kernel, struct pl_error *reterr)
+static enum pl_status choose_move(enum pl_dtype to, enum pl_dtype from, double factor, uintptr_t to_address,
+                                  uintptr_t from_address, enum pl_device_kernel *ret_kernel, struct pl_error *reterr)
 {
     static const struct {
         enum pl_dtype to;
         enum pl_dtype from;
         enum pl_device_kernel kernel;
     } moves[] = {
-        {PL_FLOAT32, PL_FLOAT32, PL_KERNEL_move_float32_float32},     {PL_FLOAT32, PL_FLOAT16, PL_KERNEL_move_float32_float16},
-        {PL_FLOAT32, PL_BFLOAT16, PL_KERNEL_move_float32_bfloat16},   {PL_FLOAT16, PL_FLOAT32, PL_KERNEL_move_float16_float32},
-        {PL_FLOAT16, PL_FLOAT16, PL_KERNEL_move_float16_float16},     {PL_FLOAT16, PL_BFLOAT16, PL_KERNEL_move_float16_bfloat16},
-        {PL_BFLOAT16, PL_FLOAT32, PL_KERNEL_move_bfloat16_float32},   {PL_BFLOAT16, PL_FLOAT16, PL_KERNEL_move_bfloat16_float16},
-        {PL_BFLOAT16, PL_BFLOAT16, PL_KERNEL_move_bfloat16_bfloat16}, {PL_FLOAT64, PL_FLOAT64, PL_KERNEL_move_float64_float64},
+        {PL_FLOAT32, PL_FLOAT32, PL_KERNEL_move_float32_float32},
+        {PL_FLOAT32, PL_FLOAT16, PL_KERNEL_move_float32_float16},
+        {PL_FLOAT32, PL_BFLOAT16, PL_KERNEL_move_float32_bfloat16},
+        {PL_FLOAT16, PL_FLOAT32, PL_KERNEL_move_float16_float32},
+        {PL_FLOAT16, PL_FLOAT16, PL_KERNEL_move_float16_float16},
+        {PL_FLOAT16, PL_BFLOAT16, PL_KERNEL_move_float16_bfloat16},
+        {PL_BFLOAT16, PL_FLOAT32, PL_KERNEL_move_bfloat16_float32},
+        {PL_BFLOAT16, PL_FLOAT16, PL_KERNEL_move_bfloat16_float16},
+        {PL_BFLOAT16, PL_BFLOAT16, PL_KERNEL_move_bfloat16_bfloat16},
+        {PL_FLOAT64, PL_FLOAT64, PL_KERNEL_move_float64_float64},
     };
 
     if (to == from && factor == 1.0) {
@@ -234,13 +244,14 @@ static enum pl_status choose_move(enum pl_dtype to, enum pl_dtype from, double f
         return PL_OK;
     }
     if (!pl_dtype_is_float(to) && factor != 1.0) {
-        return pl_error_set(reterr, PL_INVALID, "%s cannot be scaled by %g on the device: only floating types are", pl_dtype_text(to), factor);
+        return pl_error_set(reterr, PL_INVALID, "%s cannot be scaled by %g on the device: only floating types are",
+                            pl_dtype_text(to), factor);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(moves); i++) {
         if (moves[i].to == to && moves[i].from == from) {
             if (to_address % pl_dtype_bytes(to) || from_address % pl_dtype_bytes(from)) {
-                return pl_error_set(reterr, PL_INVALID, "a tensor of %s or %s is not aligned to its elements", pl_dtype_text(to),
-                                    pl_dtype_text(from));
+                return pl_error_set(reterr, PL_INVALID, "a tensor of %s or %s is not aligned to its elements",
+                                    pl_dtype_text(to), pl_dtype_text(from));
             }
             *ret_kernel = moves[i].kernel;
             return PL_OK;
@@ -249,8 +260,9 @@ static enum pl_status choose_move(enum pl_dtype to, enum pl_dtype from, double f
     return pl_error_set(reterr, PL_UNSUPPORTED, "no kernel casts %s to %s", pl_dtype_text(from), pl_dtype_text(to));
 }
 
-static enum pl_status move_pieces(const struct pl_device_pieces *pieces, bool unpack, void *to, enum pl_dtype to_dtype, const void *from,
-                                  enum pl_dtype from_dtype, double factor, void *stream, struct pl_error *reterr)
+static enum pl_status move_pieces(const struct pl_device_pieces *pieces, bool unpack, void *to, enum pl_dtype to_dtype,
+                                  const void *from, enum pl_dtype from_dtype, double factor, void *stream,
+                                  struct pl_error *reterr)
 {
     struct pl_move_args args = {.chunks = pieces->chunks,
                                 .chunk_count = pieces->chunk_count,
@@ -261,28 +273,34 @@ static enum pl_status move_pieces(const struct pl_device_pieces *pieces, bool un
                                 .unpack = unpack};
     enum pl_device_kernel kernel = PL_KERNEL_move_bytes;
 
-    PL_TRY(choose_move(to_dtype, from_dtype, factor, unpack ? pieces->addresses : (uintptr_t)to, unpack ? (uintptr_t)from : pieces->addresses,
-                       &kernel, reterr));
-    return args.chunk_count > 0 ? launch(pieces->device, kernel, blocks_for(pieces->device, args.chunk_count), &args, stream, reterr) : PL_OK;
+    PL_TRY(choose_move(to_dtype, from_dtype, factor, unpack ? pieces->addresses : (uintptr_t)to,
+                       unpack ? (uintptr_t)from : pieces->addresses, &kernel, reterr));
+    return args.chunk_count > 0
+               ? launch(pieces->device, kernel, blocks_for(pieces->device, args.chunk_count), &args, stream, reterr)
+               : PL_OK;
 }
 
-enum pl_status pl_device_pack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, void *flat, enum pl_dtype flat_dtype, double factor,
-                              void *stream, struct pl_error *reterr)
+enum pl_status pl_device_pack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, void *flat,
+                              enum pl_dtype flat_dtype, double factor, void *stream, struct pl_error *reterr)
 {
     return move_pieces(pieces, false, flat, flat_dtype, NULL, tensor_dtype, factor, stream, reterr);
 }
 
-enum pl_status pl_device_unpack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, const void *flat, enum pl_dtype flat_dtype,
-                                double factor, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_unpack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, const void *flat,
+                                enum pl_dtype flat_dtype, double factor, void *stream, struct pl_error *reterr)
 {
     return move_pieces(pieces, true, NULL, tensor_dtype, flat, flat_dtype, factor, stream, reterr);
 }
 
-enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype to_dtype, const void *from, enum pl_dtype from_dtype,
-                               uint64_t count_elems, double factor, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype to_dtype, const void *from,
+                               enum pl_dtype from_dtype, uint64_t count_elems, double factor, void *stream,
+                               struct pl_error *reterr)
 {
-    struct pl_move_args args = {
-        .chunk_count = divide_up(count_elems, PL_CHUNK_ELEMS), .count = count_elems, .to = to, .from = from, .factor = factor};
+    struct pl_move_args args = {.chunk_count = divide_up(count_elems, PL_CHUNK_ELEMS),
+                                .count = count_elems,
+                                .to = to,
+                                .from = from,
+                                .factor = factor};
     enum pl_device_kernel kernel = PL_KERNEL_move_bytes;
 
     PL_TRY(choose_move(to_dtype, from_dtype, factor, (uintptr_t)to, (uintptr_t)from, &kernel, reterr));
@@ -302,14 +320,16 @@ static bool is_integer(enum pl_dtype dtype)
     return !pl_dtype_is_float(dtype) && dtype != PL_BOOL;
 }
 
-enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources, uint64_t count_elems,
-                                enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre, double post, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources,
+                                uint64_t count_elems, enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre,
+                                double post, void *stream, struct pl_error *reterr)
 {
     static const enum pl_device_kernel kernels[PL_DTYPE_COUNT] = {
 #define PL_KERNEL_OF(id, name) [id] = PL_KERNEL_reduce_##name
-        PL_KERNEL_OF(PL_FLOAT32, float32), PL_KERNEL_OF(PL_FLOAT64, float64), PL_KERNEL_OF(PL_FLOAT16, float16), PL_KERNEL_OF(PL_BFLOAT16, bfloat16),
-        PL_KERNEL_OF(PL_INT8, int8),       PL_KERNEL_OF(PL_INT16, int16),     PL_KERNEL_OF(PL_INT32, int32),     PL_KERNEL_OF(PL_INT64, int64),
-        PL_KERNEL_OF(PL_UINT8, uint8),     PL_KERNEL_OF(PL_BOOL, bool),
+        PL_KERNEL_OF(PL_FLOAT32, float32),   PL_KERNEL_OF(PL_FLOAT64, float64), PL_KERNEL_OF(PL_FLOAT16, float16),
+        PL_KERNEL_OF(PL_BFLOAT16, bfloat16), PL_KERNEL_OF(PL_INT8, int8),       PL_KERNEL_OF(PL_INT16, int16),
+        PL_KERNEL_OF(PL_INT32, int32),       PL_KERNEL_OF(PL_INT64, int64),     PL_KERNEL_OF(PL_UINT8, uint8),
+        PL_KERNEL_OF(PL_BOOL, bool),
 #undef PL_KERNEL_OF
     };
     struct pl_reduce_args args = {.dest = dest,
@@ -325,8 +345,8 @@ enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void
     enum pl_device_kernel kernel;
 
     if (sources < 1 || sources > PL_DEVICE_MAX_SOURCES || (unsigned)dtype >= PL_DTYPE_COUNT) {
-        return pl_error_set(reterr, PL_INVALID, "cannot reduce %d buffers of %s: 1 to %d are reduced at once", sources, pl_dtype_text(dtype),
-                            PL_DEVICE_MAX_SOURCES);
+        return pl_error_set(reterr, PL_INVALID, "cannot reduce %d buffers of %s: 1 to %d are reduced at once", sources,
+                            pl_dtype_text(dtype), PL_DEVICE_MAX_SOURCES);
     }
     if (op >= PL_ADASUM || (dtype == PL_BOOL && op == PL_AVERAGE)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "no kernel reduces %s by %s", pl_dtype_text(dtype), pl_op_text(op));
@@ -340,16 +360,21 @@ enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void
     if (!suits) {
         return pl_error_set(reterr, PL_INVALID, "a buffer of %s is not aligned to its elements", pl_dtype_text(dtype));
     }
-    kernel = is_integer(dtype) && (args.divisor != 1.0 || pre != 1.0 || post != 1.0) ? PL_KERNEL_reduce_integers : kernels[dtype];
-    return count_elems > 0 ? launch(device, kernel, blocks_for(device, divide_up(count_elems, PL_CHUNK_ELEMS)), &args, stream, reterr) : PL_OK;
+    kernel = is_integer(dtype) && (args.divisor != 1.0 || pre != 1.0 || post != 1.0) ? PL_KERNEL_reduce_integers
+                                                                                     : kernels[dtype];
+    return count_elems > 0 ? launch(device, kernel, blocks_for(device, divide_up(count_elems, PL_CHUNK_ELEMS)), &args,
+                                    stream, reterr)
+                           : PL_OK;
 }
 
 /* ---- training steps ---- */
 
-enum pl_status pl_device_squared_norm(struct pl_device *device, const void *values, enum pl_dtype dtype, uint64_t count_elems, void *scratch,
-                                      double *ret_sum, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_squared_norm(struct pl_device *device, const void *values, enum pl_dtype dtype,
+                                      uint64_t count_elems, void *scratch, double *ret_sum, void *stream,
+                                      struct pl_error *reterr)
 {
-    struct pl_norm_args args = {.values = values, .count = count_elems, .partial = scratch, .vector = aligned(values, 16)};
+    struct pl_norm_args args = {
+        .values = values, .count = count_elems, .partial = scratch, .vector = aligned(values, 16)};
     struct pl_norm_end_args end = {.partial = scratch, .sum = ret_sum};
     enum pl_device_kernel kernel = dtype == PL_FLOAT32    ? PL_KERNEL_norm_float32
                                    : dtype == PL_FLOAT64  ? PL_KERNEL_norm_float64
@@ -358,18 +383,20 @@ enum pl_status pl_device_squared_norm(struct pl_device *device, const void *valu
                                                           : PL_KERNEL_COUNT;
 
     if (kernel == PL_KERNEL_COUNT || !aligned(values, pl_dtype_bytes(dtype))) {
-        return pl_error_set(reterr, PL_INVALID, "no norm of %s values at %p: they must be of a floating type and aligned to it", pl_dtype_text(dtype),
-                            values);
+        return pl_error_set(reterr, PL_INVALID,
+                            "no norm of %s values at %p: they must be of a floating type and aligned to it",
+                            pl_dtype_text(dtype), values);
     }
     /* How many parts there are, and what is in each, follows from the count alone. */
-    end.count = (uint32_t)(count_elems / PL_CHUNK_ELEMS < PL_NORM_BLOCKS ? count_elems / PL_CHUNK_ELEMS + 1 : PL_NORM_BLOCKS);
+    end.count =
+        (uint32_t)(count_elems / PL_CHUNK_ELEMS < PL_NORM_BLOCKS ? count_elems / PL_CHUNK_ELEMS + 1 : PL_NORM_BLOCKS);
     PL_TRY(launch(device, kernel, end.count, &args, stream, reterr));
     return launch(device, PL_KERNEL_norm_end, 1, &end, stream, reterr);
 }
 
-enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_device_step *step, uint64_t count_elems, float *value,
-                                  const void *gradient, enum pl_dtype gradient_dtype, float *slot0, float *slot1, void *stream,
-                                  struct pl_error *reterr)
+enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_device_step *step, uint64_t count_elems,
+                                  float *value, const void *gradient, enum pl_dtype gradient_dtype, float *slot0,
+                                  float *slot1, void *stream, struct pl_error *reterr)
 {
     static const enum pl_device_kernel kernels[][3] = {
         [PL_DEVICE_SGD] = {PL_KERNEL_sgd_float32, PL_KERNEL_sgd_float16, PL_KERNEL_sgd_bfloat16},
@@ -377,22 +404,28 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
         [PL_DEVICE_NESTEROV] = {PL_KERNEL_nesterov_float32, PL_KERNEL_nesterov_float16, PL_KERNEL_nesterov_bfloat16},
         [PL_DEVICE_ADAM] = {PL_KERNEL_adam_float32, PL_KERNEL_adam_float16, PL_KERNEL_adam_bfloat16},
     };
-    struct pl_step_args args = {.step = *step, .count = count_elems, .value = value, .gradient = gradient, .slot0 = slot0, .slot1 = slot1};
+    struct pl_step_args args = {
+        .step = *step, .count = count_elems, .value = value, .gradient = gradient, .slot0 = slot0, .slot1 = slot1};
     size_t column = gradient_dtype == PL_FLOAT32 ? 0 : gradient_dtype == PL_FLOAT16 ? 1 : 2;
 
     if (gradient_dtype != PL_FLOAT32 && gradient_dtype != PL_FLOAT16 && gradient_dtype != PL_BFLOAT16) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "no optimizer takes gradients of %s", pl_dtype_text(gradient_dtype));
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no optimizer takes gradients of %s",
+                            pl_dtype_text(gradient_dtype));
     }
-    if ((unsigned)step->kind >= PL_ARRAY_ITEMS(kernels) || (step->kind != PL_DEVICE_SGD && !slot0) || (step->kind == PL_DEVICE_ADAM && !slot1)) {
-        return pl_error_set(reterr, PL_INVALID, "an optimizer's step lacks its state, or is of no known kind (%d)", (int)step->kind);
+    if ((unsigned)step->kind >= PL_ARRAY_ITEMS(kernels) || (step->kind != PL_DEVICE_SGD && !slot0) ||
+        (step->kind == PL_DEVICE_ADAM && !slot1)) {
+        return pl_error_set(reterr, PL_INVALID, "an optimizer's step lacks its state, or is of no known kind (%d)",
+                            (int)step->kind);
     }
-    args.vector = aligned(value, 16) && aligned(gradient, 4 * pl_dtype_bytes(gradient_dtype)) && aligned(slot0, 16) && aligned(slot1, 16);
-    return count_elems > 0
-               ? launch(device, kernels[step->kind][column], blocks_for(device, divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
-               : PL_OK;
+    args.vector = aligned(value, 16) && aligned(gradient, 4 * pl_dtype_bytes(gradient_dtype)) && aligned(slot0, 16) &&
+                  aligned(slot1, 16);
+    return count_elems > 0 ? launch(device, kernels[step->kind][column],
+                                    blocks_for(device, divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
+                           : PL_OK;
 }
 
-enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,
+                              struct pl_error *reterr)
 {
     struct pl_spin_args args = {.ns = ns};
 

@@ -9,46 +9,46 @@
 #include "device/kernel_step.h"
 
 /* name, struct of arguments, call of the body with `a`, `block` and `blocks` */
-#define PL_DEVICE_KERNEL_LIST(X)                                                                                                                     \
-    X(move_bytes, pl_move_args, code_move_bytes(a, block, blocks))                                                                                   \
-    X(move_float32_float32, pl_move_args, code_move_floats(PL_FLOAT32, PL_FLOAT32, a, block, blocks))                                                \
-    X(move_float32_float16, pl_move_args, code_move_floats(PL_FLOAT32, PL_FLOAT16, a, block, blocks))                                                \
-    X(move_float32_bfloat16, pl_move_args, code_move_floats(PL_FLOAT32, PL_BFLOAT16, a, block, blocks))                                              \
-    X(move_float16_float32, pl_move_args, code_move_floats(PL_FLOAT16, PL_FLOAT32, a, block, blocks))                                                \
-    X(move_float16_float16, pl_move_args, code_move_floats(PL_FLOAT16, PL_FLOAT16, a, block, blocks))                                                \
-    X(move_float16_bfloat16, pl_move_args, code_move_floats(PL_FLOAT16, PL_BFLOAT16, a, block, blocks))                                              \
-    X(move_bfloat16_float32, pl_move_args, code_move_floats(PL_BFLOAT16, PL_FLOAT32, a, block, blocks))                                              \
-    X(move_bfloat16_float16, pl_move_args, code_move_floats(PL_BFLOAT16, PL_FLOAT16, a, block, blocks))                                              \
-    X(move_bfloat16_bfloat16, pl_move_args, code_move_floats(PL_BFLOAT16, PL_BFLOAT16, a, block, blocks))                                            \
-    X(move_float64_float64, pl_move_args, code_move_doubles(a, block, blocks))                                                                       \
-    X(reduce_float32, pl_reduce_args, code_reduce_float32(a, block, blocks))                                                                         \
-    X(reduce_float64, pl_reduce_args, code_reduce_float64(a, block, blocks))                                                                         \
-    X(reduce_float16, pl_reduce_args, code_reduce_float16(a, block, blocks))                                                                         \
-    X(reduce_bfloat16, pl_reduce_args, code_reduce_bfloat16(a, block, blocks))                                                                       \
-    X(reduce_int8, pl_reduce_args, code_reduce_int8(a, block, blocks))                                                                               \
-    X(reduce_int16, pl_reduce_args, code_reduce_int16(a, block, blocks))                                                                             \
-    X(reduce_int32, pl_reduce_args, code_reduce_int32(a, block, blocks))                                                                             \
-    X(reduce_int64, pl_reduce_args, code_reduce_int64(a, block, blocks))                                                                             \
-    X(reduce_uint8, pl_reduce_args, code_reduce_uint8(a, block, blocks))                                                                             \
-    X(reduce_bool, pl_reduce_args, code_reduce_bool(a, block, blocks))                                                                               \
-    X(reduce_integers, pl_reduce_args, code_reduce_integers(a, block, blocks))                                                                       \
-    X(norm_float32, pl_norm_args, code_norm(PL_FLOAT32, a, block, blocks))                                                                           \
-    X(norm_float64, pl_norm_args, code_norm(PL_FLOAT64, a, block, blocks))                                                                           \
-    X(norm_float16, pl_norm_args, code_norm(PL_FLOAT16, a, block, blocks))                                                                           \
-    X(norm_bfloat16, pl_norm_args, code_norm(PL_BFLOAT16, a, block, blocks))                                                                         \
-    X(norm_end, pl_norm_end_args, code_norm_end(a, block, blocks))                                                                                   \
-    X(sgd_float32, pl_step_args, code_step(PL_DEVICE_SGD, PL_FLOAT32, a, block, blocks))                                                             \
-    X(sgd_float16, pl_step_args, code_step(PL_DEVICE_SGD, PL_FLOAT16, a, block, blocks))                                                             \
-    X(sgd_bfloat16, pl_step_args, code_step(PL_DEVICE_SGD, PL_BFLOAT16, a, block, blocks))                                                           \
-    X(momentum_float32, pl_step_args, code_step(PL_DEVICE_MOMENTUM, PL_FLOAT32, a, block, blocks))                                                   \
-    X(momentum_float16, pl_step_args, code_step(PL_DEVICE_MOMENTUM, PL_FLOAT16, a, block, blocks))                                                   \
-    X(momentum_bfloat16, pl_step_args, code_step(PL_DEVICE_MOMENTUM, PL_BFLOAT16, a, block, blocks))                                                 \
-    X(nesterov_float32, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_FLOAT32, a, block, blocks))                                                   \
-    X(nesterov_float16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_FLOAT16, a, block, blocks))                                                   \
-    X(nesterov_bfloat16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_BFLOAT16, a, block, blocks))                                                 \
-    X(adam_float32, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT32, a, block, blocks))                                                           \
-    X(adam_float16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT16, a, block, blocks))                                                           \
-    X(adam_bfloat16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_BFLOAT16, a, block, blocks))                                                         \
+#define PL_DEVICE_KERNEL_LIST(X)                                                                                       \
+    X(move_bytes, pl_move_args, code_move_bytes(a, block, blocks))                                                     \
+    X(move_float32_float32, pl_move_args, code_move_floats(PL_FLOAT32, PL_FLOAT32, a, block, blocks))                  \
+    X(move_float32_float16, pl_move_args, code_move_floats(PL_FLOAT32, PL_FLOAT16, a, block, blocks))                  \
+    X(move_float32_bfloat16, pl_move_args, code_move_floats(PL_FLOAT32, PL_BFLOAT16, a, block, blocks))                \
+    X(move_float16_float32, pl_move_args, code_move_floats(PL_FLOAT16, PL_FLOAT32, a, block, blocks))                  \
+    X(move_float16_float16, pl_move_args, code_move_floats(PL_FLOAT16, PL_FLOAT16, a, block, blocks))                  \
+    X(move_float16_bfloat16, pl_move_args, code_move_floats(PL_FLOAT16, PL_BFLOAT16, a, block, blocks))                \
+    X(move_bfloat16_float32, pl_move_args, code_move_floats(PL_BFLOAT16, PL_FLOAT32, a, block, blocks))                \
+    X(move_bfloat16_float16, pl_move_args, code_move_floats(PL_BFLOAT16, PL_FLOAT16, a, block, blocks))                \
+    X(move_bfloat16_bfloat16, pl_move_args, code_move_floats(PL_BFLOAT16, PL_BFLOAT16, a, block, blocks))              \
+    X(move_float64_float64, pl_move_args, code_move_doubles(a, block, blocks))                                         \
+    X(reduce_float32, pl_reduce_args, code_reduce_float32(a, block, blocks))                                           \
+    X(reduce_float64, pl_reduce_args, code_reduce_float64(a, block, blocks))                                           \
+    X(reduce_float16, pl_reduce_args, code_reduce_float16(a, block, blocks))                                           \
+    X(reduce_bfloat16, pl_reduce_args, code_reduce_bfloat16(a, block, blocks))                                         \
+    X(reduce_int8, pl_reduce_args, code_reduce_int8(a, block, blocks))                                                 \
+    X(reduce_int16, pl_reduce_args, code_reduce_int16(a, block, blocks))                                               \
+    X(reduce_int32, pl_reduce_args, code_reduce_int32(a, block, blocks))                                               \
+    X(reduce_int64, pl_reduce_args, code_reduce_int64(a, block, blocks))                                               \
+    X(reduce_uint8, pl_reduce_args, code_reduce_uint8(a, block, blocks))                                               \
+    X(reduce_bool, pl_reduce_args, code_reduce_bool(a, block, blocks))                                                 \
+    X(reduce_integers, pl_reduce_args, code_reduce_integers(a, block, blocks))                                         \
+    X(norm_float32, pl_norm_args, code_norm(PL_FLOAT32, a, block, blocks))                                             \
+    X(norm_float64, pl_norm_args, code_norm(PL_FLOAT64, a, block, blocks))                                             \
+    X(norm_float16, pl_norm_args, code_norm(PL_FLOAT16, a, block, blocks))                                             \
+    X(norm_bfloat16, pl_norm_args, code_norm(PL_BFLOAT16, a, block, blocks))                                           \
+    X(norm_end, pl_norm_end_args, code_norm_end(a, block, blocks))                                                     \
+    X(sgd_float32, pl_step_args, code_step(PL_DEVICE_SGD, PL_FLOAT32, a, block, blocks))                               \
+    X(sgd_float16, pl_step_args, code_step(PL_DEVICE_SGD, PL_FLOAT16, a, block, blocks))                               \
+    X(sgd_bfloat16, pl_step_args, code_step(PL_DEVICE_SGD, PL_BFLOAT16, a, block, blocks))                             \
+    X(momentum_float32, pl_step_args, code_step(PL_DEVICE_MOMENTUM, PL_FLOAT32, a, block, blocks))                     \
+    X(momentum_float16, pl_step_args, code_step(PL_DEVICE_MOMENTUM, PL_FLOAT16, a, block, blocks))                     \
+    X(momentum_bfloat16, pl_step_args, code_step(PL_DEVICE_MOMENTUM, PL_BFLOAT16, a, block, blocks))                   \
+    X(nesterov_float32, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_FLOAT32, a, block, blocks))                     \
+    X(nesterov_float16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_FLOAT16, a, block, blocks))                     \
+    X(nesterov_bfloat16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_BFLOAT16, a, block, blocks))                   \
+    X(adam_float32, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT32, a, block, blocks))                             \
+    X(adam_float16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT16, a, block, blocks))                             \
+    X(adam_bfloat16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_BFLOAT16, a, block, blocks))                           \
     X(spin, pl_spin_args, code_spin(a, block, blocks))
 
 enum pl_device_kernel {

@@ -25,7 +25,8 @@ struct pl_move_args {
 };
 
 /* Where chunk `index` goes from and to; how many elements it has. */
-PL_CODE uint32_t chunk_at(const struct pl_move_args *a, uint64_t index, uint32_t to_bytes, uint32_t from_bytes, char **to, const char **from)
+PL_CODE uint32_t chunk_at(const struct pl_move_args *a, uint64_t index, uint32_t to_bytes, uint32_t from_bytes,
+                          char **to, const char **from)
 {
     if (a->chunks) {
         struct pl_chunk c = a->chunks[index];
@@ -41,19 +42,21 @@ PL_CODE uint32_t chunk_at(const struct pl_move_args *a, uint64_t index, uint32_t
     }
     *to = a->to + index * PL_CHUNK_ELEMS * to_bytes;
     *from = a->from + index * PL_CHUNK_ELEMS * from_bytes;
-    return (uint32_t)(a->count - index * PL_CHUNK_ELEMS < PL_CHUNK_ELEMS ? a->count - index * PL_CHUNK_ELEMS : PL_CHUNK_ELEMS);
+    return (uint32_t)(a->count - index * PL_CHUNK_ELEMS < PL_CHUNK_ELEMS ? a->count - index * PL_CHUNK_ELEMS
+                                                                         : PL_CHUNK_ELEMS);
 }
 
 /* Elements until both are aligned for groups, `count` where they never are together. */
-PL_CODE uint32_t head_elems(const char *to, uint32_t to_bytes, const char *from, uint32_t from_bytes, uint32_t group, uint32_t count)
+PL_CODE uint32_t head_elems(const char *to, uint32_t to_bytes, const char *from, uint32_t from_bytes, uint32_t group,
+                            uint32_t count)
 {
     uint32_t head = (uint32_t)(-(uintptr_t)to & (to_bytes * group - 1)) / to_bytes;
 
     return head < count && (((uintptr_t)from + head * from_bytes) & (from_bytes * group - 1)) == 0 ? head : count;
 }
 
-PL_CODE void move_floats(const enum pl_dtype to_dtype, const enum pl_dtype from_dtype, char *to, const char *from, uint32_t count, float factor,
-                         uint32_t thread)
+PL_CODE void move_floats(const enum pl_dtype to_dtype, const enum pl_dtype from_dtype, char *to, const char *from,
+                         uint32_t count, float factor, uint32_t thread)
 {
     const uint32_t to_bytes = bytes_of(to_dtype);
     const uint32_t from_bytes = bytes_of(from_dtype);
@@ -94,8 +97,8 @@ PL_CODE void move_floats(const enum pl_dtype to_dtype, const enum pl_dtype from_
     }
 }
 
-PL_CODE void code_move_floats(const enum pl_dtype to_dtype, const enum pl_dtype from_dtype, const struct pl_move_args *a, uint32_t block,
-                              uint32_t blocks)
+PL_CODE void code_move_floats(const enum pl_dtype to_dtype, const enum pl_dtype from_dtype,
+                              const struct pl_move_args *a, uint32_t block, uint32_t blocks)
 {
     for (uint64_t index = block; index < a->chunk_count; index += blocks) {
         char *to;
@@ -145,26 +148,27 @@ PL_CODE void code_move_doubles(const struct pl_move_args *a, uint32_t block, uin
     }
 }
 
-/* `run` loads are under way before the first store: for all that the compiler knows, what is stored is what is loaded next. */
-#define PL_COPY_RUNS(width, run)                                                                                                                     \
-    for (; i + ((run)-1) * PL_THREADS < words; i += (run)*PL_THREADS) {                                                                              \
-        struct pl_raw##width word[run];                                                                                                              \
-                                                                                                                                                     \
-        PL_UNROLL for (uint32_t r = 0; r < (run); r++)                                                                                               \
-        {                                                                                                                                            \
-            word[r] = ((const struct pl_raw##width *)(from + head))[i + r * PL_THREADS];                                                             \
-        }                                                                                                                                            \
-        PL_UNROLL for (uint32_t r = 0; r < (run); r++)                                                                                               \
-        {                                                                                                                                            \
-            ((struct pl_raw##width *)(to + head))[i + r * PL_THREADS] = word[r];                                                                     \
-        }                                                                                                                                            \
+/* `run` loads are under way before the first store: for all that the compiler knows, what is stored is what is loaded
+ * next. */
+#define PL_COPY_RUNS(width, run)                                                                                       \
+    for (; i + ((run)-1) * PL_THREADS < words; i += (run)*PL_THREADS) {                                                \
+        struct pl_raw##width word[run];                                                                                \
+                                                                                                                       \
+        PL_UNROLL for (uint32_t r = 0; r < (run); r++)                                                                 \
+        {                                                                                                              \
+            word[r] = ((const struct pl_raw##width *)(from + head))[i + r * PL_THREADS];                               \
+        }                                                                                                              \
+        PL_UNROLL for (uint32_t r = 0; r < (run); r++)                                                                 \
+        {                                                                                                              \
+            ((struct pl_raw##width *)(to + head))[i + r * PL_THREADS] = word[r];                                       \
+        }                                                                                                              \
     }
 
 /* Neighbouring threads move neighbouring words, each `width` bytes, as wide as the two addresses allow. */
-#define PL_COPY_WORDS(width)                                                                                                                         \
-    PL_COPY_RUNS(width, 4)                                                                                                                           \
-    PL_COPY_RUNS(width, 2)                                                                                                                           \
-    PL_COPY_RUNS(width, 1)                                                                                                                           \
+#define PL_COPY_WORDS(width)                                                                                           \
+    PL_COPY_RUNS(width, 4)                                                                                             \
+    PL_COPY_RUNS(width, 2)                                                                                             \
+    PL_COPY_RUNS(width, 1)                                                                                             \
     break
 
 PL_CODE void copy_bytes(char *to, const char *from, uint32_t bytes, uint32_t thread)

@@ -16,16 +16,16 @@ struct pl_norm_args {
 };
 
 /* Add the threads' sums in a fixed tree and leave the total in sum[0]. */
-#define PL_SUM_BLOCK(sum)                                                                                                                            \
-    PL_BARRIER();                                                                                                                                    \
-    for (uint32_t half = PL_THREADS / 2; half > 0; half /= 2) {                                                                                      \
-        PL_EACH_THREAD(thread)                                                                                                                       \
-        {                                                                                                                                            \
-            if (thread < half) {                                                                                                                     \
-                (sum)[thread] += (sum)[thread + half];                                                                                               \
-            }                                                                                                                                        \
-        }                                                                                                                                            \
-        PL_BARRIER();                                                                                                                                \
+#define PL_SUM_BLOCK(sum)                                                                                              \
+    PL_BARRIER();                                                                                                      \
+    for (uint32_t half = PL_THREADS / 2; half > 0; half /= 2) {                                                        \
+        PL_EACH_THREAD(thread)                                                                                         \
+        {                                                                                                              \
+            if (thread < half) {                                                                                       \
+                (sum)[thread] += (sum)[thread + half];                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        PL_BARRIER();                                                                                                  \
     }
 
 PL_CODE double load_double(const enum pl_dtype dtype, const char *at)
@@ -33,7 +33,8 @@ PL_CODE double load_double(const enum pl_dtype dtype, const char *at)
     return dtype == PL_FLOAT64 ? *(const pl_raw_double *)at : (double)load_float(dtype, at);
 }
 
-PL_CODE void load_doubles(const enum pl_dtype dtype, const uint32_t group, const char *at, const bool vector, double *to)
+PL_CODE void load_doubles(const enum pl_dtype dtype, const uint32_t group, const char *at, const bool vector,
+                          double *to)
 {
     if (vector && dtype == PL_FLOAT64) {
         struct pl_raw_doubles raw = *(const struct pl_raw_doubles *)at;
@@ -57,11 +58,11 @@ PL_CODE void load_doubles(const enum pl_dtype dtype, const uint32_t group, const
 }
 
 /*
- * Add the squares of `run` groups, `stride` groups apart: all loads are under way before the first sum. fma() rounds once, and a product of two
- * floats is exact in double, so that it is the same as a product and a sum.
+ * Add the squares of `run` groups, `stride` groups apart: all loads are under way before the first sum. fma() rounds
+ * once, and a product of two floats is exact in double, so that it is the same as a product and a sum.
  */
-PL_CODE void sum_run(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t at, uint64_t stride, const uint32_t run,
-                     double *part)
+PL_CODE void sum_run(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t at,
+                     uint64_t stride, const uint32_t run, double *part)
 {
     const uint32_t group = 16 / bytes_of(dtype);
     double value[4 * 8];
@@ -77,7 +78,8 @@ PL_CODE void sum_run(const enum pl_dtype dtype, const bool vector, const struct 
 }
 
 /* One thread's sum. */
-PL_CODE double sum_groups(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t first, uint64_t stride)
+PL_CODE double sum_groups(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t first,
+                          uint64_t stride)
 {
     const uint32_t group = 16 / bytes_of(dtype);
     uint64_t groups = a->count / group;
@@ -111,7 +113,8 @@ PL_CODE void code_norm(const enum pl_dtype dtype, const struct pl_norm_args *a, 
     {
         uint64_t first = (uint64_t)block * PL_THREADS + thread;
 
-        sum[thread] = a->vector ? sum_groups(dtype, true, a, first, stride) : sum_groups(dtype, false, a, first, stride);
+        sum[thread] =
+            a->vector ? sum_groups(dtype, true, a, first, stride) : sum_groups(dtype, false, a, first, stride);
     }
     PL_SUM_BLOCK(sum)
     PL_EACH_THREAD(thread)
@@ -179,7 +182,8 @@ PL_CODE float gradient_factor(const struct pl_device_step *step)
     return (float)factor;
 }
 
-PL_CODE void step_one(const enum pl_device_step_kind kind, const struct pl_step_factors *f, float *value, float gradient, float *slot0, float *slot1)
+PL_CODE void step_one(const enum pl_device_step_kind kind, const struct pl_step_factors *f, float *value,
+                      float gradient, float *slot0, float *slot1)
 {
     switch (kind) {
     case PL_DEVICE_SGD:
@@ -197,8 +201,8 @@ PL_CODE void step_one(const enum pl_device_step_kind kind, const struct pl_step_
     }
 }
 
-PL_CODE void step_four(const enum pl_device_step_kind kind, const enum pl_dtype dtype, const struct pl_step_args *a, const struct pl_step_factors *f,
-                       uint64_t at)
+PL_CODE void step_four(const enum pl_device_step_kind kind, const enum pl_dtype dtype, const struct pl_step_args *a,
+                       const struct pl_step_factors *f, uint64_t at)
 {
     float value[4];
     float gradient[4];
@@ -226,7 +230,8 @@ PL_CODE void step_four(const enum pl_device_step_kind kind, const enum pl_dtype 
     }
 }
 
-PL_CODE void code_step(const enum pl_device_step_kind kind, const enum pl_dtype dtype, const struct pl_step_args *a, uint32_t block, uint32_t blocks)
+PL_CODE void code_step(const enum pl_device_step_kind kind, const enum pl_dtype dtype, const struct pl_step_args *a,
+                       uint32_t block, uint32_t blocks)
 {
     uint64_t stride = (uint64_t)blocks * PL_THREADS;
     uint64_t fours = a->vector ? a->count / 4 : 0;

@@ -25,7 +25,8 @@ static enum pl_status find_functions(struct pl_cuda *cuda, struct pl_error *rete
         void *function = dlsym(cuda->library, functions[i].name);
 
         if (!function) {
-            return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: the driver's %s has no %s; a driver for CUDA %d or later is needed",
+            return pl_error_set(reterr, PL_UNSUPPORTED,
+                                "no GPU is used: the driver's %s has no %s; a driver for CUDA %d or later is needed",
                                 driver_library, functions[i].name, PL_CUDA_NEEDED_VERSION / 1000);
         }
         memcpy((char *)cuda + functions[i].offset, &function, sizeof(function));
@@ -41,8 +42,9 @@ static enum pl_status raise_no_device(int version, struct pl_error *reterr)
     PL_TRY(pl_environment_new(&environment, reterr));
     visible = pl_environment_get(environment, "CUDA_VISIBLE_DEVICES");
     return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, CUDA_ERROR_NO_DEVICE,
-                          "no GPU is used: the driver is there (CUDA %d.%d) and finds no device for this process%s%s%s", version / 1000,
-                          version % 1000 / 10, visible ? "; CUDA_VISIBLE_DEVICES is '" : "", visible ? visible : "", visible ? "'" : "");
+                          "no GPU is used: the driver is there (CUDA %d.%d) and finds no device for this process%s%s%s",
+                          version / 1000, version % 1000 / 10, visible ? "; CUDA_VISIBLE_DEVICES is '" : "",
+                          visible ? visible : "", visible ? "'" : "");
 }
 
 /* The version is asked first: a driver that is too old says so better than by whatever its start fails with. */
@@ -54,8 +56,10 @@ static enum pl_status start(const struct pl_cuda *cuda, struct pl_error *reterr)
 
     if (result == CUDA_SUCCESS && version < PL_CUDA_NEEDED_VERSION) {
         return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
-                              "no GPU is used: the driver supports CUDA %d.%d, and this program's kernels, built with CUDA %d.%d, need %d.0 or later",
-                              version / 1000, version % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, PL_CUDA_NEEDED_VERSION / 1000);
+                              "no GPU is used: the driver supports CUDA %d.%d, and this program's kernels, built with "
+                              "CUDA %d.%d, need %d.0 or later",
+                              version / 1000, version % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10,
+                              PL_CUDA_NEEDED_VERSION / 1000);
     }
     if (result == CUDA_SUCCESS) {
         result = cuda->cuInit(0);
@@ -67,8 +71,8 @@ static enum pl_status start(const struct pl_cuda *cuda, struct pl_error *reterr)
         return raise_no_device(version, reterr);
     }
     if (result == CUDA_ERROR_STUB_LIBRARY) {
-        return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, result, "no GPU is used: %s is the toolkit's stub for linking, not a driver",
-                              driver_library);
+        return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, result,
+                              "no GPU is used: %s is the toolkit's stub for linking, not a driver", driver_library);
     }
     return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(cuda, NULL, result, reterr, "the CUDA driver does not start");
 }
@@ -83,7 +87,8 @@ enum pl_status pl_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr)
     if (!cuda.library) {
         const char *why = dlerror();
 
-        return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: no NVIDIA driver (%s)", why ? why : driver_library);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: no NVIDIA driver (%s)",
+                            why ? why : driver_library);
     }
     status = find_functions(&cuda, reterr);
     if (status == PL_OK) {
@@ -136,7 +141,8 @@ static bool ends_context(CUresult result)
     }
 }
 
-enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result, struct pl_error *reterr, const char *format, ...)
+enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result,
+                             struct pl_error *reterr, const char *format, ...)
 {
     char what[PL_ERROR_CAUSE_BYTES / 2];
     char where[160] = "";
@@ -155,7 +161,8 @@ enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *devic
         words = "the driver has no words for it";
     }
     if (device) {
-        (void)snprintf(where, sizeof(where), " (device %d, %s, %s)", device->info.ordinal, device->info.name, device->info.pci);
+        (void)snprintf(where, sizeof(where), " (device %d, %s, %s)", device->info.ordinal, device->info.name,
+                       device->info.pci);
     }
     (void)snprintf(text, sizeof(text), "%s: %s (%d): %s%s", what, name, (int)result, words, where);
     if (device && ends_context(result)) {
@@ -189,7 +196,8 @@ bool pl_cuda_is_late(struct pl_device *device)
 
     pthread_mutex_lock(&device->lock);
     if (late->is && !late->unknown && device->cuda.cuCtxSetCurrent(device->context) == CUDA_SUCCESS) {
-        CUresult result = late->event ? device->cuda.cuEventQuery(late->event) : device->cuda.cuStreamQuery(late->stream);
+        CUresult result =
+            late->event ? device->cuda.cuEventQuery(late->event) : device->cuda.cuStreamQuery(late->stream);
 
         late->is = result == CUDA_ERROR_NOT_READY;
     }
@@ -203,5 +211,7 @@ enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr
     CUresult result = device->cuda.cuCtxSetCurrent(device->context);
 
     PL_TRY(pl_device_failure(device, reterr));
-    return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(&device->cuda, device, result, reterr, "cannot use the device in this thread");
+    return result == CUDA_SUCCESS
+               ? PL_OK
+               : pl_cuda_raise(&device->cuda, device, result, reterr, "cannot use the device in this thread");
 }

@@ -24,13 +24,15 @@ enum pl_status pl_device_free_bytes(struct pl_device *device, uint64_t *ret_byte
     return PL_OK;
 }
 
-static enum pl_status raise_memory(struct pl_device *device, CUresult result, uint64_t bytes, const char *kind, struct pl_error *reterr)
+static enum pl_status raise_memory(struct pl_device *device, CUresult result, uint64_t bytes, const char *kind,
+                                   struct pl_error *reterr)
 {
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     enum pl_status status;
 
-    status = pl_cuda_raise(&device->cuda, device, result, reterr, "cannot allocate %llu bytes of %s memory", (unsigned long long)bytes, kind);
+    status = pl_cuda_raise(&device->cuda, device, result, reterr, "cannot allocate %llu bytes of %s memory",
+                           (unsigned long long)bytes, kind);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) {
         return status;
     }
@@ -46,7 +48,8 @@ static enum pl_status raise_memory(struct pl_device *device, CUresult result, ui
 /* Zero new memory: what another process left there is nobody's business, and an unwritten sum is a number. */
 static enum pl_status zero(struct pl_device *device, CUdeviceptr memory, uint64_t bytes, struct pl_error *reterr)
 {
-    PL_CUDA_TRY(device, cuMemsetD8Async(memory, 0, bytes, device->service), reterr, "cannot zero %llu bytes", (unsigned long long)bytes);
+    PL_CUDA_TRY(device, cuMemsetD8Async(memory, 0, bytes, device->service), reterr, "cannot zero %llu bytes",
+                (unsigned long long)bytes);
     return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(device->patience_ns), reterr);
 }
 
@@ -71,7 +74,8 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     return PL_OK;
 }
 
-/* Enter the device to release something; false: that would wait without end, and what there is goes with the process. */
+/* Enter the device to release something; false: that would wait without end, and what there is goes with the process.
+ * */
 static bool enter_release(struct pl_device *device, const char *what)
 {
     if (pl_cuda_is_late(device)) {
@@ -89,7 +93,8 @@ void pl_device_release(struct pl_device *device, void *memory)
     }
 }
 
-enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory, struct pl_error *reterr)
+enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
+                                      struct pl_error *reterr)
 {
     void *memory = NULL;
     CUresult result;
@@ -117,7 +122,8 @@ enum pl_status pl_device_pin(struct pl_device *device, void *memory, uint64_t by
     CUresult result;
 
     PL_TRY(pl_device_enter(device, reterr));
-    result = device->cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    result =
+        device->cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     return result == CUDA_SUCCESS ? PL_OK : raise_memory(device, result, bytes, "pinned host", reterr);
 }
 
@@ -134,48 +140,55 @@ bool pl_device_owns(struct pl_device *device, const void *memory)
 
     /* The driver refuses an address that it does not know: ordinary memory. */
     return memory && pl_device_enter(device, NULL) == PL_OK &&
-           device->cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address(memory)) == CUDA_SUCCESS &&
+           device->cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address(memory)) ==
+               CUDA_SUCCESS &&
            type == CU_MEMORYTYPE_DEVICE;
 }
 
-enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
+                              struct pl_error *reterr)
 {
     PL_TRY(pl_device_enter(device, reterr));
     if (bytes > 0) {
-        PL_CUDA_TRY(device, cuMemcpyAsync(address(to), address(from), bytes, stream), reterr, "cannot copy %llu bytes", (unsigned long long)bytes);
+        PL_CUDA_TRY(device, cuMemcpyAsync(address(to), address(from), bytes, stream), reterr, "cannot copy %llu bytes",
+                    (unsigned long long)bytes);
     }
     return PL_OK;
 }
 
-enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream, int64_t deadline_ns,
-                                  struct pl_error *reterr)
+enum pl_status pl_device_copy_now(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
+                                  int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_TRY(pl_device_stream_finish(device, stream, deadline_ns, reterr));
     PL_TRY(pl_device_copy(device, to, from, bytes, stream, reterr));
     return pl_device_stream_finish(device, stream, deadline_ns, reterr);
 }
 
-enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream, struct pl_error *reterr)
+enum pl_status pl_device_fill(struct pl_device *device, void *memory, int byte, uint64_t bytes, void *stream,
+                              struct pl_error *reterr)
 {
     PL_TRY(pl_device_enter(device, reterr));
     if (bytes > 0) {
-        PL_CUDA_TRY(device, cuMemsetD8Async(address(memory), (unsigned char)byte, bytes, stream), reterr, "cannot set %llu bytes",
-                    (unsigned long long)bytes);
+        PL_CUDA_TRY(device, cuMemsetD8Async(address(memory), (unsigned char)byte, bytes, stream), reterr,
+                    "cannot set %llu bytes", (unsigned long long)bytes);
     }
     return PL_OK;
 }
 
-enum pl_status pl_device_export(struct pl_device *device, void *memory, struct pl_device_handle *ret_handle, struct pl_error *reterr)
+enum pl_status pl_device_export(struct pl_device *device, void *memory, struct pl_device_handle *ret_handle,
+                                struct pl_error *reterr)
 {
     CUipcMemHandle handle;
 
     PL_TRY(pl_device_enter(device, reterr));
-    PL_CUDA_TRY(device, cuIpcGetMemHandle(&handle, address(memory)), reterr, "cannot share device memory with other processes");
+    PL_CUDA_TRY(device, cuIpcGetMemHandle(&handle, address(memory)), reterr,
+                "cannot share device memory with other processes");
     memcpy(ret_handle->bytes, &handle, sizeof(handle));
     return PL_OK;
 }
 
-enum pl_status pl_device_import(struct pl_device *device, const struct pl_device_handle *handle, void **ret_memory, struct pl_error *reterr)
+enum pl_status pl_device_import(struct pl_device *device, const struct pl_device_handle *handle, void **ret_memory,
+                                struct pl_error *reterr)
 {
     CUdeviceptr memory = 0;
     CUipcMemHandle native;

@@ -54,8 +54,8 @@ bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus)
     return false;
 }
 
-/* How many bridges two devices share on their way from the CPU: of /sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0 the directories behind
- * /sys/devices that are equal. */
+/* How many bridges two devices share on their way from the CPU: of /sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0
+ * the directories behind /sys/devices that are equal. */
 static int shared_way(const char *one, const char *other)
 {
     int shared = 0;
@@ -100,7 +100,8 @@ static void find_nic(const char *root, const char *pci, struct pl_device_place *
         nic_pci = strrchr(nic_way, '/') + 1;
         read_line(root, nic_pci, "numa_node", node, sizeof(node));
         shared = shared_way(way, nic_way);
-        if (shared > best || (shared == best && place->nic[0] && !place->nic_by_node && strcmp(entry->d_name, place->nic) < 0)) {
+        if (shared > best ||
+            (shared == best && place->nic[0] && !place->nic_by_node && strcmp(entry->d_name, place->nic) < 0)) {
             best = shared;
             place->nic_by_node = false;
         } else if (place->numa_node >= 0 && node[0] && atoi(node) == place->numa_node &&
@@ -132,7 +133,8 @@ void pl_device_place_read(const char *root, const char *pci, struct pl_device_pl
     find_nic(root, pci, ret_place);
 }
 
-enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding, struct pl_error *reterr)
+enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding,
+                                    struct pl_error *reterr)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     const size_t bytes = sizeof(struct pl_cpus);

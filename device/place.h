@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Where a device sits in its host: NUMA node, the CPUs beside it, the nearest network interface, from the kernel's /sys.
+ * Where a device sits in its host: NUMA node, the CPUs beside it, the nearest network interface, from the kernel's
+ * /sys.
  *
  * Test  tests/unit/device/test_place.c
  */
@@ -14,11 +15,15 @@ struct pl_device_place {
     int numa_node;      /* -1: the system does not tell */
     char cpu_list[256]; /* "0-23,48-71"; empty: the system does not tell */
     struct pl_cpus cpus;
-    char nic[32];     /* "eth0": the interface with which the device shares most of its way to the CPU; empty: none found */
+    /* "eth0": the interface with which the device shares most of its way to the CPU; empty: none found */
+    char nic[32];
     bool nic_by_node; /* only the NUMA node is shared */
 };
 
-/** Of the device at PCI address `pci` ("0000:3b:00.0"), below `root` ("" for this machine). What cannot be read is left unknown. */
+/**
+ * Of the device at PCI address `pci` ("0000:3b:00.0"), below `root` ("" for this machine). What cannot be read is left
+ * unknown.
+ */
 void pl_device_place_read(const char *root, const char *pci, struct pl_device_place *ret_place);
 
 /** "0-3,8" as a set; false when it is none, or names no CPU. */
@@ -32,10 +37,12 @@ enum pl_device_binding {
 };
 
 /**
- * Let this thread, and those that it starts from now on, run on the CPUs beside the device, unless the launcher or the container chose CPUs.
+ * Let this thread, and those that it starts from now on, run on the CPUs beside the device, unless the launcher or the
+ * container chose CPUs.
  * Errors  PL_SYSTEM
  */
-enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "bound to the CPUs beside the device" and so on. */
 const char *pl_device_binding_text(enum pl_device_binding binding);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One element's step of each optimizer: the same lines for the host's loops and the device's kernels, and so the same bits, as long as neither
- * contracts a product and a sum into one operation (-ffp-contract=off, nvcc --fmad=false).
+ * One element's step of each optimizer: the same lines for the host's loops and the device's kernels, and so the same
+ * bits, as long as neither contracts a product and a sum into one operation (-ffp-contract=off, nvcc --fmad=false).
  *
  * Source  as runtime/optimizer.h says
  * Test    tests/unit/runtime/gradient/test_optimizer.c, tests/unit/device/test_kernel.c

@@ -44,7 +44,8 @@ enum pl_status pl_device_event_new(struct pl_device *device, bool timed, void **
     CUevent event = NULL;
 
     PL_TRY(pl_device_enter(device, reterr));
-    PL_CUDA_TRY(device, cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), reterr, "cannot make an event");
+    PL_CUDA_TRY(device, cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), reterr,
+                "cannot make an event");
     *ret_event = event;
     return PL_OK;
 }
@@ -72,7 +73,8 @@ enum pl_status pl_device_stream_wait(struct pl_device *device, void *stream, voi
     return PL_OK;
 }
 
-enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event, struct pl_error *reterr)
+enum pl_status pl_device_stream_follow(struct pl_device *device, void *stream, void *other, void *event,
+                                       struct pl_error *reterr)
 {
     PL_TRY(pl_device_enter(device, reterr));
     PL_CUDA_TRY(device, cuEventRecord(event, other), reterr, "cannot record an event");
@@ -93,7 +95,8 @@ enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool 
     return PL_OK;
 }
 
-enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms, struct pl_error *reterr)
+enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms,
+                                  struct pl_error *reterr)
 {
     float ms = 0.0F;
 
@@ -104,10 +107,11 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
 }
 
 /*
- * Until the event, or all of the stream where there is none, has ended. Asking, because the driver's own waits have no end; short waits spin, long
- * ones leave the CPU to the training program's other threads.
+ * Until the event, or all of the stream where there is none, has ended. Asking, because the driver's own waits have no
+ * end; short waits spin, long ones leave the CPU to the training program's other threads.
  */
-static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns,
+                             struct pl_error *reterr)
 {
     int64_t begin_ns = pl_clock_now_ns();
 
@@ -129,8 +133,8 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
                 device->synced.late = (struct pl_late){.is = true, .stream = stream, .event = event};
                 pthread_mutex_unlock(&device->lock);
             }
-            return pl_error_set(reterr, PL_TIMEOUT, "work on a stream has not ended after %.1f s (device %d, %s, %s)", (double)waited_ns / 1e9,
-                                device->info.ordinal, device->info.name, device->info.pci);
+            return pl_error_set(reterr, PL_TIMEOUT, "work on a stream has not ended after %.1f s (device %d, %s, %s)",
+                                (double)waited_ns / 1e9, device->info.ordinal, device->info.name, device->info.pci);
         }
         if (waited_ns < SPIN_NS) {
             sched_yield();
@@ -143,12 +147,14 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
     }
 }
 
-enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_device_event_finish(struct pl_device *device, void *event, int64_t deadline_ns,
+                                      struct pl_error *reterr)
 {
     return finish(device, NULL, event, deadline_ns, reterr);
 }
 
-enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns,
+                                       struct pl_error *reterr)
 {
     return finish(device, stream, NULL, deadline_ns, reterr);
 }

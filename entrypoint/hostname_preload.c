@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into ranks: gethostname() answers with the job's name for this host, which PACELINE_HOST_NAME carries. The real
- * name has nothing to do with the job's, or is the same on all hosts, and NCCL and MPI compare names. Processes without
- * the variable get the real name.
+ * Preloaded into ranks: gethostname() answers with the job's name for this host, which PACELINE_HOST_NAME carries. The
+ * real name has nothing to do with the job's, or is the same on all hosts, and NCCL and MPI compare names. Processes
+ * without the variable get the real name.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front binary. What a container's start needs is in here; every other verb is a program of its own, so that starting
- * a job does not load what it never uses.
+ * The front binary. What a container's start needs is in here; every other verb is a program of its own, so that
+ * starting a job does not load what it never uses.
  */
 #include "base/environment.h"
 #include "base/log.h"
@@ -20,28 +20,31 @@
 
 enum { SELF_PATH_BYTES = 4096 };
 
-static const char usage[] = "paceline: run a SageMaker training job in this container\n"
-                            "\n"
-                            "  paceline train         run the job that /opt/ml/input/config describes\n"
-                            "  paceline -- CMD...     the same with CMD as the program\n"
-                            "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
-                            "  paceline env           print as JSON the variables that train adds\n"
-                            "\n"
-                            "  paceline info          what this machine offers, and every setting of the runtime\n"
-                            "  paceline bench         measure the collectives\n"
-                            "  paceline trace         traces that ranks left, for chrome://tracing\n"
-                            "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
-                            "  paceline s3            copy to and from S3\n"
-                            "  paceline sync          upload a directory's files as they are closed\n"
-                            "\n"
-                            "`paceline VERB --help` tells more of these, `paceline --version` which this is. Without a word it is `train` where\n"
-                            "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
+static const char usage[] =
+    "paceline: run a SageMaker training job in this container\n"
+    "\n"
+    "  paceline train         run the job that /opt/ml/input/config describes\n"
+    "  paceline -- CMD...     the same with CMD as the program\n"
+    "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
+    "  paceline env           print as JSON the variables that train adds\n"
+    "\n"
+    "  paceline info          what this machine offers, and every setting of the runtime\n"
+    "  paceline bench         measure the collectives\n"
+    "  paceline trace         traces that ranks left, for chrome://tracing\n"
+    "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
+    "  paceline s3            copy to and from S3\n"
+    "  paceline sync          upload a directory's files as they are closed\n"
+    "\n"
+    "`paceline VERB --help` tells more of these, `paceline --version` which this is. Without a word it is `train` "
+    "where\n"
+    "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
 
 static const struct {
     const char *name;
     int (*run)(const struct pl_call *call);
 } verbs[] = {
-    {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", pl_relay_main}, {"plan", pl_plan_main}, {"env", pl_env_main},
+    {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", pl_relay_main},
+    {"plan", pl_plan_main},   {"env", pl_env_main},
 };
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */
@@ -71,7 +74,8 @@ static int exec_companion(const struct pl_call *call, const char *verb, char **a
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     pl_text_printf(&name, "paceline-%s", verb);
-    if (strchr(verb, '/') != NULL || pl_verb_find_companion(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
+    if (strchr(verb, '/') != NULL ||
+        pl_verb_find_companion(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
         pl_log(PL_LOG_ERROR, "there is no verb '%s'; `paceline help` lists them", verb);
         return PL_EXIT_USAGE;
     }
@@ -105,8 +109,9 @@ static bool is_known(const struct pl_call *call, const char *verb)
 }
 
 /*
- * The verb that the words mean. A job may give its container whatever arguments it likes; where they are no verb of ours, a
- * container that has a job runs it, as the toolkit would. Only as process 1: a mistyped verb in a shell starts no job.
+ * The verb that the words mean. A job may give its container whatever arguments it likes; where they are no verb of
+ * ours, a container that has a job runs it, as the toolkit would. Only as process 1: a mistyped verb in a shell starts
+ * no job.
  */
 static const char *choose_verb(const struct pl_call *call, const char *word)
 {
@@ -121,8 +126,8 @@ static const char *choose_verb(const struct pl_call *call, const char *word)
 }
 
 /*
- * What is asked for is the help that is in here. `train --help` asks for nothing where there is a job, which may give its container whatever words it
- * likes.
+ * What is asked for is the help that is in here. `train --help` asks for nothing where there is a job, which may give
+ * its container whatever words it likes.
  */
 static bool asks_for_help(int argc, char **argv, const struct pl_environment *environment)
 {
@@ -135,7 +140,8 @@ static bool asks_for_help(int argc, char **argv, const struct pl_environment *en
     if (argc == 3 && help && strcmp(argv[1], "train") == 0) {
         return !has_config(environment);
     }
-    return (argc == 2 && (help || strcmp(last, "help") == 0)) || (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
+    return (argc == 2 && (help || strcmp(last, "help") == 0)) ||
+           (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
 }
 
 static enum pl_status take_words(int argc, char **argv, struct pl_words *words, struct pl_error *reterr)
@@ -146,7 +152,8 @@ static enum pl_status take_words(int argc, char **argv, struct pl_words *words, 
     return PL_OK;
 }
 
-/* A standard descriptor that is closed would be the next file's or socket's, and get what is printed. Writing to this one fails. */
+/* A standard descriptor that is closed would be the next file's or socket's, and get what is printed. Writing to this
+ * one fails. */
 static void fill_standard_fds(void)
 {
     int fd;
@@ -195,7 +202,8 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return PL_EXIT_USAGE;
     }
-    call = (struct pl_call){.words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
+    call = (struct pl_call){
+        .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     verb = choose_verb(&call, word);
     if (strcmp(verb, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
         call.words = PL_WORDS_NONE; /* as the toolkit, train takes no words */

@@ -46,7 +46,8 @@ static int cpus_of(pid_t pid)
     return sched_getaffinity(pid, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : 1;
 }
 
-/* A rank's share of the CPUs: of its own, where mpirun has bound it to some; else of its host's, which are those of mpirun or its daemon. */
+/* A rank's share of the CPUs: of its own, where mpirun has bound it to some; else of its host's, which are those of
+ * mpirun or its daemon. */
 static int threads_for(int local_size)
 {
     int own = cpus_of(0), host = cpus_of(getppid()), limit = pl_devices_cpu_limit("");
@@ -72,9 +73,9 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
 }
 
 /*
- * mpirun's fixed words say `btl ^openib`, which switches on again what Open MPI's packages switch off: the ofi component.
- * It moves nothing for the ob1 messaging that the same words ask for, but loads libfabric and its providers, which costs
- * 1.5 s a rank, most of it a sleep when the process ends. Who sets any of its parameters keeps it.
+ * mpirun's fixed words say `btl ^openib`, which switches on again what Open MPI's packages switch off: the ofi
+ * component. It moves nothing for the ob1 messaging that the same words ask for, but loads libfabric and its providers,
+ * which costs 1.5 s a rank, most of it a sleep when the process ends. Who sets any of its parameters keeps it.
  */
 static enum pl_status leave_ofi_out(struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -87,7 +88,8 @@ static enum pl_status leave_ofi_out(struct pl_environment *environment, struct p
 }
 
 /* The words before the first `--` name the program, those behind it are its arguments. */
-static enum pl_status take_words(const struct pl_words *words, struct pl_words *argv, size_t *ret_program_words, struct pl_error *reterr)
+static enum pl_status take_words(const struct pl_words *words, struct pl_words *argv, size_t *ret_program_words,
+                                 struct pl_error *reterr)
 {
     size_t separator = 1;
 
@@ -106,13 +108,15 @@ static enum pl_status take_words(const struct pl_words *words, struct pl_words *
     return PL_OK;
 }
 
-static enum pl_status run(const struct pl_call *call, struct pl_signals *signals, struct pl_ending *ret_ending, struct pl_error *reterr)
+static enum pl_status run(const struct pl_call *call, struct pl_signals *signals, struct pl_ending *ret_ending,
+                          struct pl_error *reterr)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
     const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
-                                 pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"), "/tmp", "/dev/shm", NULL};
+                                 pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"),
+                                 "/tmp", "/dev/shm", NULL};
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_watch watch = {.of = PL_ENDING_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_plan_steps *steps, const struct pl_environment *environment,
-                                struct pl_error *reterr)
+static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_plan_steps *steps,
+                                const struct pl_environment *environment, struct pl_error *reterr)
 {
     for (size_t i = 0; i < steps->count; i++) {
         PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
@@ -48,7 +48,8 @@ static enum pl_status bring_code(struct pl_supervisor *supervisor, const struct 
     return run_steps(supervisor, &source, job->process, reterr);
 }
 
-static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan *plan,
+                              struct pl_error *reterr)
 {
     for (size_t i = 0; i < plan->warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
@@ -59,8 +60,8 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
 }
 
 /* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor looks at it to the end. */
-static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan **ret_plan, int *ret_exit_code,
-                                struct pl_error *reterr)
+static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan **ret_plan,
+                                int *ret_exit_code, struct pl_error *reterr)
 {
     enum pl_status status = bring_code(supervisor, job, reterr);
     struct pl_plan *plan;
@@ -83,7 +84,8 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
         PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
     }
     /* A worker without a link runs its own program, as torchrun's do. */
-    *ret_exit_code = plan->role == PL_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
+    *ret_exit_code =
+        plan->role == PL_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
     return PL_OK;
 }
 
@@ -150,5 +152,6 @@ int pl_train_main(const struct pl_call *call)
         exit_code = run_job(job, &signals, &failure);
     }
     pl_failure_close(&failure);
-    return exit_code; /* signals stay blocked: one that comes now must not change what the failure or success file says */
+    /* signals stay blocked: one that comes now must not change what the failure or success file says */
+    return exit_code;
 }

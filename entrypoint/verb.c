@@ -28,5 +28,6 @@ enum pl_status pl_verb_find_companion(const char *self_path, const char *name, c
             return *ret_path != NULL ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
         }
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs beside %s or into ../libexec/paceline, and is in neither", name, self_path);
+    return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs beside %s or into ../libexec/paceline, and is in neither",
+                        name, self_path);
 }

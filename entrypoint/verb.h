@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The verbs of the front binary: main.c looks the first word up and calls one of these; the result is the exit code. */
+/**
+ * The verbs of the front binary: main.c looks the first word up and calls one of these; the result is the exit code.
+ */
 #ifndef PL_ENTRYPOINT_VERB_H
 #define PL_ENTRYPOINT_VERB_H
 
@@ -21,9 +23,10 @@ int pl_plan_main(const struct pl_call *call);
 int pl_env_main(const struct pl_call *call);
 
 /**
- * Find the companion `name` ("paceline-unpack", "mnist"): installed in ../libexec/paceline, in a build tree in the room that
- * builds it. The caller frees `*ret_path`; PL_NOT_FOUND names the places looked at.
+ * Find the companion `name` ("paceline-unpack", "mnist"): installed in ../libexec/paceline, in a build tree in the room
+ * that builds it. The caller frees `*ret_path`; PL_NOT_FOUND names the places looked at.
  */
-enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

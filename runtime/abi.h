@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a binding from another language needs besides the library's own calls: a check that its copy of the structs is of the same build as
- * libpaceline.so, and an end that knows with which status the process ends.
+ * What a binding from another language needs besides the library's own calls: a check that its copy of the structs is
+ * of the same build as libpaceline.so, and an end that knows with which status the process ends.
  * Test  tests/integration/python.py
  */
 #ifndef PL_RUNTIME_ABI_H
@@ -12,14 +12,19 @@
 
 #include <stddef.h>
 
-/** Bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result"), 0 when no binding needs it. */
+/**
+ * Bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result"), 0 when no binding needs
+ * it.
+ */
 size_t pl_abi_struct_bytes(const char *name);
 
 /**
- * When this process ends by exit(0) leave the job: shut the named tensors of set 0 down, free `sets` and stop `runtime`, all of which are the
- * library's from here on. With any other status it just ends, so that the others find this rank gone and it is the one that is blamed. For
- * interpreters whose own hooks at the end are not told the status; the buffers of operations under way must outlive the interpreter.
+ * When this process ends by exit(0) leave the job: shut the named tensors of set 0 down, free `sets` and stop
+ * `runtime`, all of which are the library's from here on. With any other status it just ends, so that the others find
+ * this rank gone and it is the one that is blamed. For interpreters whose own hooks at the end are not told the status;
+ * the buffers of operations under way must outlive the interpreter.
  */
-enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -10,10 +10,12 @@
 
 enum { LINE_BYTES = 152 };
 
-/* What ranks compare at first. Of each member the greatest of all ranks counts: ~x then tells whether all x are equal. No rank needs memory for it.
+/* What ranks compare at first. Of each member the greatest of all ranks counts: ~x then tells whether all x are equal.
+ * No rank needs memory for it.
  */
 struct summary {
-    int64_t failed; /* the size less the rank, of one that has failed: of the lowest it is the greatest; 0: it has not */
+    /* the size less the rank, of one that has failed: of the lowest it is the greatest; 0: it has not */
+    int64_t failed;
     int64_t count;
     int64_t hash;
     int64_t not_hash;
@@ -31,10 +33,16 @@ static uint64_t hash_line(const char *line)
 }
 
 /* Bring `mine` together, unless some rank has failed: then all hear of that. */
-static enum pl_status meet(struct pl_world *world, const char *what, const struct pl_error *own, struct summary *mine, struct pl_error *reterr)
+static enum pl_status meet(struct pl_world *world, const char *what, const struct pl_error *own, struct summary *mine,
+                           struct pl_error *reterr)
 {
-    struct pl_collective greatest = {
-        .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_MAX, .count = sizeof(*mine) / sizeof(int64_t), .send = mine, .recv = mine, .name = what};
+    struct pl_collective greatest = {.kind = PL_ALLREDUCE,
+                                     .dtype = PL_INT64,
+                                     .op = PL_MAX,
+                                     .count = sizeof(*mine) / sizeof(int64_t),
+                                     .send = mine,
+                                     .recv = mine,
+                                     .name = what};
     struct words words;
     int failed_rank;
 
@@ -61,9 +69,10 @@ static enum pl_status meet(struct pl_world *world, const char *what, const struc
     return own->status;
 }
 
-/* The lists differ: of rank 0's and the lowest other one's, the first lines that do. `most` is the longest list's count, at least 1. */
-static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines, size_t count, size_t most,
-                              struct pl_error *reterr)
+/* The lists differ: of rank 0's and the lowest other one's, the first lines that do. `most` is the longest list's
+ * count, at least 1. */
+static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines,
+                              size_t count, size_t most, struct pl_error *reterr)
 {
     size_t size = (size_t)pl_world_size(world);
     size_t width = most + 1; /* the whole list's hash, and each line's */
@@ -90,12 +99,12 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
         snprintf(text, sizeof(text), "%.*s", LINE_BYTES - 1, lines[first]);
     }
     PL_TRY(pl_allgather(world, text, texts, LINE_BYTES, PL_UINT8, reterr));
-    return pl_error_set(reterr, PL_MISMATCH, "%s: rank %d has %s, rank %d has %s", what, pl_world_label(world, 0), texts,
-                        pl_world_label(world, (int)other), texts + other * LINE_BYTES);
+    return pl_error_set(reterr, PL_MISMATCH, "%s: rank %d has %s, rank %d has %s", what, pl_world_label(world, 0),
+                        texts, pl_world_label(world, (int)other), texts + other * LINE_BYTES);
 }
 
-enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines, size_t count,
-                        struct pl_error *reterr)
+enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines,
+                        size_t count, struct pl_error *reterr)
 {
     struct summary mine;
     uint64_t hash = PL_HASH_START;

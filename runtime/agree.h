@@ -12,16 +12,16 @@
 
 /**
  * Compare the `count` lines of every rank. When ranks differ, all return PL_MISMATCH with the first line in which the
- * lowest differing rank differs from rank 0: "<what>: rank 0 has <line>, rank 2 has <line>". Lines are cut at 150 bytes in
- * the message.
+ * lowest differing rank differs from rank 0: "<what>: rank 0 has <line>, rank 2 has <line>". Lines are cut at 150 bytes
+ * in the message.
  *
- * A rank that has failed to come so far calls all the same, with its failure in `own`, whose status is PL_OK elsewhere; `lines` do not count then. It
- * returns that; the other ranks return the status of the lowest one that has failed: "rank 2: <its words> (<what>)", with PL_DOMAIN_RANK. Without
- * lines this is all.
+ * A rank that has failed to come so far calls all the same, with its failure in `own`, whose status is PL_OK elsewhere;
+ * `lines` do not count then. It returns that; the other ranks return the status of the lowest one that has failed:
+ * "rank 2: <its words> (<what>)", with PL_DOMAIN_RANK. Without lines this is all.
  *
  * Collective  yes.
  */
-enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines, size_t count,
-                        struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines,
+                        size_t count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

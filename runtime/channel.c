@@ -15,15 +15,19 @@ static const char *text_member(const struct pl_python_json *object, const char *
 {
     const struct pl_python_json *member = object ? pl_python_json_member(object, name) : NULL;
 
-    return member && pl_python_json_kind(member) == PL_PYTHON_JSON_STRING && *pl_python_json_text(member) ? pl_python_json_text(member) : fallback;
+    return member && pl_python_json_kind(member) == PL_PYTHON_JSON_STRING && *pl_python_json_text(member)
+               ? pl_python_json_text(member)
+               : fallback;
 }
 
-static enum pl_status unknown(const char *name, const char *key, const char *value, const char *expected, struct pl_error *reterr)
+static enum pl_status unknown(const char *name, const char *key, const char *value, const char *expected,
+                              struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_INVALID, "channel '%s': %s is '%s', expected %s", name, key, value, expected);
 }
 
-static enum pl_status read_facts(const struct pl_python_json *config, const char *name, struct pl_channel *facts, struct pl_error *reterr)
+static enum pl_status read_facts(const struct pl_python_json *config, const char *name, struct pl_channel *facts,
+                                 struct pl_error *reterr)
 {
     const char *mode = text_member(config, "TrainingInputMode", "File");
     const char *distribution = text_member(config, "S3DistributionType", "FullyReplicated");
@@ -52,7 +56,8 @@ static enum pl_status read_facts(const struct pl_python_json *config, const char
     return PL_OK;
 }
 
-enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup, struct pl_error *reterr)
+enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup,
+                                          struct pl_error *reterr)
 {
     PL_AUTO_FREE char *own_name = pl_memory_string(name, reterr);
     PL_AUTO_FREE char *own_path = pl_memory_string(path, reterr);
@@ -60,14 +65,15 @@ enum pl_status pl_channel_setup_directory(const char *name, const char *path, st
     if (!own_name || !own_path) {
         return PL_MEMORY;
     }
-    *ret_setup = (struct pl_channel_setup){.facts = {.name = own_name, .path = own_path}, .name = own_name, .path = own_path};
+    *ret_setup =
+        (struct pl_channel_setup){.facts = {.name = own_name, .path = own_path}, .name = own_name, .path = own_path};
     own_name = NULL;
     own_path = NULL;
     return PL_OK;
 }
 
-enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name, struct pl_channel_setup *ret_setup,
-                                     struct pl_error *reterr)
+enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name,
+                                     struct pl_channel_setup *ret_setup, struct pl_error *reterr)
 {
     const char *text = pl_environment_get_or(environment, "SM_INPUT_DATA_CONFIG", "{}");
     PL_AUTO_TEXT struct pl_text variable = PL_TEXT_NONE;
@@ -83,8 +89,8 @@ enum pl_status pl_channel_setup_find(const struct pl_environment *environment, c
     PL_TRY(pl_text_check(&variable, reterr));
     path = pl_environment_get_or(environment, pl_text_string(&variable), NULL);
     if (!path) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "there is no channel '%s' (%s is not set); channels are %s", name, pl_text_string(&variable),
-                            pl_environment_get_or(environment, "SM_CHANNELS", "[]"));
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no channel '%s' (%s is not set); channels are %s", name,
+                            pl_text_string(&variable), pl_environment_get_or(environment, "SM_CHANNELS", "[]"));
     }
     PL_TRY(pl_python_json_parse(text, strlen(text), "SM_INPUT_DATA_CONFIG", &root, reterr));
     PL_TRY(pl_channel_setup_directory(name, path, &setup, reterr));

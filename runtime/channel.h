@@ -20,11 +20,12 @@ struct pl_channel_setup {
 };
 
 /**
- * Look `name` up. Behind pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or falls silent, ends with PL_CANCELLED
- * when this process is asked to stop. A channel that the environment does not have is PL_NOT_FOUND, listing those it has.
+ * Look `name` up. Behind pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or falls
+ * silent, ends with PL_CANCELLED when this process is asked to stop. A channel that the environment does not have is
+ * PL_NOT_FOUND, listing those it has.
  */
-enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name, struct pl_channel_setup *ret_setup,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name,
+                                     struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A File channel `name` at the directory `path`, for programs that run outside the platform. */
 enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup,

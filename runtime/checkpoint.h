@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Checkpoints of a plan, its optimizer and the place in the data, from which a run goes on bit for bit (with the same number
- * of ranks and the same order of samples; between hosts with the setting `reproducible`).
+ * Checkpoints of a plan, its optimizer and the place in the data, from which a run goes on bit for bit (with the same
+ * number of ranks and the same order of samples; between hosts with the setting `reproducible`).
  *
  * Rank 0 writes, atomically and in a thread of its own, from a copy: training goes on meanwhile. A checkpoint is
  * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the
@@ -32,8 +32,10 @@ struct pl_checkpoint_state {
 
 /** Zero-initialise, then set what differs. */
 struct pl_checkpoints_options {
-    const char *directory; /* NULL: PL_CHECKPOINT_DIRECTORY, that very path also where SAGEMAKER_BASE_DIR names another tree */
-    unsigned keep;         /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
+    /* NULL: PL_CHECKPOINT_DIRECTORY, that very path also where SAGEMAKER_BASE_DIR names another tree */
+    const char *directory;
+    /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
+    unsigned keep;
     /* Told, on rank 0, about every checkpoint that was passed over, and why. NULL: a warning tells. */
     void (*note)(void *context, const char *text);
     void *context;
@@ -41,16 +43,20 @@ struct pl_checkpoints_options {
 
 struct pl_checkpoints;
 
-/** Prepare; rank 0 creates the directory and removes what a killed run left half written. `optimizer` may be NULL. PL_INVALID: `plan` is not
- * sealed. */
-enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
+/**
+ * Prepare; rank 0 creates the directory and removes what a killed run left half written. `optimizer` may be NULL.
+ * PL_INVALID: `plan` is not sealed.
+ */
+enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer,
+                                   const struct pl_checkpoints_options *options,
                                    struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Take a copy of everything and write it behind the program's back; ranks other than 0 return at once. Waits when the checkpoint
- * before is still being written.
+ * Take a copy of everything and write it behind the program's back; ranks other than 0 return at once. Waits when the
+ * checkpoint before is still being written.
  *
- * Errors  on rank 0 those of writing the checkpoint before this one; then this one is not written. PL_INVALID: more extra bytes than there is room.
+ * Errors  on rank 0 those of writing the checkpoint before this one; then this one is not written. PL_INVALID: more
+ *         extra bytes than there is room.
  */
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
                                    struct pl_error *reterr) PL_MUST_CHECK;
@@ -59,17 +65,18 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
 enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was changed.
- * What is cut, corrupt or of another model is passed over with a note, and an older one is tried. The ranks that wait hear of rank 0 before each
- * tensor that it reads: the setting timeout_s has to be long enough for the largest.
+ * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was
+ * changed. What is cut, corrupt or of another model is passed over with a note, and an older one is tried. The ranks
+ * that wait hear of rank 0 before each tensor that it reads: the setting timeout_s has to be long enough for the
+ * largest.
  *
  * Collective  yes.
- * Errors      rank 0's, on all ranks: PL_SYSTEM and PL_MEMORY where a checkpoint cannot be read, though it may be good (an I/O error, no permission,
- *             too many open files). No older one is loaded then: going on from that would throw away what was trained since. Those of
- *             pl_checkpoints_flush().
+ * Errors      rank 0's, on all ranks: PL_SYSTEM and PL_MEMORY where a checkpoint cannot be read, though it may be good
+ *             (an I/O error, no permission, too many open files). No older one is loaded then: going on from that would
+ *             throw away what was trained since. Those of pl_checkpoints_flush().
  */
-enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found,
+                                   struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Waits for the writer. Errors of the last write are lost: flush first. NULL is fine. */
 void pl_checkpoints_close(struct pl_checkpoints *checkpoints);

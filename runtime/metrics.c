@@ -40,7 +40,8 @@ static enum pl_status append_line(const char *path, const struct pl_text *text, 
     return pl_fd_write(fd, text->data, text->length, path, reterr);
 }
 
-enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path, struct pl_error *reterr)
+enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path,
+                                struct pl_error *reterr)
 {
     enum pl_status status;
 
@@ -52,7 +53,8 @@ enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const 
     }
     if (status == PL_OK) {
         pl_progress_clear();
-        if (fwrite(metrics->line.data, 1, metrics->line.length, stream) != metrics->line.length || fflush(stream) != 0) {
+        if (fwrite(metrics->line.data, 1, metrics->line.length, stream) != metrics->line.length ||
+            fflush(stream) != 0) {
             status = pl_error_errno(reterr, "write a metric line");
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Metric lines for people and for SageMaker's regular expressions ("epoch=3 train_loss=0.0712"), the same as JSON lines in a
- * file, and a progress line that shows on a terminal only.
+ * Metric lines for people and for SageMaker's regular expressions ("epoch=3 train_loss=0.0712"), the same as JSON lines
+ * in a file, and a progress line that shows on a terminal only.
  *
  * Test  tests/unit/runtime/test_metrics.c
  */
@@ -30,7 +30,8 @@ void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals,
  * Write the line to `stream` with one write, append the JSON object to the file `jsonl_path` unless that is NULL, and
  * empty `metrics`.
  */
-enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_metrics_done(struct pl_metrics *metrics);
 

@@ -7,14 +7,14 @@
  * something to announce or has to wait. A name announced for the first time travels with its whole definition; when all
  * ranks have announced the same one, it is known by a number from then on, and a step's announcements fit in those 64
  * bytes. Every rank sees all announcements and keeps the same table, so all take the same decisions in the same order
- * without a coordinator. There is no tick and no thread: rounds are driven by the calls below, and a waiting rank sleeps
- * in its collective. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank, naming both
- * sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have submitted,
- * that is noticed at once and every waiting tensor fails, naming who submitted what.
+ * without a coordinator. There is no tick and no thread: rounds are driven by the calls below, and a waiting rank
+ * sleeps in its collective. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank,
+ * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
+ * submitted, that is noticed at once and every waiting tensor fails, naming who submitted what.
  *
- * Device memory: sums and broadcasts take it where the world has a device. They begin behind what the engine's stream has been given when ranks
- * agree on them, small sums side by side after one kernel that packs and before one that unpacks, and are done when the data is there for every
- * stream.
+ * Device memory: sums and broadcasts take it where the world has a device. They begin behind what the engine's stream
+ * has been given when ranks agree on them, small sums side by side after one kernel that packs and before one that
+ * unpacks, and are done when the data is there for every stream.
  *
  * Threads  one thread at a time per engine; the engine uses its world alone while a round or an operation is under way.
  * Cost     in the steady state one round (an allgather of 64 bytes a rank) for all operations submitted before a wait.
@@ -39,21 +39,24 @@ struct pl_named;
 typedef uint64_t pl_named_handle;
 
 /**
- * What to do. Zero-initialise; n is the world's size. Everything but buffers, dimension 0 of ALLGATHER and ALLTOALL, and
- * splits must be equal on all ranks.
+ * What to do. Zero-initialise; n is the world's size. Everything but buffers, dimension 0 of ALLGATHER and ALLTOALL,
+ * and splits must be equal on all ranks.
  *
  *   kind            send            result
  *   ALLREDUCE       shape           recv, shape; in place when recv == send
  *   BROADCAST       root: shape     recv, shape; in place when send is NULL or equals recv
  *   ALLGATHER       shape           new memory: all ranks' rows (dimension 0), one rank behind the other
  *   ALLTOALL        shape           new memory: splits[r] rows go to rank r; NULL: shape[0] / n to each
- *   REDUCE_SCATTER  shape           new memory: this rank's rows; where shape[0] does not divide, the first ranks get one more
+ *   REDUCE_SCATTER  shape           new memory: this rank's rows; where shape[0] does not divide, the first ranks get
+ *                   one more
  *   BARRIER                         nothing; done when every rank has submitted it
  *
  * ALLGATHER, ALLTOALL and REDUCE_SCATTER need at least one dimension; no dimensions mean one element.
  */
 struct pl_named_op {
-    const char *name; /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission; from 0 again when all ranks have joined */
+    /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission; from 0 again when all ranks have
+     * joined */
+    const char *name;
     enum pl_kind kind;
     enum pl_dtype dtype;
     enum pl_op op;
@@ -93,11 +96,17 @@ struct pl_named_options {
     void *stream; /* the CUDA stream that fills and uses buffers in device memory */
 };
 
-/** Make an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not collective. */
+/**
+ * Make an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not
+ * collective.
+ */
 enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release without waiting; operations under way are given up and make the world unusable. See pl_named_shutdown(). NULL is fine. */
+/**
+ * Release without waiting; operations under way are given up and make the world unusable. See pl_named_shutdown(). NULL
+ * is fine.
+ */
 void pl_named_free(struct pl_named *named);
 
 /** Number of ranks of the engine's world. */
@@ -107,35 +116,38 @@ int pl_named_ranks(const struct pl_named *named);
  * Submit one operation. Nothing waits here.
  *
  * Ownership  buffers belong to the engine until the handle is done.
- * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape or split, what pl_collective_check() refuses.
- *            PL_UNSUPPORTED: adasum; device memory for a kind or in a world that does not take it. PL_CANCELLED after a shutdown. PL_MEMORY.
- *            Nothing was submitted then.
+ * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape or split, what
+ *            pl_collective_check() refuses. PL_UNSUPPORTED: adasum; device memory for a kind or in a world that does
+ *            not take it. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then.
  */
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Submit `count` operations that start together or not at all, as members "<base>.<i>of<count>" (their own names are not used).
- * They may differ in kind, type and shape. One handle stands for all, and pl_named_wait() gives `count` results; if any member fails on
- * any rank, the whole group fails on all ranks and no output was touched. `base` NULL: numbered. `count` 0 is done at once.
+ * Submit `count` operations that start together or not at all, as members "<base>.<i>of<count>" (their own names are
+ * not used). They may differ in kind, type and shape. One handle stands for all, and pl_named_wait() gives `count`
+ * results; if any member fails on any rank, the whole group fails on all ranks and no output was touched. `base` NULL:
+ * numbered. `count` 0 is done at once.
  */
-enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops, size_t count,
-                                     pl_named_handle *ret_handle, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops,
+                                     size_t count, pl_named_handle *ret_handle, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Announce what was submitted without waiting for more. */
 enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Advance; true in `*ret_done` when pl_named_wait() would not block. An unknown handle is PL_INVALID. */
-enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, bool *ret_done,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait for `handle`, release it, and return how it ended. `ret_result` has one place for each operation that was submitted with the
- * handle, set on success; NULL drops the results.
+ * Wait for `handle`, release it, and return how it ended. `ret_result` has one place for each operation that was
+ * submitted with the handle, set on success; NULL drops the results.
  *
- * Errors  PL_MISMATCH: ranks disagree about this tensor, or all ranks wait and not all have submitted it; every rank that submitted it
- *         gets the same text, the engine goes on. PL_TIMEOUT, likewise: for as long as one rank may wait (timeout_s) ranks have met and
- *         agreed on nothing, because some poll or wait in another process set for what never comes. PL_CANCELLED: a rank shut down.
- *         PL_TIMEOUT, PL_PEER, PL_LIBRARY: the world has failed, and with it everything under way. PL_INVALID: unknown handle.
+ * Errors  PL_MISMATCH: ranks disagree about this tensor, or all ranks wait and not all have submitted it; every rank
+ *         that submitted it gets the same text, the engine goes on. PL_TIMEOUT, likewise: for as long as one rank may
+ *         wait (timeout_s) ranks have met and agreed on nothing, because some poll or wait in another process set for
+ *         what never comes. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY: the world has failed, and
+ *         with it everything under way. PL_INVALID: unknown handle.
  */
 enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
                              struct pl_error *reterr) PL_MUST_CHECK;
@@ -145,18 +157,19 @@ enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * This rank has no more data: take part in the others' operations with neutral elements (sum 0, product 1, min and max the
- * type's largest and smallest, no rows) until all ranks have joined. Own operations must be done before.
- * ALLREDUCE, BROADCAST from a rank that has not joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a BROADCAST
- * from a joined root fail with PL_MISMATCH on the ranks that submitted them.
+ * This rank has no more data: take part in the others' operations with neutral elements (sum 0, product 1, min and max
+ * the type's largest and smallest, no rows) until all ranks have joined. Own operations must be done before. ALLREDUCE,
+ * BROADCAST from a rank that has not joined, BARRIER and ALLGATHER work meanwhile; ALLTOALL, REDUCE_SCATTER and a
+ * BROADCAST from a joined root fail with PL_MISMATCH on the ranks that submitted them.
  *
- * Collective  every rank joins once, whenever it is ready. `*ret_last_rank` is the last one to join, equal on all ranks.
+ * Collective  every rank joins once, whenever it is ready. `*ret_last_rank` is the last one to join, equal on all
+ *             ranks.
  */
 enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Tell all ranks that this one leaves: what is under way and not yet agreed fails everywhere with PL_CANCELLED. Waits until all ranks have
- * heard, that is until each of them waits, polls, joins or shuts down too.
+ * Tell all ranks that this one leaves: what is under way and not yet agreed fails everywhere with PL_CANCELLED. Waits
+ * until all ranks have heard, that is until each of them waits, polls, joins or shuts down too.
  */
 enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 

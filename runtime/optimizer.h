@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Optimizers as one loop over the buckets of a plan, each as soon as its allreduce has ended. All ranks have the same gradients
- * and so take the same step, bit for bit. Of a plan in device memory, buckets that are there together are one kernel on the plan's stream (unscaling,
- * widening, clipping and the step in one pass), and the host waits only where it has to decide: with a scaled loss, whether to take the step.
+ * Optimizers as one loop over the buckets of a plan, each as soon as its allreduce has ended. All ranks have the same
+ * gradients and so take the same step, bit for bit. Of a plan in device memory, buckets that are there together are one
+ * kernel on the plan's stream (unscaling, widening, clipping and the step in one pass), and the host waits only where
+ * it has to decide: with a scaled loss, whether to take the step.
  *
- * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of v);
- *         Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
+ * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of
+ *         v); Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
  * Test    tests/unit/runtime/gradient/test_optimizer.c
  */
 #ifndef PL_RUNTIME_OPTIMIZER_H
@@ -36,9 +37,12 @@ struct pl_optimizer_options {
 
 struct pl_optimizer;
 
-/** `plan` must outlive the optimizer. PL_INVALID: it is not sealed; an option that is negative, not finite or, a beta, not below 1. */
-enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * `plan` must outlive the optimizer. PL_INVALID: it is not sealed; an option that is negative, not finite or, a beta,
+ * not below 1.
+ */
+enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options,
+                                struct pl_optimizer **ret_optimizer, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_optimizer_free(struct pl_optimizer *optimizer);
 
 /**
@@ -50,7 +54,10 @@ enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, st
 /** The factor by which the program multiplies its loss (or its gradients); 1 when not scaled. */
 double pl_optimizer_loss_scale(const struct pl_optimizer *optimizer);
 
-/** Of the last step, taken or skipped, before clipping; 0 unless clip_norm or loss_scale is set. In device memory: after pl_plan_finish(). */
+/**
+ * Of the last step, taken or skipped, before clipping; 0 unless clip_norm or loss_scale is set. In device memory: after
+ * pl_plan_finish().
+ */
 double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer);
 
 /** What has to be kept to go on later: counters and up to two arrays of pl_plan_elems() elements. */

@@ -16,7 +16,9 @@
  *   plan_file.h, safetensors.h the model as a file
  *   metrics.h                  lines that say how it goes
  *
- * C++ programs include this one and none of the others: only it says that they are C. Test  tests/integration/installed.sh
+ * C++ programs include this one and none of the others: only it says that they are C.
+ *
+ * Test  tests/integration/installed.sh
  */
 #ifndef PACELINE_H
 #define PACELINE_H

@@ -11,14 +11,14 @@
  *
  * Values have the same layout in ordinary memory, so that an optimizer is one loop over a bucket.
  *
- * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means "what the stream was
- * given so far computes this gradient", wait() makes the stream wait, and what went wrong in a step's communication is
- * reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the device. One rank's buckets need no communication,
- * and so no call of the driver before they are waited for.
+ * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means
+ * "what the stream was given so far computes this gradient", wait() makes the stream wait, and what went wrong in a
+ * step's communication is reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the
+ * device. One rank's buckets need no communication, and so no call of the driver before they are waited for.
  *
  * Threads  one thread a plan, which is also the world's.
- * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that follow the
- *          backward pass are described in Li et al., "PyTorch Distributed", VLDB 2020.
+ * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that
+ *          follow the backward pass are described in Li et al., "PyTorch Distributed", VLDB 2020.
  * Test     tests/unit/runtime/gradient/test_plan.c
  */
 #ifndef PL_RUNTIME_PLAN_H
@@ -39,18 +39,21 @@ enum { PL_PLAN_MAX_DIMS = 8 };
 
 /** Zero-initialise; zero means the default everywhere. */
 struct pl_plan_options {
-    uint64_t bucket_bytes;  /* 0: the knob bucket_bytes */
-    unsigned merge_tensors; /* so many tensors a bucket instead, longer buckets still being split (allreduce_merge_scope); 0: by bytes */
+    uint64_t bucket_bytes; /* 0: the knob bucket_bytes */
+    /* so many tensors a bucket instead, longer buckets still being split (allreduce_merge_scope); 0: by bytes */
+    unsigned merge_tensors;
     enum pl_plan_order order;
     bool sum;                 /* add gradients over ranks; default: average */
     double predivide;         /* f: divide by f before and by size / f after the sum; 0: average in one go */
     unsigned passes_per_step; /* each gradient becomes ready so many times before its bucket starts; 0: 1 */
     bool average_passes;      /* divide by that number, too */
     unsigned wire_flags;      /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
-    bool local;               /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
-    const char *name;         /* in messages, and wire_flags keep rounding errors by it: plans of one world differ in it; "gradients" */
-    enum pl_memory memory;    /* of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
-    void *stream;             /* device memory: the CUDA stream that computes gradients and uses values */
+    /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
+    bool local;
+    /* in messages, and wire_flags keep rounding errors by it: plans of one world differ in it; "gradients" */
+    const char *name;
+    enum pl_memory memory; /* of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
+    void *stream;          /* device memory: the CUDA stream that computes gradients and uses values */
     /* Device memory: gradients may be PL_FLOAT16 or PL_BFLOAT16, which halves what travels; values stay float32. */
     enum pl_dtype gradient_dtype;
 };
@@ -73,17 +76,18 @@ enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options 
 void pl_plan_free(struct pl_plan *plan);
 
 /** Register a float32 tensor; copies name and shape. PL_INVALID: a name twice, no elements, or sealed already. */
-enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape, size_t *ret_index,
-                           struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape,
+                           size_t *ret_index, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Agree and lay out. Values and gradients are zero behind it.
  *
  * Collective  yes.
- * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED when device memory
- *             is asked for in a world without a device, or half-width gradients in host memory; PL_MEMORY; PL_INVALID: no tensors, or sealed
- *             already; those of pl_arena_alloc(). What keeps one rank from it is told to all, with the rank's number, unless the plan was sealed
- *             there; the program may make room and call again.
+ * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED
+ *             when device memory is asked for in a world without a device, or half-width gradients in host memory;
+ *             PL_MEMORY; PL_INVALID: no tensors, or sealed already; those of pl_arena_alloc(). What keeps one rank from
+ *             it is told to all, with the rank's number, unless the plan was sealed there; the program may make room
+ *             and call again.
  */
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -114,8 +118,8 @@ enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan);
  * The gradient of tensor `index` is complete in this pass; its buckets start when nothing of them is missing. Buckets
  * start in order, on every rank the same one.
  *
- * Errors  PL_INVALID for an index that no tensor has, and, naming the tensor, when it was ready more often than passes_per_step says; those of a
- *         post.
+ * Errors  PL_INVALID for an index that no tensor has, and, naming the tensor, when it was ready more often than
+ *         passes_per_step says; those of a post.
  */
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -134,7 +138,10 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 /** Wait for all buckets and end the step: gradients may be written again. */
 enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Device memory: the host waits until everything given to the stream has ended, and hears of failures. Host memory: nothing is left to do. */
+/**
+ * Device memory: the host waits until everything given to the stream has ended, and hears of failures. Host memory:
+ * nothing is left to do.
+ */
 enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give every rank `root`'s values. Collective. */

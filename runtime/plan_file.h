@@ -11,16 +11,19 @@
 #include "runtime/plan.h"
 #include "runtime/safetensors.h"
 
-/** How `array`, which has the layout of the plan's values, holds `tensor`: under `name`, which with the data stays its owner's. */
+/**
+ * How `array`, which has the layout of the plan's values, holds `tensor`: under `name`, which with the data stays its
+ * owner's.
+ */
 struct pl_tensor pl_plan_file_tensor(const struct pl_plan_tensor *tensor, const char *name, const float *array);
 
 /**
- * Write this rank's values of all tensors, in the order of registration, and `metadata` to `path`, atomically; a missing
- * directory is made. Not collective: one rank is enough, since all have the same values behind a step.
+ * Write this rank's values of all tensors, in the order of registration, and `metadata` to `path`, atomically; a
+ * missing directory is made. Not collective: one rank is enough, since all have the same values behind a step.
  *
  * Errors  PL_INVALID before the seal, or where the directory is something else; those of pl_safetensors_write().
  */
-enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata, size_t metadata_count,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata,
+                                  size_t metadata_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The safetensors file format: an 8-byte length, a JSON header with names, types, shapes and places, then the tensors' bytes.
- * What is written here opens in Python with the safetensors package.
+ * The safetensors file format: an 8-byte length, a JSON header with names, types, shapes and places, then the tensors'
+ * bytes. What is written here opens in Python with the safetensors package.
  *
  * Source  the format description of huggingface/safetensors.
  * Test    tests/unit/runtime/checkpoint/test_safetensors.c
@@ -30,24 +30,28 @@ struct pl_metadata {
 };
 
 /** Write all atomically (pl_file_write_atomic()). Names must differ. */
-enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count, const struct pl_metadata *metadata,
-                                    size_t metadata_count, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
+                                    const struct pl_metadata *metadata, size_t metadata_count,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_safetensors;
 
 /**
  * Open `path` and read its header.
  *
- * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says; PL_SYSTEM when it cannot be read.
+ * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says;
+ *         PL_SYSTEM when it cannot be read.
  */
-enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 void pl_safetensors_close(struct pl_safetensors *file);
 
 size_t pl_safetensors_count(const struct pl_safetensors *file);
 const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file, size_t index);
 
 /** The bytes of a tensor, to `to` [pl_safetensors_tensor(file, index)->bytes]. Errors as pl_safetensors_open(). */
-enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** NULL when there is none of that name. */
 const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name);

@@ -3,8 +3,8 @@
  * The learning rate of a step, as a function without state: what a run resumed at step 1000 gets is what the
  * uninterrupted one got.
  *
- * Source  linear scaling with gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017; cosine: Loshchilov and
- *         Hutter, "SGDR", ICLR 2017 (without restarts).
+ * Source  linear scaling with gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017; cosine: Loshchilov
+ *         and Hutter, "SGDR", ICLR 2017 (without restarts).
  * Test    tests/unit/runtime/gradient/test_schedule.c
  */
 #ifndef PL_RUNTIME_SCHEDULE_H
@@ -25,7 +25,8 @@ struct pl_schedule {
     double base_rate;      /* what one rank would use */
     double scale;          /* the full rate is base_rate * scale; usually the number of ranks; 0: 1 */
     uint64_t warmup_steps; /* from base_rate to the full rate on a straight line */
-    uint64_t total_steps;  /* COSINE and POLYNOMIAL need it: without it they are at end_rate as soon as the warm-up is over */
+    /* COSINE and POLYNOMIAL need it: without it they are at end_rate as soon as the warm-up is over */
+    uint64_t total_steps;
     uint64_t every_steps;
     double gamma;
     double power; /* 0: 1 */

@@ -58,8 +58,8 @@ static void warn_stalled(void *context, const struct pl_event *event)
         return;
     }
     pl_log(PL_LOG_WARNING, "rank %d has waited %.0f s for %s in %s%s%s%s (collective number %llu)", event->rank,
-           (double)event->waited_ns / (double)PL_NS_PER_S, whom, pl_kind_text(event->kind), *event->name ? " '" : "", event->name,
-           *event->name ? "'" : "", (unsigned long long)event->sequence);
+           (double)event->waited_ns / (double)PL_NS_PER_S, whom, pl_kind_text(event->kind), *event->name ? " '" : "",
+           event->name, *event->name ? "'" : "", (unsigned long long)event->sequence);
 }
 
 static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reterr)
@@ -73,7 +73,8 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
         .size = pl_world_size(runtime->world),
         .host = pl_world_cross_rank(runtime->world),
     };
-    struct pl_observer observer = {.ended = pl_trace_add_event, .stall_ns = pl_knob_ns(knobs, PL_KNOB_STALL_S, PL_NS_PER_S)};
+    struct pl_observer observer = {.ended = pl_trace_add_event,
+                                   .stall_ns = pl_knob_ns(knobs, PL_KNOB_STALL_S, PL_NS_PER_S)};
 
     if (*path) {
         PL_TRY(ring_path(path, options.rank, &ring, reterr));
@@ -120,7 +121,8 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     return status;
 }
 
-/* Whether the variable of Horovod's that is called the first `length` bytes of `name` set something here, or would have without Paceline's. */
+/* Whether the variable of Horovod's that is called the first `length` bytes of `name` set something here, or would have
+ * without Paceline's. */
 static bool counts(const struct pl_knobs *knobs, const char *name, size_t length)
 {
     for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
@@ -141,7 +143,8 @@ static void warn_without_effect(const struct pl_runtime *runtime)
     for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
         size_t length = strcspn(*at, "=");
 
-        if (strncmp(*at, "HOROVOD_", 8) == 0 && strlen(*at) > length + 1 && !counts(pl_world_knobs(runtime->world), *at, length)) {
+        if (strncmp(*at, "HOROVOD_", 8) == 0 && strlen(*at) > length + 1 &&
+            !counts(pl_world_knobs(runtime->world), *at, length)) {
             pl_text_append(&names, names.length > 0 ? ", " : "");
             pl_text_append_n(&names, *at, length);
         }
@@ -151,7 +154,8 @@ static void warn_without_effect(const struct pl_runtime *runtime)
     }
 }
 
-static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device, const char *device, struct pl_error *reterr)
+static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device,
+                            const char *device, struct pl_error *reterr)
 {
     struct pl_world_options options = {0};
     struct pl_knobs knobs;
@@ -172,8 +176,8 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
     return observe(runtime, reterr);
 }
 
-static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, const char *device, struct pl_runtime **ret_runtime,
-                                struct pl_error *reterr)
+static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, const char *device,
+                                struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
     struct pl_runtime *runtime = pl_memory_new(1, sizeof(*runtime), reterr);
     enum pl_status status;
@@ -195,8 +199,8 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
     return start_new(NULL, false, NULL, ret_runtime, reterr);
 }
 
-enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device, struct pl_runtime **ret_runtime,
-                                          struct pl_error *reterr)
+enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device,
+                                          struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
     return start_new(bootstrap, true, device, ret_runtime, reterr);
 }
@@ -221,18 +225,21 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
     return runtime->trace;
 }
 
-/* The last collective tells for whom it waits and notices a rank that has died; bootstrap's own meeting behind it is then short. */
+/* The last collective tells for whom it waits and notices a rank that has died; bootstrap's own meeting behind it is
+ * then short. */
 static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
-    struct pl_collective meeting = {.kind = PL_BARRIER, .name = "pl_runtime_stop"}; /* told to a rank that is still at work */
+    /* told to a rank that is still at work */
+    struct pl_collective meeting = {.kind = PL_BARRIER, .name = "pl_runtime_stop"};
     struct pl_error error = PL_ERROR_NONE;
 
     PL_TRY(pl_collective_run(runtime->world, &meeting, reterr));
     if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, path, &error) != PL_OK) {
         pl_log_error(&error, "the trace was not merged, its rings stay");
     }
-    return runtime->bootstrap ? pl_bootstrap_leave(runtime->bootstrap, pl_world_deadline_ns(runtime->world), reterr) : PL_OK;
+    return runtime->bootstrap ? pl_bootstrap_leave(runtime->bootstrap, pl_world_deadline_ns(runtime->world), reterr)
+                              : PL_OK;
 }
 
 void pl_runtime_stop(struct pl_runtime *runtime)

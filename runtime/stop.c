@@ -12,8 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads of their
- * own by now, in which it would not be blocked. */
+/* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads
+ * of their own by now, in which it would not be blocked. */
 static atomic_bool requested;         /* lock-free, so that a handler may set it while another thread looks */
 static _Atomic int requested_fd = -1; /* an eventfd that tells the same to poll() */
 
@@ -88,8 +88,13 @@ static enum pl_status take_answer(struct pl_stop *stop, struct pl_error *reterr)
 
 enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_error *reterr)
 {
-    const struct pl_collective question = {
-        .kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_MAX, .count = 1, .send = &stop->own, .recv = &stop->any, .name = "stop"};
+    const struct pl_collective question = {.kind = PL_ALLREDUCE,
+                                           .dtype = PL_INT32,
+                                           .op = PL_MAX,
+                                           .count = 1,
+                                           .send = &stop->own,
+                                           .recv = &stop->any,
+                                           .name = "stop"};
 
     PL_TRY(take_answer(stop, reterr));
     *ret_stop = stop->any != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Being asked to stop: SIGTERM to any rank leads all ranks to stop behind the same step, where they can write a checkpoint.
+ * Being asked to stop: SIGTERM to any rank leads all ranks to stop behind the same step, where they can write a
+ * checkpoint.
  *
  * Source  SageMaker sends SIGTERM and allows 120 s; Managed Spot Training restarts the job later from its checkpoints.
  * Test    tests/unit/runtime/test_stop.c, tests/integration/resume.py
@@ -17,8 +18,8 @@ enum pl_status pl_stop_watch(struct pl_error *reterr) PL_MUST_CHECK;
 bool pl_stop_requested(void);
 
 /**
- * A descriptor that is readable from the moment this process is asked to stop, for waits to poll; it stays the library's. -1 before
- * pl_stop_watch(). pl_channel_setup_find() gives it to the channels that it finds.
+ * A descriptor that is readable from the moment this process is asked to stop, for waits to poll; it stays the
+ * library's. -1 before pl_stop_watch(). pl_channel_setup_find() gives it to the channels that it finds.
  */
 int pl_stop_fd(void);
 
@@ -29,9 +30,10 @@ struct pl_stop;
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether any rank was asked to stop before the call of the last step; the same answer on all ranks. Call it once a step. The answer is a step
- * late because nobody meets for it: each call begins an allreduce of four bytes, which runs beside the step that follows, and takes the
- * result of the one before. Once the answer is yes it stays so, and nothing more is begun.
+ * Whether any rank was asked to stop before the call of the last step; the same answer on all ranks. Call it once a
+ * step. The answer is a step late because nobody meets for it: each call begins an allreduce of four bytes, which runs
+ * beside the step that follows, and takes the result of the one before. Once the answer is yes it stays so, and nothing
+ * more is begun.
  *
  * Collective  yes, but waits only for a rank that has not come to its last call.
  */

@@ -25,7 +25,8 @@ int main(int argc, char **argv)
     }
     if (status == PL_OK || optind == argc) {
         fputs("usage: paceline trace RING... > trace.json\n\n"
-              "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed programs\n"
+              "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of "
+              "killed programs\n"
               "are fine. The result opens in chrome://tracing and in Perfetto.\n",
               status == PL_OK ? stdout : stderr);
         return status == PL_OK ? EXIT_SUCCESS : PL_EXIT_USAGE;

@@ -66,7 +66,8 @@ static int64_t realtime_minus_monotonic_ns(void)
     return ((int64_t)real.tv_sec - (int64_t)monotonic.tv_sec) * PL_NS_PER_S + (real.tv_nsec - monotonic.tv_nsec);
 }
 
-enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_trace **ret_trace, struct pl_error *reterr)
+enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_trace **ret_trace,
+                            struct pl_error *reterr)
 {
     uint64_t records = options->records ? options->records : DEFAULT_RECORDS;
     size_t bytes = sizeof(struct ring_head) + records * sizeof(struct ring_record);
@@ -75,7 +76,8 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
     void *memory;
 
     if (records < LEAST_RECORDS || records > MAX_RECORDS) {
-        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %llu", LEAST_RECORDS, MAX_RECORDS, (unsigned long long)records);
+        return pl_error_set(reterr, PL_INVALID, "a trace keeps %d to %d records, not %llu", LEAST_RECORDS, MAX_RECORDS,
+                            (unsigned long long)records);
     }
     if (options->path) {
         fd = open(options->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -190,15 +192,18 @@ static void print_record(const struct ring_head *head, const struct ring_record 
     if (program) {
         pl_text_append(&label, name);
     } else {
-        pl_text_printf(&label, "%s%s%s", record->kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)record->kind) : "collective", *name ? " " : "",
-                       name);
+        pl_text_printf(&label, "%s%s%s",
+                       record->kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)record->kind) : "collective",
+                       *name ? " " : "", name);
     }
     pl_text_append(text, ",\n{\"ph\":\"X\",\"name\":");
     pl_python_json_print_string(pl_text_string(&label), text);
     pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", head->rank, program ? 0 : 1 + record->part,
-                   (double)(record->start_ns + head->realtime_minus_monotonic_ns) / 1e3, (double)(record->end_ns - record->start_ns) / 1e3);
+                   (double)(record->start_ns + head->realtime_minus_monotonic_ns) / 1e3,
+                   (double)(record->end_ns - record->start_ns) / 1e3);
     if (!program) {
-        pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":%.3f", (unsigned long long)record->bytes, (double)record->waited_ns / 1e3);
+        pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":%.3f", (unsigned long long)record->bytes,
+                       (double)record->waited_ns / 1e3);
         if (record->waited_for >= 0) {
             pl_text_printf(text, ",\"waited_for_rank\":%d", record->waited_for);
         }
@@ -216,7 +221,8 @@ static void print_parts(const struct ring_head *head, const bool parts[PARTS], s
     for (int part = 1; part < PARTS; part++) {
         if (parts[part]) {
             pl_text_printf(text,
-                           ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"collectives of sub-world %d\"}}",
+                           ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+                           "\"collectives of sub-world %d\"}}",
                            head->rank, 1 + part, part);
         }
     }
@@ -232,7 +238,9 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
     ssize_t got = pread(fd, to, bytes, at);
 
     if (got < 0 && errno == ESPIPE) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is a pipe: expected the file of a trace ring, whose head is read again behind the rest", path);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "'%s' is a pipe: expected the file of a trace ring, whose head is read again behind the rest", path);
     }
     if (got < 0) {
         return pl_error_errno(reterr, "read '%s'", path);
@@ -249,11 +257,12 @@ static enum pl_status merge_one(const char *path, const char *comma, struct pl_t
     uint64_t first;
 
     if (fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", path);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
+                              path);
     }
     PL_TRY(read_at(fd, path, 0, &head, sizeof(head), reterr));
-    if (memcmp(head.magic, ring_magic, sizeof(ring_magic)) != 0 || head.record_bytes != sizeof(*records) || head.records < LEAST_RECORDS ||
-        head.records > MAX_RECORDS) {
+    if (memcmp(head.magic, ring_magic, sizeof(ring_magic)) != 0 || head.record_bytes != sizeof(*records) ||
+        head.records < LEAST_RECORDS || head.records > MAX_RECORDS) {
         return no_ring(path, reterr);
     }
     records = pl_memory_new(head.records, sizeof(*records), reterr);

@@ -47,7 +47,8 @@ struct pl_deal {
 struct pl_deal pl_channel_deal(const struct pl_channel *channel, struct pl_deal world, struct pl_deal local);
 
 /** Open the objects of a File or FastFile channel. Pipe Mode has none: PL_INVALID. */
-enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Open the FIFO of `epoch`, as pl_source_open_fifo(). Not for other modes: PL_INVALID. */
 enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,

@@ -36,22 +36,23 @@ struct pl_example_walk {
     struct pl_protobuf features;
 };
 
-enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes, struct pl_example_feature *ret_feature,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes,
+                               struct pl_example_feature *ret_feature, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The only value of a bytes feature. PL_INVALID when it has another kind or number of values. */
-enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The values of a bytes feature, at most `room`; `*ret_count` is their number, PL_LIMIT when there are more. */
-enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room, size_t *ret_count,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room,
+                                     size_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_example_bytes_list() for a feature of floats, packed or not. */
-enum pl_status pl_example_float32(const struct pl_example_feature *feature, float *values, size_t room, size_t *ret_count,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_example_float32(const struct pl_example_feature *feature, float *values, size_t room,
+                                  size_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_example_bytes_list() for a feature of integers, packed or not. */
-enum pl_status pl_example_int64(const struct pl_example_feature *feature, int64_t *values, size_t room, size_t *ret_count,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_example_int64(const struct pl_example_feature *feature, int64_t *values, size_t room,
+                                size_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -2,8 +2,8 @@
 /**
  * Whole IDX arrays (MNIST's file format) in memory.
  *
- * Source  "The IDX file format" on the page of the MNIST database: two zero bytes, a type byte, the number of dimensions, the
- *         dimensions as big-endian 32-bit words, then the elements, big-endian, last dimension fastest.
+ * Source  "The IDX file format" on the page of the MNIST database: two zero bytes, a type byte, the number of
+ *         dimensions, the dimensions as big-endian 32-bit words, then the elements, big-endian, last dimension fastest.
  * Test    tests/unit/s3io/record/test_idx.c
  */
 #ifndef PL_S3IO_IDX_H
@@ -37,14 +37,18 @@ void pl_idx_done(struct pl_idx *idx);
 struct pl_idx_reader;
 
 /**
- * Read arrays from `source`, one behind the other, each plain, gzip or zstd; ownership of `source` passes to the reader on
- * success. `max_array_bytes` bounds what one header can make us allocate.
+ * Read arrays from `source`, one behind the other, each plain, gzip or zstd; ownership of `source` passes to the reader
+ * on success. `max_array_bytes` bounds what one header can make us allocate.
  */
 enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The next array, or PL_END behind the last. A cut or wrong one is PL_CORRUPT with source and offset. After an error only close. */
-enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_idx *ret_idx, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * The next array, or PL_END behind the last. A cut or wrong one is PL_CORRUPT with source and offset. After an error
+ * only close.
+ */
+enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_idx *ret_idx,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_idx_reader_close(struct pl_idx_reader *reader);
 
@@ -59,12 +63,12 @@ void pl_idx_pairs_done(struct pl_idx_pairs *pairs);
 
 /**
  * Load all pictures and labels of a channel: from its directory, or from the FIFO of `epoch` in Pipe Mode. Every object
- * is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th array of images (more
- * dimensions); several such pairs of the same picture size are put one behind the other.
+ * is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th array of images
+ * (more dimensions); several such pairs of the same picture size are put one behind the other.
  *
  * Errors  PL_INVALID when there are no arrays, counts differ, or the elements are not uint8; PL_CORRUPT; PL_TIMEOUT.
  */
-enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct pl_idx_pairs *ret_pairs,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,
+                                 struct pl_idx_pairs *ret_pairs, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -21,9 +21,10 @@ enum { PL_LOADER_MAX_FIELDS = 8 };
 struct pl_loader_input {
     void *context;
     enum pl_status (*start)(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr);
-    enum pl_status (*next)(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr);
-    /* From another thread: with true, make a waiting start or next, and later ones, return PL_CANCELLED; with false, end that. May be NULL
-     * when neither waits. */
+    enum pl_status (*next)(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
+                           struct pl_error *reterr);
+    /* From another thread: with true, make a waiting start or next, and later ones, return PL_CANCELLED; with false,
+     * end that. May be NULL when neither waits. */
     void (*cancel)(void *context, bool cancelled);
 };
 
@@ -61,20 +62,22 @@ struct pl_loader_progress {
 struct pl_loader;
 
 /** Start the thread. `input` is copied; its context stays the caller's and must outlive the loader. */
-enum pl_status pl_loader_new(const struct pl_loader_options *options, const struct pl_loader_input *input, struct pl_loader **ret_loader,
-                             struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_loader_new(const struct pl_loader_options *options, const struct pl_loader_input *input,
+                             struct pl_loader **ret_loader, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Begin `epoch`; what was left of an earlier one is dropped. */
 enum pl_status pl_loader_start(struct pl_loader *loader, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The next batch, or PL_END behind the last of the epoch. Ranks that read a stream may differ by a batch, also with drop_last: before a step they
- * agree whether each has one, say by a PL_MIN over 1 and 0. It stays valid until the next call of pl_loader_next(), pl_loader_start() or
- * pl_loader_free().
+ * The next batch, or PL_END behind the last of the epoch. Ranks that read a stream may differ by a batch, also with
+ * drop_last: before a step they agree whether each has one, say by a PL_MIN over 1 and 0. It stays valid until the next
+ * call of pl_loader_next(), pl_loader_start() or pl_loader_free().
  *
- * Errors  what the input returned, PL_TIMEOUT when no batch was ready at the deadline (call again), PL_INVALID before the first pl_loader_start().
+ * Errors  what the input returned, PL_TIMEOUT when no batch was ready at the deadline (call again), PL_INVALID before
+ *         the first pl_loader_start().
  */
-enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_loader_progress pl_loader_progress(const struct pl_loader *loader);
 

@@ -45,14 +45,14 @@ bool pl_protobuf_varint(struct pl_protobuf *protobuf, uint64_t *ret_value);
 enum pl_status pl_protobuf_next(struct pl_protobuf *protobuf, struct pl_protobuf_field *ret_field) PL_MUST_CHECK;
 
 /**
- * The values of a repeated scalar field, packed or one by one, as they come: call with a zeroed `run` until PL_END. `wire` is the scalar's own
- * wire type; a value is in `value` as its raw bits.
+ * The values of a repeated scalar field, packed or one by one, as they come: call with a zeroed `run` until PL_END.
+ * `wire` is the scalar's own wire type; a value is in `value` as its raw bits.
  */
 struct pl_protobuf_run {
     struct pl_protobuf packed;
 };
 
-enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number, enum pl_wire wire,
-                                  uint64_t *ret_value) PL_MUST_CHECK;
+enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number,
+                                  enum pl_wire wire, uint64_t *ret_value) PL_MUST_CHECK;
 
 #endif

@@ -40,9 +40,11 @@ struct pl_record_options {
     enum pl_record_join join; /* RecordIO */
     size_t max_record_bytes;  /* 0: 1 GiB; a longer record is PL_LIMIT before anything is allocated */
     size_t window_bytes;      /* 0: 2 MiB; the buffer, which grows to the longest record seen */
-    bool skip_corrupt;        /* leave out what is corrupt and count it, instead of PL_CORRUPT; not IDX, where nothing tells what follows */
-    bool keep_empty_lines;    /* lines and CSV: an empty line is a record */
-    char delimiter;           /* CSV; 0: a comma. What stands between fields, since only a field's first byte can be a quote that opens */
+    /* leave out what is corrupt and count it, instead of PL_CORRUPT; not IDX, where nothing tells what follows */
+    bool skip_corrupt;
+    bool keep_empty_lines; /* lines and CSV: an empty line is a record */
+    /* CSV; 0: a comma. What stands between fields, since only a field's first byte can be a quote that opens */
+    char delimiter;
 };
 
 struct pl_record_counts {
@@ -57,8 +59,8 @@ struct pl_record_counts {
 struct pl_record_reader;
 
 /** Read records from `source`, whose ownership passes to the reader on success. */
-enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options, struct pl_record_reader **ret_reader,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
+                                     struct pl_record_reader **ret_reader, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The next record, or PL_END (without a report) behind the last.
@@ -70,7 +72,8 @@ enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t de
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Step over one record without checking its data; as pl_record_reader_next() otherwise. */
-enum pl_status pl_record_reader_skip(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_record_reader_skip(struct pl_record_reader *reader, int64_t deadline_ns,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *reader);
 

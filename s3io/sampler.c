@@ -41,11 +41,13 @@ uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint
     return permute(position, count, mix(seed) ^ mix(~epoch));
 }
 
-enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle, enum pl_sampler_tail tail,
-                               struct pl_deal deal, struct pl_error *reterr)
+enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle,
+                               enum pl_sampler_tail tail, struct pl_deal deal, struct pl_error *reterr)
 {
     if (deal.rank >= deal.size) {
-        return pl_error_set(reterr, PL_INVALID, "rank %u of %u: a rank lies between 0 and the number of ranks minus one", deal.rank, deal.size);
+        return pl_error_set(reterr, PL_INVALID,
+                            "rank %u of %u: a rank lies between 0 and the number of ranks minus one", deal.rank,
+                            deal.size);
     }
     *sampler = (struct pl_sampler){.count = count, .seed = seed, .deal = deal, .shuffle = shuffle, .tail = tail};
     return PL_OK;
@@ -79,10 +81,12 @@ bool pl_sampler_next(struct pl_sampler *sampler, uint64_t *ret_index)
     if (sampler->taken >= pl_sampler_length(sampler)) {
         return false;
     }
-    /* Only wrapping can reach beyond the count, and by less than the number of ranks, which may itself be larger than the count. */
+    /* Only wrapping can reach beyond the count, and by less than the number of ranks, which may itself be larger than
+     * the count. */
     position = (sampler->taken * sampler->deal.size + sampler->deal.rank) % sampler->count;
     sampler->taken++;
-    *ret_index = sampler->shuffle ? pl_sampler_order(position, sampler->count, sampler->seed, sampler->epoch) : position;
+    *ret_index =
+        sampler->shuffle ? pl_sampler_order(position, sampler->count, sampler->seed, sampler->epoch) : position;
     return true;
 }
 
@@ -98,12 +102,14 @@ struct pl_sampler_state pl_sampler_save(const struct pl_sampler *sampler)
     };
 }
 
-enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state, struct pl_error *reterr)
+enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state,
+                                  struct pl_error *reterr)
 {
     if (state->count != sampler->count || state->seed != sampler->seed) {
-        return pl_error_set(reterr, PL_MISMATCH, "the saved position is for %llu samples and seed %llu, this run has %llu and %llu",
-                            (unsigned long long)state->count, (unsigned long long)state->seed, (unsigned long long)sampler->count,
-                            (unsigned long long)sampler->seed);
+        return pl_error_set(reterr, PL_MISMATCH,
+                            "the saved position is for %llu samples and seed %llu, this run has %llu and %llu",
+                            (unsigned long long)state->count, (unsigned long long)state->seed,
+                            (unsigned long long)sampler->count, (unsigned long long)sampler->seed);
     }
     if (state->position < state->count && state->position % sampler->deal.size != 0) {
         return pl_error_set(reterr, PL_INVALID, "%llu samples were taken, which %u ranks cannot have shared evenly",

@@ -42,8 +42,8 @@ struct pl_sampler_state {
 };
 
 /** Set up for epoch 0. PL_INVALID when deal.rank is not below deal.size. */
-enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle, enum pl_sampler_tail tail,
-                               struct pl_deal deal, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle,
+                               enum pl_sampler_tail tail, struct pl_deal deal, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Go to the beginning of `epoch`. */
 void pl_sampler_start(struct pl_sampler *sampler, uint64_t epoch);
@@ -57,8 +57,12 @@ bool pl_sampler_next(struct pl_sampler *sampler, uint64_t *ret_index);
 /** The state after the samples taken so far; meaningful when all ranks have taken the same number. */
 struct pl_sampler_state pl_sampler_save(const struct pl_sampler *sampler);
 
-/** Go to where `state` stood. PL_MISMATCH when count or seed differ; PL_INVALID when this number of ranks cannot stand there. */
-enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Go to where `state` stood. PL_MISMATCH when count or seed differ; PL_INVALID when this number of ranks cannot stand
+ * there.
+ */
+enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** What stands at `position` of the shuffled order of `count` things in `epoch`. */
 uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch);

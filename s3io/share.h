@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One Pipe Mode channel read by several ranks of a host. Reads of a FIFO are not record-atomic, so one of them reads:
- * a thread of local rank 0, the dealer, gives each record to its rank through a ring in shared memory (a memfd that the rank
- * gets over a unix socket together with two eventfds). All ranks, local rank 0 too, look the same to the dealer.
+ * One Pipe Mode channel read by several ranks of a host. Reads of a FIFO are not record-atomic, so one of them reads: a
+ * thread of local rank 0, the dealer, gives each record to its rank through a ring in shared memory (a memfd that the
+ * rank gets over a unix socket together with two eventfds). All ranks, local rank 0 too, look the same to the dealer.
  *
  *   FIFO ──► dealer ──► ring of local rank 0 ──► loader
  *               ├─────► ring of local rank 1 ──► loader
  *               └─────► ...
  *
- * A rank that is too slow holds the others up once its ring is full. A rank that left the epoch is dealt nothing more of
- * it. A rank that dies is PL_PEER on the others, and so is a dealer that dies.
+ * A rank that is too slow holds the others up once its ring is full. A rank that left the epoch is dealt nothing more
+ * of it. A rank that dies is PL_PEER on the others, and so is a dealer that dies.
  *
  * Test  tests/unit/s3io/pipe/test_share.c, tests/integration/cifar10.py
  */
@@ -21,7 +21,8 @@
 
 /** Zero-initialise, then set what differs. */
 struct pl_share_options {
-    const char *socket_path; /* the same on all ranks of the host, in a directory only the job's user can write; at most 107 bytes */
+    /* the same on all ranks of the host, in a directory only the job's user can write; at most 107 bytes */
+    const char *socket_path;
     uint32_t local_rank;
     uint32_t local_size;
     struct pl_deal deal; /* of this rank */
@@ -34,7 +35,8 @@ struct pl_share_feed {
     void *context;
     enum pl_status (*start)(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr);
     /* The next record that `mine` [deal.size] names by its number modulo deal.size; PL_TIMEOUT loses nothing. */
-    enum pl_status (*next)(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr);
+    enum pl_status (*next)(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+                           struct pl_error *reterr);
 };
 
 struct pl_share;
@@ -45,14 +47,15 @@ struct pl_share;
  * Collective  over the host's ranks: each calls it, with its own local_rank and deal.
  * Errors      PL_TIMEOUT when not all came; PL_INVALID for a path that is too long or ranks that disagree.
  */
-enum pl_status pl_share_open(const struct pl_share_options *options, const struct pl_share_feed *feed, struct pl_share **ret_share,
-                             struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_share_open(const struct pl_share_options *options, const struct pl_share_feed *feed,
+                             struct pl_share **ret_share, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Ask for `epoch`, leaving an earlier one. The dealer opens it when all ranks asked for it or a later one. */
 void pl_share_start(struct pl_share *share, uint64_t epoch);
 
 /** The next record of this rank; valid until the next call. PL_END behind the last; PL_TIMEOUT loses nothing. */
-enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** With true, make a running pl_share_next() and later ones return PL_CANCELLED; with false, end that. Any thread. */
 void pl_share_cancel(struct pl_share *share, bool cancelled);

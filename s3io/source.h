@@ -21,10 +21,12 @@ struct pl_source;
 /** What a kind of source has to provide. Outside s3io's own source files use the functions below. */
 struct pl_source_ops {
     /* As pl_source_read(), which already checked `bytes` > 0 and the end. */
-    enum pl_status (*read)(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr);
+    enum pl_status (*read)(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
+                           struct pl_error *reterr);
     /* Hand out all that is left in place instead of reading; NULL for all but memory. */
     size_t (*view)(struct pl_source *source, const unsigned char **ret_data);
-    /* Wake a running read from another thread; may be NULL when reads are short. pl_source_cancel() has set `cancelled`. */
+    /* Wake a running read from another thread; may be NULL when reads are short. pl_source_cancel() has set
+     * `cancelled`. */
     void (*cancel)(struct pl_source *source);
     /* Release everything including `source` itself; `name` is released by pl_source_close(). */
     void (*close)(struct pl_source *source);
@@ -40,7 +42,8 @@ struct pl_source {
 };
 
 /** Fill the head of a source that a kind has zeroed; copies `name`. */
-enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Read at least one and at most `bytes` bytes; `*ret_bytes` 0 means the end, and stays so.
@@ -49,8 +52,8 @@ enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_o
  * Errors  PL_TIMEOUT: nothing was lost, the read may be repeated. PL_CANCELLED after pl_source_cancel(). PL_CORRUPT,
  *         PL_SYSTEM and others name the source and, where there is one, the offset; the source can only be closed then.
  */
-enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                              size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Make the running read and all later ones return PL_CANCELLED. Any thread. */
 void pl_source_cancel(struct pl_source *source);
@@ -66,28 +69,33 @@ enum pl_status pl_source_open_memory(const char *name, const void *data, size_t 
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The regular file at `path`, read ahead sequentially. A missing one is PL_NOT_FOUND. */
-enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is what messages say. A file that has not the
- * `size_bytes` with which it was listed, now or while it is read, is PL_CORRUPT: ranks that saw it differently would deal it differently.
+ * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is what messages say. A file that has
+ * not the `size_bytes` with which it was listed, now or while it is read, is PL_CORRUPT: ranks that saw it differently
+ * would deal it differently.
  */
-enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes, struct pl_source **ret_source,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
+                                      struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The FIFO at `path`, which need not be there yet: the first pl_source_read() waits for the path and then for a writer
  * (PL_TIMEOUT says which of them did not come). An empty read is taken for the end only after a writer was there, and
- * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID, and
- * so is a FIFO that another source has open, in this process or another of the host: each would get pieces that the other lacks (s3io/share.h).
+ * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID, and so
+ * is a FIFO that another source has open, in this process or another of the host: each would get pieces that the other
+ * lacks (s3io/share.h).
  *
  * Source  AWS's developer guide on Pipe Mode; fifo(7), poll(2).
  */
-enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_source,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let `stop_fd`, which stays the caller's, end the waits of a FIFO's source once it is readable: PL_CANCELLED at once while no writer has come,
- * and later when nothing comes for two seconds. Bytes that are there are read nevertheless: ranks may have to make one more step together.
+ * Let `stop_fd`, which stays the caller's, end the waits of a FIFO's source once it is readable: PL_CANCELLED at once
+ * while no writer has come, and later when nothing comes for two seconds. Bytes that are there are read nevertheless:
+ * ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 
@@ -104,7 +112,7 @@ enum pl_compression {
  * Errors  while reading: PL_CORRUPT with the compressed offset for broken, cut or mischecked input.
  * Source  RFC 1952, RFC 8878.
  */
-enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compression compression, struct pl_source **ret_source,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compression compression,
+                                      struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -34,9 +34,10 @@ struct pl_store;
 
 struct pl_store_ops {
     /* Append all objects to `list`; the caller sorts. */
-    enum pl_status (*list)(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr);
-    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
+    enum pl_status (*list)(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
                            struct pl_error *reterr);
+    enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                           struct pl_source **ret_source, struct pl_error *reterr);
     void (*close)(struct pl_store *store); /* releases `store` itself; `name` is released by pl_store_close() */
 };
 
@@ -46,14 +47,16 @@ struct pl_store {
     char *name; /* for messages: a directory, an S3 URL */
 };
 
-enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** All objects in key order. An empty store is an empty list. */
-enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Open one object from its beginning; the bytes are the stored ones. */
-enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
-                             struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                             struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_store_close(struct pl_store *store);
 void pl_store_close_at(struct pl_store **store_at);
@@ -62,8 +65,10 @@ void pl_store_close_at(struct pl_store **store_at);
 
 /**
  * The regular files below `path`, as S3 would list them: keys are relative paths, directories are followed, names that
- * begin with a dot are left out unless `dotted`. One stat a file, once, in listing; none in opening (File and FastFile mode).
+ * begin with a dot are left out unless `dotted`. One stat a file, once, in listing; none in opening (File and FastFile
+ * mode).
  */
-enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

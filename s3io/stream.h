@@ -16,7 +16,8 @@
 
 enum pl_stream_split {
     PL_STREAM_SPLIT_RECORDS, /* record i belongs to rank i mod size; every rank passes over all bytes */
-    PL_STREAM_SPLIT_OBJECTS, /* object i belongs to rank i mod size; not in Pipe Mode, where objects cannot be told apart */
+    /* object i belongs to rank i mod size; not in Pipe Mode, where objects cannot be told apart */
+    PL_STREAM_SPLIT_OBJECTS,
 };
 
 /** Zero-initialise, then set what differs. `deal` must be set. */
@@ -25,7 +26,8 @@ struct pl_stream_options {
     enum pl_compression compression; /* of every object, or of the FIFO's stream */
     enum pl_stream_split split;
     struct pl_deal deal;
-    bool shuffle_objects; /* read the objects in an order that `seed` and the epoch decide; in Pipe Mode the order is the feeder's */
+    /* read the objects in an order that `seed` and the epoch decide; in Pipe Mode the order is the feeder's */
+    bool shuffle_objects;
     uint64_t seed;
     const struct pl_share_options *share; /* Pipe Mode with several ranks on the host; its `deal` is taken from here */
 };
@@ -38,22 +40,24 @@ struct pl_stream;
  * Collective  with `share`, over the ranks of the host.
  * Errors      PL_NOT_FOUND for a directory that is not there; a FIFO is only looked for when an epoch is read.
  */
-enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options,
+                              struct pl_stream **ret_stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The records of the objects of `store`, whose ownership passes to the stream on success. */
-enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stream_options *options, struct pl_stream **ret_stream,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stream_options *options,
+                                    struct pl_stream **ret_stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Go to the beginning of `epoch`. Objects are listed once, in the first epoch. */
-enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * This rank's next record; valid until the next call. `index` numbers it in the whole epoch. PL_END behind the last.
  *
  * Errors  as pl_record_reader_next().
  */
-enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Of this epoch, over all objects so far; with `share` only records and record_bytes. */
 struct pl_record_counts pl_stream_counts(const struct pl_stream *stream);
@@ -68,10 +72,14 @@ struct pl_stream_samples {
     struct pl_stream *stream;
     void *context;
     /* Decode one record into the rows `fields`. */
-    enum pl_status (*decode)(void *context, const struct pl_record *record, void *const *fields, struct pl_error *reterr);
+    enum pl_status (*decode)(void *context, const struct pl_record *record, void *const *fields,
+                             struct pl_error *reterr);
 };
 
-/** An input for a loader; `samples` must outlive the loader. A record that cannot be decoded is an error with its number and offset. */
+/**
+ * An input for a loader; `samples` must outlive the loader. A record that cannot be decoded is an error with its number
+ * and offset.
+ */
 struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples);
 
 #endif

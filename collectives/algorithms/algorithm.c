@@ -70,8 +70,8 @@ static struct pl_step ring_gather(int n, int place, int round)
 }
 
 /*
- * With n not a power of two, the first 2 * extra places pair up: the odd one hands its vector to the even one before, which takes part
- * for both under the number place / 2, and gets the result back in the end.
+ * With n not a power of two, the first 2 * extra places pair up: the odd one hands its vector to the even one before,
+ * which takes part for both under the number place / 2, and gets the result back in the end.
  */
 struct fold {
     int power;
@@ -240,7 +240,8 @@ static struct pl_step pairwise(int n, int place, int round)
     int to = wrap(place + round + 1, n);
     int from = wrap(place - round - 1, n);
 
-    return (struct pl_step){.to = to, .send_first = to, .send_blocks = 1, .from = from, .recv_first = from, .recv_blocks = 1};
+    return (struct pl_step){
+        .to = to, .send_first = to, .send_blocks = 1, .from = from, .recv_first = from, .recv_blocks = 1};
 }
 
 static struct pl_step direct(enum pl_pattern pattern, int n, int place, int root, int round)
@@ -371,5 +372,6 @@ struct pl_step pl_pattern_step(enum pl_pattern pattern, int n, int place, int ro
 
 bool pl_pattern_gathers(enum pl_pattern pattern, int n, int round)
 {
-    return round == n - 2 && (pattern == PL_PATTERN_DIRECT || pattern == PL_PATTERN_DIRECT_REDUCE || pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER);
+    return round == n - 2 && (pattern == PL_PATTERN_DIRECT || pattern == PL_PATTERN_DIRECT_REDUCE ||
+                              pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER);
 }

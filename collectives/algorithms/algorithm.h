@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The arithmetic of the algorithms, apart from buffers and messages: n places, a vector cut into blocks, and for each place and round
- * who sends which blocks to whom. In every round a place sends at most one message and receives at most one.
+ * The arithmetic of the algorithms, apart from buffers and messages: n places, a vector cut into blocks, and for each
+ * place and round who sends which blocks to whom. In every round a place sends at most one message and receives at most
+ * one.
  *
  * Test  tests/unit/collectives/algorithms/test_pattern.c runs each on paper for 1 to 33 places and draws five.
  */
@@ -11,28 +12,30 @@
 #include <stdbool.h>
 
 /*
- * NAME, text. n places, B bytes in the vector of one place, a = time of an empty message, b = time a byte on a link; adding up comes on top.
+ * NAME, text. n places, B bytes in the vector of one place, a = time of an empty message, b = time a byte on a link;
+ * adding up comes on top.
  *
  *   ring                 2(n-1)a + 2(n-1)/n B b     least bytes, neighbours only
- *   halving              2 log2(n) a + 2(n-1)/n B b  least bytes, few rounds; one more round each way unless n is a power of two
+ *   halving              2 log2(n) a + 2(n-1)/n B b  least bytes, few rounds; one more round each way unless n is a
+ *                        power of two
  *   doubling             log2(n) a + log2(n) B b     fewest rounds
  *   tree                 2 log2(n) (a + B b)         least work in all: n-1 messages each way
  *   direct               2(n-1)a + 2(n-1)/n B b      each block is added up once, from all inputs, in place order
  */
-#define PL_PATTERN_LIST(X)                                                                                                                           \
-    X(RING, "ring")                                                                                                                                  \
-    X(HALVING, "halving")                                                                                                                            \
-    X(DOUBLING, "doubling")                                                                                                                          \
-    X(TREE, "tree")                                                                                                                                  \
-    X(DIRECT, "direct")                                                                                                                              \
-    X(RING_REDUCE_SCATTER, "ring reduce_scatter")                                                                                                    \
-    X(RING_ALLGATHER, "ring allgather")                                                                                                              \
-    X(DIRECT_REDUCE_SCATTER, "direct reduce_scatter")                                                                                                \
-    X(DIRECT_REDUCE, "direct reduce")                                                                                                                \
-    X(TREE_BROADCAST, "tree broadcast")                                                                                                              \
-    X(CHAIN_BROADCAST, "chain broadcast")                                                                                                            \
-    X(TREE_REDUCE, "tree reduce")                                                                                                                    \
-    X(CHAIN_REDUCE, "chain reduce")                                                                                                                  \
+#define PL_PATTERN_LIST(X)                                                                                             \
+    X(RING, "ring")                                                                                                    \
+    X(HALVING, "halving")                                                                                              \
+    X(DOUBLING, "doubling")                                                                                            \
+    X(TREE, "tree")                                                                                                    \
+    X(DIRECT, "direct")                                                                                                \
+    X(RING_REDUCE_SCATTER, "ring reduce_scatter")                                                                      \
+    X(RING_ALLGATHER, "ring allgather")                                                                                \
+    X(DIRECT_REDUCE_SCATTER, "direct reduce_scatter")                                                                  \
+    X(DIRECT_REDUCE, "direct reduce")                                                                                  \
+    X(TREE_BROADCAST, "tree broadcast")                                                                                \
+    X(CHAIN_BROADCAST, "chain broadcast")                                                                              \
+    X(TREE_REDUCE, "tree reduce")                                                                                      \
+    X(CHAIN_REDUCE, "chain reduce")                                                                                    \
     X(PAIRWISE, "pairwise alltoall")
 
 enum pl_pattern {

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns, const char *what, int peer,
-                                struct pl_error *reterr)
+enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
+                                const char *what, int peer, struct pl_error *reterr)
 {
     int64_t nap_ns = 5 * PL_NS_PER_US;
     size_t bytes;
@@ -25,7 +25,8 @@ enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_
             continue;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what, pl_transport_label(transport, peer));
+            return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what,
+                                pl_transport_label(transport, peer));
         }
         pl_clock_nap(nap_ns, deadline_ns);
         nap_ns = nap_ns < PL_NS_PER_MS ? nap_ns * 2 : nap_ns;
@@ -55,8 +56,9 @@ static struct refusal refuse(int rank, const struct pl_error *why)
 }
 
 /* A round: send to one rank, receive from another. With `cut` what comes may be longer than its room. */
-static enum pl_status turn(struct pl_transport *transport, const void *data, size_t bytes, int to, void *room, size_t room_bytes, int from, bool cut,
-                           int64_t deadline_ns, bool *ret_idle, struct pl_error *reterr)
+static enum pl_status turn(struct pl_transport *transport, const void *data, size_t bytes, int to, void *room,
+                           size_t room_bytes, int from, bool cut, int64_t deadline_ns, bool *ret_idle,
+                           struct pl_error *reterr)
 {
     static const char what[] = "meeting the other ranks";
     struct pl_transfer out = {0};
@@ -78,12 +80,13 @@ static enum pl_status turn(struct pl_transport *transport, const void *data, siz
 }
 
 /*
- * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the block of rank
- * (rank - i) mod size at place i, so that what is sent is one contiguous piece, behind its head. A refusal takes the place of the blocks and is
- * passed on in their stead, so that in the end all know of one; who has no room for blocks needs none for that.
+ * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
+ * block of rank (rank - i) mod size at place i, so that what is sent is one contiguous piece, behind its head. A
+ * refusal takes the place of the blocks and is passed on in their stead, so that in the end all know of one; who has no
+ * room for blocks needs none for that.
  */
-enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv, size_t bytes,
-                                      int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
+                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = recv || !bytes ? PL_ERROR_NONE : *(const struct pl_error *)send;
     size_t room_bytes = PL_TRANSPORT_SPARE_BYTES;
@@ -112,8 +115,8 @@ enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, 
         size_t blocks = (size_t)(distance < size - distance ? distance : size - distance);
         size_t out_bytes = mine->refuser ? sizeof(struct refusal) : sizeof(struct head) + blocks * bytes;
         bool idle;
-        enum pl_status status = turn(transport, out, out_bytes, (rank + distance) % size, in, room_bytes, (rank - distance + size) % size, !held,
-                                     deadline_ns, &idle, reterr);
+        enum pl_status status = turn(transport, out, out_bytes, (rank + distance) % size, in, room_bytes,
+                                     (rank - distance + size) % size, !held, deadline_ns, &idle, reterr);
 
         if (!idle) {
             held = NULL; /* may still be written to: better lost than reused */
@@ -135,15 +138,18 @@ enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, 
         const struct refusal *heard = (void *)out;
         int refuser = pl_transport_label(transport, heard->head.refuser - 1);
 
-        return pl_error_raise(reterr, (enum pl_status)heard->head.status, PL_DOMAIN_RANK, refuser, "rank %d: %s", refuser, heard->text);
+        return pl_error_raise(reterr, (enum pl_status)heard->head.status, PL_DOMAIN_RANK, refuser, "rank %d: %s",
+                              refuser, heard->text);
     }
     for (int i = 0; i < size && bytes; i++) {
-        memcpy((char *)recv + (size_t)((rank - i + size) % size) * bytes, out + sizeof(struct head) + (size_t)i * bytes, bytes);
+        memcpy((char *)recv + (size_t)((rank - i + size) % size) * bytes, out + sizeof(struct head) + (size_t)i * bytes,
+               bytes);
     }
     return PL_OK;
 }
 
-enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status, const struct pl_error *why, int64_t deadline_ns)
+enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status,
+                                   const struct pl_error *why, int64_t deadline_ns)
 {
     const struct pl_error unknown = {.status = status};
 
@@ -151,7 +157,8 @@ enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl
     return status;
 }
 
-enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
+                                  struct pl_error *reterr)
 {
     if (status != PL_OK) {
         return pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
@@ -159,7 +166,8 @@ enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_
     return bootstrap->barrier(bootstrap->context, deadline_ns, reterr);
 }
 
-static enum pl_status self_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status self_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                     struct pl_error *reterr)
 {
     (void)context;
     (void)deadline_ns;
@@ -178,8 +186,8 @@ static enum pl_status self_barrier(void *context, int64_t deadline_ns, struct pl
     return PL_OK;
 }
 
-static enum pl_status self_split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                                 struct pl_error *reterr)
+static enum pl_status self_split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                                 struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     (void)context;
     (void)ranks;

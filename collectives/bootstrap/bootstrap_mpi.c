@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end a communicator. */
+/* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end a
+ * communicator. */
 #include "collectives/bootstrap.h"
 
 #include "base/clock.h"
@@ -23,8 +24,9 @@ struct mpi_seat {
     MPI_Comm comm;
     int rank;
     int size;
-    bool owner;          /* one of `owners` */
-    _Atomic bool broken; /* a message failed, or was given up: a collective goodbye could hang; not where all have heard a rank's refusal */
+    bool owner; /* one of `owners` */
+    /* a message failed, or was given up: a collective goodbye could hang; not where all have heard a rank's refusal */
+    _Atomic bool broken;
 };
 
 static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *what, int peer, struct pl_error *reterr)
@@ -43,7 +45,8 @@ static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *wha
         peer = pl_transport_label(&seat->transport, peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
-        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than rank %d expected", peer, own);
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than rank %d expected",
+                              peer, own);
     }
     if (peer >= 0) {
         return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, rank %d: %s", what, peer, text);
@@ -70,8 +73,8 @@ static void keep_request(struct pl_transfer *transfer, MPI_Request request, int 
 }
 
 /* Callers cut large transfers into segments far below 2^31 bytes, so MPI's int counts are never at risk. */
-static enum pl_status send_bytes(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                 struct pl_error *reterr)
+static enum pl_status send_bytes(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     struct mpi_seat *seat = context;
     MPI_Request request;
@@ -86,8 +89,8 @@ static enum pl_status send_bytes(void *context, const void *data, size_t bytes, 
     return PL_OK;
 }
 
-static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                 struct pl_error *reterr)
+static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int peer, uint32_t tag,
+                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     struct mpi_seat *seat = context;
     MPI_Request request;
@@ -102,7 +105,8 @@ static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int pe
     return PL_OK;
 }
 
-static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                    struct pl_error *reterr)
 {
     struct mpi_seat *seat = context;
     MPI_Request request = request_of(transfer);
@@ -158,7 +162,8 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
     return done;
 }
 
-static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                struct pl_error *reterr)
 {
     struct mpi_seat *seat = context;
 
@@ -187,7 +192,8 @@ static void seat_free(struct pl_bootstrap *bootstrap)
     MPI_Finalized(&finalized);
     /* MPI's end waits for all ranks for ever: only where they are known to be here. */
     if (!finalized && !seat->broken && (!last || bootstrap->together)) {
-        /* Where notices were told it stays, on purpose: Open MPI gives its number again, and a late notice would be heard by whoever has that. */
+        /* Where notices were told it stays, on purpose: Open MPI gives its number again, and a late notice would be
+         * heard by whoever has that. */
         if (!seat->transport.told) {
             MPI_Comm_free(&seat->comm);
         }
@@ -198,8 +204,8 @@ static void seat_free(struct pl_bootstrap *bootstrap)
     free(seat->transport.stranded ? NULL : seat); /* whose spare room MPI may still use */
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                            struct pl_error *reterr);
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
 static enum pl_status seat_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
@@ -220,10 +226,16 @@ static enum pl_status seat_new(MPI_Comm comm, bool owner, struct pl_bootstrap **
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_limit, &found); /* not every communicator has it */
     if (!found || *tag_limit < (1 << PL_TAG_BITS) - 1) {
         free(seat);
-        return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed", found ? *tag_limit : 0, PL_TAG_BITS);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed",
+                            found ? *tag_limit : 0, PL_TAG_BITS);
     }
-    seat->transport = (struct pl_transport){
-        .name = "mpi", .context = seat, .send = send_bytes, .recv = recv_bytes, .test = test_transfer, .probe = probe, .cancel = cancel_transfer};
+    seat->transport = (struct pl_transport){.name = "mpi",
+                                            .context = seat,
+                                            .send = send_bytes,
+                                            .recv = recv_bytes,
+                                            .test = test_transfer,
+                                            .probe = probe,
+                                            .cancel = cancel_transfer};
     seat->bootstrap = (struct pl_bootstrap){.name = "mpi",
                                             .context = seat,
                                             .rank = seat->rank,
@@ -241,7 +253,8 @@ static enum pl_status seat_new(MPI_Comm comm, bool owner, struct pl_bootstrap **
 }
 
 /* Return when all members have called, for the first time or for the second. */
-static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, uint32_t tag, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, uint32_t tag, int64_t deadline_ns,
+                           struct pl_error *reterr)
 {
     int place = 0;
 
@@ -262,8 +275,8 @@ static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, u
     return PL_OK;
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                            struct pl_error *reterr)
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct mpi_seat *seat = context;
     enum pl_status status;
@@ -272,7 +285,8 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     MPI_Comm comm;
     int code;
 
-    /* So that MPI's own call, which has no deadline, finds all: who came too late meets, the first time, words of ranks that have given up by now. */
+    /* So that MPI's own call, which has no deadline, finds all: who came too late meets, the first time, words of ranks
+     * that have given up by now. */
     status = meet(seat, ranks, count, PL_TAG_MEETING, deadline_ns, reterr);
     if (status == PL_OK) {
         status = meet(seat, ranks, count, PL_TAG_MEETING + 1, deadline_ns, reterr);
@@ -296,7 +310,8 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     return status;
 }
 
-/* Open MPI writes to a peer that has died as to any other; that must be an error here, not this rank's death without a word. */
+/* Open MPI writes to a peer that has died as to any other; that must be an error here, not this rank's death without a
+ * word. */
 static void ignore_broken_pipes(void)
 {
     struct sigaction now;
@@ -306,7 +321,8 @@ static void ignore_broken_pipes(void)
     }
 }
 
-enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
+                                    struct pl_error *reterr)
 {
     MPI_Comm parent = MPI_COMM_WORLD;
     MPI_Comm comm;
@@ -318,7 +334,8 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
     if (finalized) {
-        return pl_error_set(reterr, PL_INVALID, "MPI was finalised already and cannot be started again in this process");
+        return pl_error_set(reterr, PL_INVALID,
+                            "MPI was finalised already and cannot be started again in this process");
     }
     if (!initialized) {
         code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
@@ -348,7 +365,8 @@ bool pl_bootstrap_under_mpi(void)
         return true;
     }
     if (pl_environment_new(&environment, NULL) != PL_OK) {
-        return true; /* MPI knows; a rank that took itself for the only one would train, and write the model, beside the others */
+        /* MPI knows; a rank that took itself for the only one would train, and write the model, beside the others */
+        return true;
     }
     return pl_environment_get(environment, "OMPI_COMM_WORLD_SIZE") || pl_environment_get(environment, "PMIX_RANK") ||
            pl_environment_get(environment, "PMI_RANK");

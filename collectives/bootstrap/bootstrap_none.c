@@ -2,7 +2,8 @@
 /* Stands in for bootstrap_mpi.c in a build without MPI. */
 #include "collectives/world.h"
 
-enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
+                                    struct pl_error *reterr)
 {
     (void)communicator_at;
     (void)ret_bootstrap;

@@ -129,8 +129,8 @@ static struct hub *hub_new(int size, struct pl_error *reterr)
     return hub;
 }
 
-static enum pl_status post_message(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                   struct pl_error *reterr)
+static enum pl_status post_message(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                   struct pl_transfer *transfer, struct pl_error *reterr)
 {
     struct seat *seat = context;
     struct mailbox *box = &seat->hub->boxes[peer];
@@ -154,14 +154,15 @@ static enum pl_status post_message(void *context, const void *data, size_t bytes
 
 enum { WORD_DATA, WORD_BYTES, WORD_PEER, WORD_TAG };
 
-static enum pl_status expect_message(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                     struct pl_error *reterr)
+static enum pl_status expect_message(void *context, void *data, size_t bytes, int peer, uint32_t tag,
+                                     struct pl_transfer *transfer, struct pl_error *reterr)
 {
     static char nowhere;
 
     (void)context;
     (void)reterr;
-    *transfer = (struct pl_transfer){.active = true, .words = {(uintptr_t)(data ? data : &nowhere), bytes, (uintptr_t)peer, tag}};
+    *transfer = (struct pl_transfer){.active = true,
+                                     .words = {(uintptr_t)(data ? data : &nowhere), bytes, (uintptr_t)peer, tag}};
     return PL_OK;
 }
 
@@ -184,7 +185,8 @@ static struct message *take_message(struct mailbox *box, int from, uint32_t tag)
     return found;
 }
 
-static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                    struct pl_error *reterr)
 {
     struct seat *seat = context;
     size_t room = transfer->words[WORD_BYTES];
@@ -194,7 +196,8 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
     *ret_done = false;
     *ret_bytes = 0;
     if (transfer->words[WORD_DATA]) {
-        message = take_message(&seat->hub->boxes[seat->rank], (int)transfer->words[WORD_PEER], (uint32_t)transfer->words[WORD_TAG]);
+        message = take_message(&seat->hub->boxes[seat->rank], (int)transfer->words[WORD_PEER],
+                               (uint32_t)transfer->words[WORD_TAG]);
         if (!message) {
             return PL_OK;
         }
@@ -237,11 +240,13 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
     return true;
 }
 
-static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                struct pl_error *reterr)
 {
     struct seat *seat = context;
 
-    return pl_transport_allgather(&seat->transport, seat->rank, seat->hub->size, send, recv, bytes, deadline_ns, reterr);
+    return pl_transport_allgather(&seat->transport, seat->rank, seat->hub->size, send, recv, bytes, deadline_ns,
+                                  reterr);
 }
 
 static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
@@ -257,8 +262,8 @@ static void seat_free(struct pl_bootstrap *bootstrap)
     free(seat);
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                            struct pl_error *reterr);
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
 static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
@@ -296,7 +301,8 @@ static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **
 static struct split *find_split(struct hub *hub, const int *ranks, int count, int place)
 {
     for (struct split *split = hub->synced.splits; split; split = split->next) {
-        if (split->count == count && !split->has[place] && memcmp(split->ranks, ranks, (size_t)count * sizeof(*ranks)) == 0) {
+        if (split->count == count && !split->has[place] &&
+            memcmp(split->ranks, ranks, (size_t)count * sizeof(*ranks)) == 0) {
             return split;
         }
     }
@@ -338,8 +344,8 @@ static void remove_split(struct hub *hub, struct split *split)
     split_free(split);
 }
 
-static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                            struct pl_error *reterr)
+static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct seat *seat = context;
     enum pl_status status = PL_MEMORY;

@@ -29,17 +29,25 @@ struct pl_transfer {
 struct pl_transport {
     const char *name;
     void *context;
-    const int *labels;                                     /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
-    bool stranded;                                         /* a cancel() has failed, here or in a part of the world */
-    _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];   /* for what a rank that has no memory says to the others, and for what it hears */
-    bool told;                                             /* a world over it has failed and said so: messages may still come long after its end */
+    /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
+    const int *labels;
+    bool stranded; /* a cancel() has failed, here or in a part of the world */
+    /* for what a rank that has no memory says to the others, and for what it hears */
+    _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];
+    /* a world over it has failed and said so: messages may still come long after its end */
+    bool told;
     _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see notice.h */
     _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];
-    enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
+    enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                           struct pl_transfer *transfer, struct pl_error *reterr);
+    enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag,
+                           struct pl_transfer *transfer, struct pl_error *reterr);
+    /**
+     * Advance; true in `*ret_done` when the transfer has ended and is no longer active. `*ret_bytes`: what a receive
+     * got.
+     */
+    enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                            struct pl_error *reterr);
-    enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer, struct pl_error *reterr);
-    /** Advance; true in `*ret_done` when the transfer has ended and is no longer active. `*ret_bytes`: what a receive got. */
-    enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
     /** Whether a message of that tag has come that nobody has asked for yet, and from whom. */
     bool (*probe)(void *context, uint32_t tag, int *ret_peer);
     /** Give up as far as possible. The buffer may be touched until the process ends if that fails: false then. */

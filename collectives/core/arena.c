@@ -32,7 +32,8 @@ static const char *memory_text(uint64_t memory)
     return memory == PL_MEMORY_HOST ? "host" : memory == PL_MEMORY_PINNED ? "pinned" : "device";
 }
 
-static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE struct wish *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
     const struct wish own = {.bytes = bytes, .memory = memory};
@@ -43,18 +44,23 @@ static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum 
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &own, all, sizeof(own), deadline_ns, reterr));
     for (int r = 1; r < world->size; r++) {
         if (all[r].memory != all[0].memory) {
-            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank %d asks for %s memory, rank %d for %s",
-                                pl_world_label(world, 0), memory_text(all[0].memory), pl_world_label(world, r), memory_text(all[r].memory));
+            return pl_error_set(reterr, PL_MISMATCH,
+                                "ranks disagree about an arena piece: rank %d asks for %s memory, rank %d for %s",
+                                pl_world_label(world, 0), memory_text(all[0].memory), pl_world_label(world, r),
+                                memory_text(all[r].memory));
         }
         if (all[r].bytes != all[0].bytes) {
-            return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about an arena piece: rank %d asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
+            return pl_error_set(reterr, PL_MISMATCH,
+                                "ranks disagree about an arena piece: rank %d asks for %" PRIu64
+                                " bytes, rank %d for %" PRIu64,
                                 pl_world_label(world, 0), all[0].bytes, pl_world_label(world, r), all[r].bytes);
         }
     }
     return PL_OK;
 }
 
-static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
+                                    struct pl_error *reterr)
 {
     struct pl_private_span *piece = pl_memory_new(1, sizeof(*piece), reterr);
     void *data;
@@ -105,13 +111,15 @@ static void give_back(struct pl_world *world, struct pl_span *span)
 }
 
 /* This rank's part of alloc_host(). */
-static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
+                                struct pl_error *reterr)
 {
     const struct pl_world_backend *backend = sharer(world);
     enum pl_status status;
 
     if (backend) {
-        PL_TRY(backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr)); /* names the rank that has none */
+        /* names the rank that has none */
+        PL_TRY(backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr));
         status = PL_OK;
     } else {
         status = alloc_private(world, bytes, ret_span, reterr);
@@ -127,8 +135,8 @@ static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_
 }
 
 /* Host memory, pinned where that is asked for, on every rank or on none. */
-static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns, struct pl_span *ret_span,
-                                 struct pl_error *reterr)
+static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns,
+                                 struct pl_span *ret_span, struct pl_error *reterr)
 {
     struct pl_span span = {.data = NULL};
     struct pl_error own = PL_ERROR_NONE;
@@ -146,11 +154,14 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
         return PL_OK;
     }
     give_back(world, &span);
-    return status == PL_OK ? pl_error_set(reterr, news.status, "%s memory on every rank: %s", memory_text(memory), news.text) : status;
+    return status == PL_OK
+               ? pl_error_set(reterr, news.status, "%s memory on every rank: %s", memory_text(memory), news.text)
+               : status;
 }
 
 /* On every rank or on none. */
-static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
+                            struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_world_deadline_ns(world);
 
@@ -160,7 +171,8 @@ static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memo
                                       : alloc_host(world, bytes, memory, deadline_ns, ret_span, reterr);
 }
 
-enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span, struct pl_error *reterr)
+enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
+                              struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
     struct pl_error error = PL_ERROR_NONE;

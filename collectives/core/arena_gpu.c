@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arena memory on devices: each rank allocates on its own, and where all ranks are on one host they open each other's pieces, so
- * that a kernel of one rank can read and write all of them. Also keeps track of what is pinned.
+ * Arena memory on devices: each rank allocates on its own, and where all ranks are on one host they open each other's
+ * pieces, so that a kernel of one rank can read and write all of them. Also keeps track of what is pinned.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -60,8 +60,10 @@ static bool can_share(const struct pl_world *world, char reason[PL_BACKEND_REASO
     }
     for (int r = 0; r < world->size; r++) {
         for (int other = 0; other < r; other++) {
-            if (topology->pid_of[r] == topology->pid_of[other] && strcmp(topology->places[r].device, topology->places[other].device) != 0) {
-                (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d are threads of one process on two devices", other, r);
+            if (topology->pid_of[r] == topology->pid_of[other] &&
+                strcmp(topology->places[r].device, topology->places[other].device) != 0) {
+                (void)snprintf(reason, PL_BACKEND_REASON_BYTES,
+                               "ranks %d and %d are threads of one process on two devices", other, r);
                 return false;
             }
         }
@@ -69,7 +71,8 @@ static bool can_share(const struct pl_world *world, char reason[PL_BACKEND_REASO
     return true;
 }
 
-static enum pl_status open_windows(struct pl_world *world, struct pl_device_span *span, const struct offer *offers, struct pl_error *reterr)
+static enum pl_status open_windows(struct pl_world *world, struct pl_device_span *span, const struct offer *offers,
+                                   struct pl_error *reterr)
 {
     const struct pl_topology *topology = &world->topology;
 
@@ -95,8 +98,8 @@ static enum pl_status open_windows(struct pl_world *world, struct pl_device_span
 }
 
 /* Open each other's pieces on all ranks, or leave all closed and say why. */
-static enum pl_status share(struct pl_world *world, struct pl_device_span *span, const struct offer *offers, int64_t deadline_ns,
-                            struct pl_error *reterr)
+static enum pl_status share(struct pl_world *world, struct pl_device_span *span, const struct offer *offers,
+                            int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
     struct pl_news news = {.status = PL_OK};
@@ -116,7 +119,8 @@ static enum pl_status share(struct pl_world *world, struct pl_device_span *span,
     return PL_OK;
 }
 
-static enum pl_status build_span(struct pl_world *world, struct pl_device_span *span, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status build_span(struct pl_world *world, struct pl_device_span *span, uint64_t bytes,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_FREE struct offer *offers = pl_memory_new((size_t)world->size, sizeof(*offers), reterr);
     int64_t deadline_ns = pl_deadline_after_ns(world->timeout_ns);
@@ -137,14 +141,16 @@ static enum pl_status build_span(struct pl_world *world, struct pl_device_span *
     PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &offer, offers, sizeof(offer), deadline_ns, reterr));
     for (int r = 0; r < world->size; r++) {
         if (!offers[r].made) {
-            return pl_error_set(reterr, PL_MEMORY, "device memory on rank %d, host %s, device %d, %s: %s", pl_world_label(world, r),
-                                world->topology.places[r].host, world->topology.places[r].ordinal, world->topology.places[r].device, offers[r].text);
+            return pl_error_set(reterr, PL_MEMORY, "device memory on rank %d, host %s, device %d, %s: %s",
+                                pl_world_label(world, r), world->topology.places[r].host,
+                                world->topology.places[r].ordinal, world->topology.places[r].device, offers[r].text);
         }
     }
     return world->size > 1 ? share(world, span, offers, deadline_ns, reterr) : PL_OK;
 }
 
-enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
+enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
+                                  struct pl_error *reterr)
 {
     struct pl_device_span *span = pl_memory_new(1, sizeof(*span), reterr);
     enum pl_status status;
@@ -175,7 +181,8 @@ static void end_span(struct pl_world *world, struct pl_device_span *span, int64_
         elsewhere = elsewhere || span->windows[r].imported;
     }
     /* To release what another process has open is undefined; a rank that is gone has nothing open. */
-    if (elsewhere && world->failure.status == PL_OK && world->bootstrap->barrier(world->bootstrap->context, deadline_ns, &error) != PL_OK) {
+    if (elsewhere && world->failure.status == PL_OK &&
+        world->bootstrap->barrier(world->bootstrap->context, deadline_ns, &error) != PL_OK) {
         world->failure = error;
     }
     release_span(world, span);
@@ -217,12 +224,14 @@ enum pl_status pl_device_span_pin(struct pl_world *world, const struct pl_span *
         free(span);
         return status;
     }
-    *span = (struct pl_device_span){.next = world->device_spans, .data = host->data, .bytes = host->bytes, .pinned = true};
+    *span =
+        (struct pl_device_span){.next = world->device_spans, .data = host->data, .bytes = host->bytes, .pinned = true};
     world->device_spans = span;
     return PL_OK;
 }
 
-const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes, uint64_t *ret_offset)
+const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes,
+                                                 uint64_t *ret_offset)
 {
     for (const struct pl_device_span *span = world->device_spans; span; span = span->next) {
         uintptr_t at = (uintptr_t)data;

@@ -4,7 +4,8 @@
  *
  * The world keeps posted requests in a queue and runs them one at a time, in order: a backend is given a request only
  * when all earlier ones of that world have ended on this rank (other ranks may be ahead by one or behind). A streamed
- * backend keeps the order itself, on the device: it is given a request as soon as all earlier ones that have not ended are its own.
+ * backend keeps the order itself, on the device: it is given a request as soon as all earlier ones that have not ended
+ * are its own.
  */
 #ifndef PL_COLLECTIVES_CORE_BACKEND_H
 #define PL_COLLECTIVES_CORE_BACKEND_H
@@ -25,14 +26,15 @@ enum {
 };
 
 /**
- * What ranks have to agree on, 64 bytes. Compared whole: two ranks run the same collective if and only if the bytes are equal.
- * `sequence` counts the collectives of the world from 1.
+ * What ranks have to agree on, 64 bytes. Compared whole: two ranks run the same collective if and only if the bytes are
+ * equal. `sequence` counts the collectives of the world from 1.
  */
 struct pl_signature {
     uint64_t sequence;
     uint64_t count;       /* elements; for ragged kinds the sum of counts */
     uint64_t counts_hash; /* of the counts where all ranks know all of them (allgather, reduce_scatter), else 0 */
-    uint64_t scale_hash;  /* of both factors and the divisor, 0 when not scaled and not divided by another number than n */
+    /* of both factors and the divisor, 0 when not scaled and not divided by another number than n */
+    uint64_t scale_hash;
     uint64_t name_hash;
     uint64_t what; /* kind, dtype, op, flags in a byte each from the lowest, then the root in 32 bits */
     char name[16]; /* the start of the name, NUL-padded: for messages only, though compared like the rest */
@@ -42,7 +44,8 @@ struct pl_signature {
  * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`.
  * Both ranks of a disagreeing pair, and whoever hears of it, produce the same text: lower rank first.
  */
-enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank, struct pl_error *reterr);
+enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank,
+                                     struct pl_error *reterr);
 
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b);
 
@@ -57,18 +60,21 @@ struct pl_place {
 enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE };
 
 /**
- * A posted collective. `collective` is checked and normalised: its lists are the request's own, the factors are 1 when not `scaled`,
- * the divisor is what a sum is divided by (1 where none is), and BROADCAST, once started, has recv only (the root's data is there, device memory
- * apart).
+ * A posted collective. `collective` is checked and normalised: its lists are the request's own, the factors are 1 when
+ * not `scaled`, the divisor is what a sum is divided by (1 where none is), and BROADCAST, once started, has recv only
+ * (the root's data is there, device memory apart).
  */
 struct pl_request {
     struct pl_collective collective;
     struct pl_signature signature;
     struct pl_world *world;
     uint64_t words[PL_REQUEST_WORDS]; /* the backend's, zero when posted */
-    bool launched;                    /* a streamed backend's: everything is given to the device, order() may be called */
-    unsigned patience;                /* how often a call may look again before it returns, because the caller would only wait; else 0 */
-    uint64_t moves;                   /* a backend counts this up whenever something moved, so that a waiting rank stays awake */
+    /* a streamed backend's: everything is given to the device, order() may be called */
+    bool launched;
+    /* how often a call may look again before it returns, because the caller would only wait; else 0 */
+    unsigned patience;
+    /* a backend counts this up whenever something moved, so that a waiting rank stays awake */
+    uint64_t moves;
 
     /* The world's: */
     const struct pl_world_backend *backend; /* NULL for the leader of a group */
@@ -98,8 +104,8 @@ static inline bool pl_is_half(enum pl_dtype dtype)
 }
 
 /**
- * Copy a structure whose fields were stored a moment ago, 8 bytes at a time. Wider loads, as compilers use, would wait until each pair of
- * stores has reached the cache, which may take longer than all else that a small collective does.
+ * Copy a structure whose fields were stored a moment ago, 8 bytes at a time. Wider loads, as compilers use, would wait
+ * until each pair of stores has reached the cache, which may take longer than all else that a small collective does.
  */
 static inline void pl_copy_fresh(void *to, const void *from, size_t bytes)
 {
@@ -117,26 +123,33 @@ static inline void pl_pause_cpu(void)
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory"); /* "yield" ends at once on most of these processors, so that a wait would only fill their buses */
+    /* "yield" ends at once on most of these processors, so that a wait would only fill their buses. */
+    __asm__ volatile("isb" ::: "memory");
 #endif
 }
 
 /**
- * A way of running collectives. All functions but probe get what init stored. The calls for one world come one at a time, from the program's
- * thread or from the progress thread (progress.h).
+ * A way of running collectives. All functions but probe get what init stored. The calls for one world come one at a
+ * time, from the program's thread or from the progress thread (progress.h).
  */
 struct pl_backend {
     const char *name;
     bool on_device; /* takes device memory only: off, without a probe, unless every rank was given a device */
     bool streamed;  /* post never ends a request, progress of any request looks after all of them, order() is there */
 
-    /** True when it can run on this world; else `reason` says why not, for people. Same answer needed on all ranks: the world ands them. */
+    /**
+     * True when it can run on this world; else `reason` says why not, for people. Same answer needed on all ranks: the
+     * world ands them.
+     */
     bool (*probe)(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
     /** Collective over the world. A failure that all ranks see turns the backend off with its text as the reason. */
     enum pl_status (*init)(struct pl_world *world, void **ret_state, struct pl_error *reterr);
 
-    /** Whether it takes this collective; decided from what the signature covers and `memory`, so that all ranks answer alike. */
+    /**
+     * Whether it takes this collective; decided from what the signature covers and `memory`, so that all ranks answer
+     * alike.
+     */
     bool (*serves)(void *state, const struct pl_collective *collective);
 
     /** Begin; small ones may end here (`*ret_done`). */
@@ -154,12 +167,15 @@ struct pl_backend {
     /** Of a launched request: let work given to `stream` from now on wait for it. Streamed backends only. */
     enum pl_status (*order)(void *state, struct pl_request *request, void *stream, struct pl_error *reterr);
 
-    /** The request will not be advanced any more: deadline, error, cancel. Must not touch its buffers afterwards; tells peers if it can. */
+    /**
+     * The request will not be advanced any more: deadline, error, cancel. Must not touch its buffers afterwards; tells
+     * peers if it can.
+     */
     void (*cancel)(void *state, struct pl_request *request);
 
     /**
-     * While no request runs: this rank ends its world because of `why`, and who shares memory with it is to hear of it in its words; others are told
-     * by messages (notice.h). NULL where nobody does.
+     * While no request runs: this rank ends its world because of `why`, and who shares memory with it is to hear of it
+     * in its words; others are told by messages (notice.h). NULL where nobody does.
      */
     void (*farewell)(void *state, const struct pl_error *why);
 
@@ -167,15 +183,19 @@ struct pl_backend {
     int (*waits_for)(void *state, const struct pl_request *request);
 
     /**
-     * Without a request, for a world that others lean on: the failure that a rank has declared, or PL_PEER and `*ret_left` when one is gone, which
-     * may be because all is done there. NULL where nothing is known of ranks between requests.
+     * Without a request, for a world that others lean on: the failure that a rank has declared, or PL_PEER and
+     * `*ret_left` when one is gone, which may be because all is done there. NULL where nothing is known of ranks
+     * between requests.
      */
     enum pl_status (*look)(void *state, bool *ret_left, struct pl_error *reterr);
 
     /** Lines for pl_world_describe(): which algorithm for which size. May be NULL. */
     void (*describe)(void *state, struct pl_text *text);
 
-    /** Arena memory; NULL where the backend has none. As pl_arena_alloc(), the world has checked the arguments and, by exchange, that ranks agree. */
+    /**
+     * Arena memory; NULL where the backend has none. As pl_arena_alloc(), the world has checked the arguments and, by
+     * exchange, that ranks agree.
+     */
     enum pl_status (*arena_alloc)(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr);
     void (*arena_free)(void *state, struct pl_span *span);
 
@@ -201,7 +221,10 @@ pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 /** Where `rank` runs. */
 const struct pl_place *pl_world_place(const struct pl_world *world, int rank);
 
-/** The same ranks as a world without devices, for what the hosts have to tell each other; NULL unless there are several and each has a device. */
+/**
+ * The same ranks as a world without devices, for what the hosts have to tell each other; NULL unless there are several
+ * and each has a device.
+ */
 struct pl_world *pl_world_host_part(const struct pl_world *world);
 
 /** A sub-world for a backend's own use, without devices. Only the ranks listed call. */
@@ -211,20 +234,28 @@ enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int
 /** The rank of `world` that its running request waits for; -1 when there is none or that is unknown. */
 int pl_world_waits_for(const struct pl_world *world);
 
-/** Sleep as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when there is none. */
+/**
+ * Sleep as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when
+ * there is none.
+ */
 enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** See pl_backend.look. */
 enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** End `world` because of `why` and let the other ranks hear it as soon as they can: PL_PEER, unless `why` is PL_TIMEOUT and they share the wait. */
+/**
+ * End `world` because of `why` and let the other ranks hear it as soon as they can: PL_PEER, unless `why` is PL_TIMEOUT
+ * and they share the wait.
+ */
 void pl_world_give_up(struct pl_world *world, const struct pl_error *why);
 
 /**
- * What a rank that hears of `why` from this one reports, as `status`: "rank 1 has given up: " and the words of `why`; or, where this rank itself
- * has only heard of it, what it has heard, so that all ranks tell what the first has said. Domain and code name that rank.
+ * What a rank that hears of `why` from this one reports, as `status`: "rank 1 has given up: " and the words of `why`;
+ * or, where this rank itself has only heard of it, what it has heard, so that all ranks tell what the first has said.
+ * Domain and code name that rank.
  */
-void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why, struct pl_error *ret_heard);
+void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                      struct pl_error *ret_heard);
 
 /** Local rank of `rank` on its host. */
 int pl_world_local_of(const struct pl_world *world, int rank);

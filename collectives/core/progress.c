@@ -11,7 +11,8 @@
 #include <string.h>
 
 static const int64_t NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
-static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US; /* a rank's lanes keep a link of 1 Gbit/s busy for some milliseconds */
+/* a rank's lanes keep a link of 1 Gbit/s busy for some milliseconds */
+static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 /* So long it stays awake after the last request: a program that posts again soon need not wake it. */
 static const int64_t LINGER_NS = 2 * PL_NS_PER_MS;
@@ -49,7 +50,8 @@ static void *look_after(void *progress_at)
         struct mark before, after;
         bool moved, asleep;
 
-        /* Whoever holds the lock is about to let go, or waits for long and advances meanwhile: then it is worth standing in line for it. */
+        /* Whoever holds the lock is about to let go, or waits for long and advances meanwhile: then it is worth
+         * standing in line for it. */
         if (nap_ns == NAP_LONGEST_NS) {
             pthread_mutex_lock(&progress->lock);
         } else if (pthread_mutex_trylock(&progress->lock) != 0) {
@@ -110,7 +112,9 @@ enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr
 
     world->no_progress = strcmp(wanted, "off") == 0 ? "the setting progress is off" : why_not(world, forced);
     if (world->no_progress) {
-        return forced && world->size > 1 ? pl_error_set(reterr, PL_UNSUPPORTED, "a progress thread: %s", world->no_progress) : PL_OK;
+        return forced && world->size > 1
+                   ? pl_error_set(reterr, PL_UNSUPPORTED, "a progress thread: %s", world->no_progress)
+                   : PL_OK;
     }
     progress = pl_memory_new(1, sizeof(*progress), reterr);
     if (!progress) {

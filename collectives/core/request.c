@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order posted; those of a streamed backend
- * (backend.h) are handed over together and end in order.
+ * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order posted; those of a
+ * streamed backend (backend.h) are handed over together and end in order.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -60,7 +60,8 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
     return request;
 }
 
-void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event)
+void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
+                         struct pl_event *event)
 {
     const char *about = request->collective.about.name;
 
@@ -127,13 +128,14 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
         world->failure = *error;
         if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
             /* Who is waited for may itself wait: only all of them together tell who is at the end of it. */
-            pl_error_context(&world->failure, "rank %d was waiting for rank %d", pl_world_label(world, world->rank), pl_world_label(world, peer));
+            pl_error_context(&world->failure, "rank %d was waiting for rank %d", pl_world_label(world, world->rank),
+                             pl_world_label(world, peer));
         }
         if (on_device) {
             const struct pl_place *place = &world->topology.places[world->rank];
 
-            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank), place->host, place->ordinal,
-                             place->device);
+            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank),
+                             place->host, place->ordinal, place->device);
         }
         pl_notice_tell(world);
     }
@@ -168,7 +170,8 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
     struct pl_collective *c = &request->collective;
 
     if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
-        /* Now, and not when it was posted: the ones before it may have written what it sends, or read what it writes. */
+        /* Now, and not when it was posted: the ones before it may have written what it sends, or read what it writes.
+         * */
         memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
         c->send = NULL;
     }
@@ -179,7 +182,8 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
     return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
 }
 
-/* The head is a streamed backend's and so are those behind it, up to the first that is not: hand over what is not yet, then look after all. */
+/* The head is a streamed backend's and so are those behind it, up to the first that is not: hand over what is not yet,
+ * then look after all. */
 static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_request *head = world->first;
@@ -243,8 +247,9 @@ static enum pl_status choose_backend(const struct pl_world *world, struct pl_req
             return PL_OK;
         }
     }
-    (void)pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory", pl_kind_text(request->collective.kind),
-                       pl_dtype_text(request->collective.dtype), request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
+    (void)pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory",
+                       pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype),
+                       request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
     only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
     if (*only) {
         pl_error_context(reterr, "the setting backend asks for %s only", only);
@@ -252,8 +257,8 @@ static enum pl_status choose_backend(const struct pl_world *world, struct pl_req
     return PL_UNSUPPORTED;
 }
 
-static enum pl_status prepare(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
-                              struct pl_error *reterr)
+static enum pl_status prepare(struct pl_world *world, const struct pl_collective *collective,
+                              struct pl_request **ret_request, struct pl_error *reterr)
 {
     struct pl_request *request = take(world, reterr);
     enum pl_status status;
@@ -291,8 +296,8 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     world->last = request;
 }
 
-static inline enum pl_status post(struct pl_world *world, const struct pl_collective *collective, unsigned patience, struct pl_request **ret_request,
-                                  struct pl_error *reterr)
+static inline enum pl_status post(struct pl_world *world, const struct pl_collective *collective, unsigned patience,
+                                  struct pl_request **ret_request, struct pl_error *reterr)
 {
     struct pl_request *request;
 
@@ -307,8 +312,8 @@ static inline enum pl_status post(struct pl_world *world, const struct pl_collec
     return PL_OK;
 }
 
-enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective, struct pl_request **ret_request,
-                                  struct pl_error *reterr)
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
+                                  struct pl_request **ret_request, struct pl_error *reterr)
 {
     PL_AUTO_HOLD(world);
 
@@ -388,7 +393,8 @@ enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_e
     return PL_OK;
 }
 
-void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why, struct pl_error *ret_heard)
+void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                      struct pl_error *ret_heard)
 {
     int rank = pl_world_label(world, world->rank);
     char words[PL_ERROR_CAUSE_BYTES];
@@ -396,7 +402,8 @@ void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const
     if (why->domain == PL_DOMAIN_RANK) {
         (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
     } else {
-        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank, pl_error_text(why, words, sizeof(words)));
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
+                             pl_error_text(why, words, sizeof(words)));
     }
 }
 
@@ -423,7 +430,8 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
     PL_AUTO_HOLD(world);
     struct pl_error error;
 
-    if (status == PL_OK || !world->device || world->failure.status != PL_OK || pl_device_failure(world->device, &error) == PL_OK) {
+    if (status == PL_OK || !world->device || world->failure.status != PL_OK ||
+        pl_device_failure(world->device, &error) == PL_OK) {
         return status;
     }
     (void)end(world, &error, true);
@@ -441,8 +449,8 @@ void pl_request_cancel(struct pl_request *request)
     if (!pl_request_has_ended(request)) {
         struct pl_error error;
 
-        (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled", request->signature.sequence,
-                           pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
+        (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled",
+                           request->signature.sequence, pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
         (void)pl_request_fail(world, &error);
     }
     pl_request_release(request);
@@ -465,7 +473,8 @@ void pl_request_drop_all(struct pl_world *world)
     }
 }
 
-enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr)
+enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_HOLD(world);
     struct pl_request *request = NULL;
@@ -474,43 +483,60 @@ enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collect
     return pl_request_wait_for(request, reterr);
 }
 
-enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
-                            struct pl_error *reterr)
+enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                            enum pl_op op, struct pl_error *reterr)
 {
     return pl_collective_run(
-        world, &(struct pl_collective){.kind = PL_ALLREDUCE, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv}, reterr);
-}
-
-enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root, struct pl_error *reterr)
-{
-    return pl_collective_run(world, &(struct pl_collective){.kind = PL_BROADCAST, .dtype = dtype, .root = root, .count = count, .recv = data},
-                             reterr);
-}
-
-enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op, int root,
-                         struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world, &(struct pl_collective){.kind = PL_REDUCE, .dtype = dtype, .op = op, .root = root, .count = count, .send = send, .recv = recv},
+        world,
+        &(struct pl_collective){
+            .kind = PL_ALLREDUCE, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv},
         reterr);
 }
 
-enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, struct pl_error *reterr)
-{
-    return pl_collective_run(world, &(struct pl_collective){.kind = PL_ALLGATHER, .dtype = dtype, .count = count, .send = send, .recv = recv},
-                             reterr);
-}
-
-enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, enum pl_op op,
-                                 struct pl_error *reterr)
+enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root,
+                            struct pl_error *reterr)
 {
     return pl_collective_run(
-        world, &(struct pl_collective){.kind = PL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv}, reterr);
+        world,
+        &(struct pl_collective){.kind = PL_BROADCAST, .dtype = dtype, .root = root, .count = count, .recv = data},
+        reterr);
 }
 
-enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype, struct pl_error *reterr)
+enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                         enum pl_op op, int root, struct pl_error *reterr)
 {
-    return pl_collective_run(world, &(struct pl_collective){.kind = PL_ALLTOALL, .dtype = dtype, .count = count, .send = send, .recv = recv}, reterr);
+    return pl_collective_run(
+        world,
+        &(struct pl_collective){
+            .kind = PL_REDUCE, .dtype = dtype, .op = op, .root = root, .count = count, .send = send, .recv = recv},
+        reterr);
+}
+
+enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                            struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world,
+        &(struct pl_collective){.kind = PL_ALLGATHER, .dtype = dtype, .count = count, .send = send, .recv = recv},
+        reterr);
+}
+
+enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count,
+                                 enum pl_dtype dtype, enum pl_op op, struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world,
+        &(struct pl_collective){
+            .kind = PL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv},
+        reterr);
+}
+
+enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
+                           struct pl_error *reterr)
+{
+    return pl_collective_run(
+        world, &(struct pl_collective){.kind = PL_ALLTOALL, .dtype = dtype, .count = count, .send = send, .recv = recv},
+        reterr);
 }
 
 enum pl_status pl_barrier(struct pl_world *world, struct pl_error *reterr)

@@ -39,12 +39,14 @@ void pl_notice_tell(struct pl_world *world)
     notice = (void *)transport->notice_out;
     write_notice(world, notice);
     for (int i = 0; 1 << i < world->size; i++) {
-        (void)!transport->send(transport->context, notice, sizeof(*notice), (world->rank + (1 << i)) % world->size, PL_TAG_NOTICE, &out[i], NULL);
+        (void)!transport->send(transport->context, notice, sizeof(*notice), (world->rank + (1 << i)) % world->size,
+                               PL_TAG_NOTICE, &out[i], NULL);
     }
     /* To whom nothing can be said notices by itself. */
     for (int i = 0; 1 << i < world->size; i++) {
         if (out[i].active) {
-            (void)!pl_transfer_wait(transport, &out[i], deadline_ns, "notice", (world->rank + (1 << i)) % world->size, NULL);
+            (void)!pl_transfer_wait(transport, &out[i], deadline_ns, "notice", (world->rank + (1 << i)) % world->size,
+                                    NULL);
         }
         if (out[i].active) {
             transport->cancel(transport->context, &out[i]);
@@ -64,7 +66,8 @@ static void take(struct pl_world *world)
 
     while (done) {
         if (!in->active && (!transport->probe(transport->context, PL_TAG_NOTICE, &from) ||
-                            transport->recv(transport->context, transport->notice_in, sizeof(*notice), from, PL_TAG_NOTICE, in, NULL) != PL_OK)) {
+                            transport->recv(transport->context, transport->notice_in, sizeof(*notice), from,
+                                            PL_TAG_NOTICE, in, NULL) != PL_OK)) {
             return;
         }
         done = false;

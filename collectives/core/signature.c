@@ -16,7 +16,8 @@ const char *pl_kind_text(enum pl_kind kind)
     return (unsigned)kind < PL_KIND_COUNT ? kinds[kind] : "unknown collective";
 }
 
-_Static_assert(sizeof(struct pl_signature) == 6 * sizeof(uint64_t) + 16, "compared byte by byte: padding could make equal ones differ");
+_Static_assert(sizeof(struct pl_signature) == 6 * sizeof(uint64_t) + 16,
+               "compared byte by byte: padding could make equal ones differ");
 
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b)
 {
@@ -44,8 +45,9 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
         snprintf(text, text_bytes, "barrier%s", name);
         return;
     }
-    snprintf(text, text_bytes, "%s%s of %" PRIu64 " %s%s%s%s%s", pl_kind_text(kind), name, signature->count, pl_dtype_text(dtype),
-             reduces ? ", " : "", reduces ? pl_op_text(op) : "", root, signature->scale_hash ? ", scaled" : "");
+    snprintf(text, text_bytes, "%s%s of %" PRIu64 " %s%s%s%s%s", pl_kind_text(kind), name, signature->count,
+             pl_dtype_text(dtype), reduces ? ", " : "", reduces ? pl_op_text(op) : "", root,
+             signature->scale_hash ? ", scaled" : "");
 }
 
 /* What differs where the descriptions read the same. */
@@ -69,7 +71,8 @@ static const char *hidden_difference(const struct pl_signature *a, const struct 
     return "";
 }
 
-enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank, struct pl_error *reterr)
+enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank,
+                                     struct pl_error *reterr)
 {
     char a_text[160];
     char b_text[160];
@@ -79,6 +82,7 @@ enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, c
     }
     describe(a, a_text, sizeof(a_text));
     describe(b, b_text, sizeof(b_text));
-    return pl_error_set(reterr, PL_MISMATCH, "ranks disagree about collective number %" PRIu64 ": rank %d calls %s; rank %d calls %s%s", a->sequence,
-                        a_rank, a_text, b_rank, b_text, hidden_difference(a, b));
+    return pl_error_set(reterr, PL_MISMATCH,
+                        "ranks disagree about collective number %" PRIu64 ": rank %d calls %s; rank %d calls %s%s",
+                        a->sequence, a_rank, a_text, b_rank, b_text, hidden_difference(a, b));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who shares a host. Host names lie (containers, cloned machines), so each rank puts a random number in a memory file
- * and the others try to open that file through /proc: whoever reads the number can also share memory. Ranks in separate PID
- * namespaces cannot, and count as separate hosts.
+ * and the others try to open that file through /proc: whoever reads the number can also share memory. Ranks in separate
+ * PID namespaces cannot, and count as separate hosts.
  */
 #include "base/clock.h"
 #include "base/cpus.h"
@@ -75,12 +75,13 @@ static bool can_read(const struct card *card)
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, card->fd);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    return fd >= 0 && pread(fd, nonce, sizeof(nonce), 0) == sizeof(nonce) && memcmp(nonce, card->nonce, sizeof(nonce)) == 0;
+    return fd >= 0 && pread(fd, nonce, sizeof(nonce), 0) == sizeof(nonce) &&
+           memcmp(nonce, card->nonce, sizeof(nonce)) == 0;
 }
 
 /* leader[r]: the lowest rank whose memory rank r can open. */
-static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders, struct card *cards,
-                                   int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders,
+                                   struct card *cards, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = -1;
     struct card card;
@@ -137,7 +138,8 @@ static void number_hosts(struct pl_topology *topology, const int32_t *leaders, i
 }
 
 /* Rings visit host after host, and on each the local ranks in the order of gpu_indices. */
-static enum pl_status order_ring(struct pl_topology *topology, const struct pl_world_options *options, int size, struct pl_error *reterr)
+static enum pl_status order_ring(struct pl_topology *topology, const struct pl_world_options *options, int size,
+                                 struct pl_error *reterr)
 {
     int place = 0;
 
@@ -148,7 +150,8 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
             ranks += topology->host_of[r] == host;
         }
         if (options->gpu_indices && options->gpu_count != (size_t)ranks) {
-            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu places, host %d has %d ranks", options->gpu_count, host, ranks);
+            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu places, host %d has %d ranks",
+                                options->gpu_count, host, ranks);
         }
         for (int local = 0; local < ranks; local++) {
             int wanted = options->gpu_indices ? options->gpu_indices[local] : local;
@@ -163,7 +166,8 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
                 found = topology->order[earlier] == found ? -1 : found;
             }
             if (found < 0) {
-                return pl_error_set(reterr, PL_INVALID, "gpu_indices is no permutation of 0 to %d: place %d holds %d", ranks - 1, local, wanted);
+                return pl_error_set(reterr, PL_INVALID, "gpu_indices is no permutation of 0 to %d: place %d holds %d",
+                                    ranks - 1, local, wanted);
             }
             topology->order[place++] = found;
         }
@@ -187,8 +191,9 @@ static bool too_few_cpus(const struct card *cards, const int32_t *leaders, int r
     return CPU_COUNT_S(sizeof(cpus), cpus.sets) < ranks;
 }
 
-static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                           const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
+                           const struct pl_world_options *options, const struct pl_world *parent,
+                           const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
 {
     size_t size = (size_t)bootstrap->size;
     PL_AUTO_FREE int32_t *leaders = pl_memory_new(size, sizeof(*leaders), reterr);
@@ -213,7 +218,8 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
         PL_TRY(find_leaders(bootstrap, options->device, leaders, cards, deadline_ns, reterr));
     }
     /* The other ranks of a parent world compete for the CPUs as well, and pretended hosts share theirs. */
-    topology->oversubscribed = parent ? parent->topology.oversubscribed : too_few_cpus(cards, leaders, bootstrap->rank, bootstrap->size);
+    topology->oversubscribed =
+        parent ? parent->topology.oversubscribed : too_few_cpus(cards, leaders, bootstrap->rank, bootstrap->size);
     topology->one_process = true;
     for (int r = 0; r < bootstrap->size; r++) {
         topology->one_process = topology->one_process && leaders[r] == 0 && cards[r].pid == (int32_t)getpid();
@@ -230,8 +236,9 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
     return status == PL_OK ? PL_OK : pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
 }
 
-enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
+                                const struct pl_world_options *options, const struct pl_world *parent,
+                                const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr)
 {
     size_t size = (size_t)bootstrap->size;
     enum pl_status status;
@@ -248,7 +255,8 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     if (parent && bootstrap->transport) {
         bootstrap->transport->labels = topology->labels;
     }
-    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels && topology->places) {
+    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels &&
+        topology->places) {
         status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
     } else {
         status = pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The inside of a world, for the files that make it up: world.c, topology.c, request.c, request_wait.c, arena.c. Backends use backend.h. */
+/**
+ * The inside of a world, for the files that make it up: world.c, topology.c, request.c, request_wait.c, arena.c.
+ * Backends use backend.h.
+ */
 #ifndef PL_COLLECTIVES_CORE_TYPES_H
 #define PL_COLLECTIVES_CORE_TYPES_H
 
@@ -10,8 +13,8 @@
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
-    /* Before a wait's first look at the clock, which costs about as much as 20 polls of a shared word; from then on each poll is followed by a
-     * look, since one may take milliseconds where MPI or a neighbour keeps the CPU. */
+    /* Before a wait's first look at the clock, which costs about as much as 20 polls of a shared word; from then on
+     * each poll is followed by a look, since one may take milliseconds where MPI or a neighbour keeps the CPU. */
     PL_POLLS_BEFORE_CLOCK = 64,
 };
 
@@ -34,7 +37,8 @@ struct pl_topology {
     int local_size; /* of this rank's host */
     bool homogeneous;
     bool one_process;
-    bool oversubscribed; /* more ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning */
+    /* more ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning */
+    bool oversubscribed;
 };
 
 /** One rank's news about a step that all take together. */
@@ -50,7 +54,8 @@ struct pl_device_span {
     bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
     char *data;
     uint64_t bytes;
-    struct pl_device_window *windows; /* [size]: where this rank sees each rank's piece; NULL: it does not see all of them */
+    /* [size]: where this rank sees each rank's piece; NULL: it does not see all of them */
+    struct pl_device_window *windows;
 };
 
 enum { PL_DEVICE_SPAN_BITS = 40 }; /* of an offset in a span's name: a terabyte */
@@ -88,8 +93,9 @@ struct pl_world {
 
     struct pl_private_span *private_spans;
     struct pl_device_span *device_spans;
-    uint32_t device_span_number;                      /* of the last one */
-    char device_spans_apart[PL_BACKEND_REASON_BYTES]; /* why ranks do not see each other's device memory; "" where they do, or never asked */
+    uint32_t device_span_number; /* of the last one */
+    /* why ranks do not see each other's device memory; "" where they do, or never asked */
+    char device_spans_apart[PL_BACKEND_REASON_BYTES];
 
     uint64_t sequence;
     struct pl_request *first; /* the one that runs */
@@ -106,15 +112,19 @@ struct pl_world {
 };
 
 /** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
-enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                const struct pl_world *parent, const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
+                                const struct pl_world_options *options, const struct pl_world *parent,
+                                const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_topology_done(struct pl_topology *topology);
 
 /** Check `collective` and copy it, normalised, with its signature, to `request`. */
-enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world, const struct pl_collective *collective,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world,
+                               const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and request_wait.c. */
+/**
+ * Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and
+ * request_wait.c.
+ */
 void pl_request_advance(struct pl_world *world);
 
 /** Whether the request has ended or, of a group, all its members. */
@@ -133,13 +143,15 @@ enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *er
 enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr);
 
 /** What observers are told of the request, as it stands now; `name` becomes the event's. */
-void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1], struct pl_event *event);
+void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
+                         struct pl_event *event);
 
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
 /** `*mine` becomes the news of the lowest rank whose status is not PL_OK, where there is one. Collective. */
-enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether every rank was given a device; else `reason` says who was not. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
@@ -148,13 +160,19 @@ bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_R
 void pl_arena_drop_all(struct pl_world *world);
 
 /** The device part of pl_arena_alloc() and pl_arena_free(). */
-enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_device_span_pin(struct pl_world *world, const struct pl_span *host, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_span_pin(struct pl_world *world, const struct pl_span *host,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 void pl_device_span_free(struct pl_world *world, struct pl_span *span);
 void pl_device_span_drop_all(struct pl_world *world);
 
-/** The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks do not see each other's pieces of it. */
-const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes, uint64_t *ret_offset);
+/**
+ * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks do not see each other's pieces
+ * of it.
+ */
+const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes,
+                                                 uint64_t *ret_offset);
 
 /** The span of that number, NULL when there is none. */
 const struct pl_device_span *pl_device_span_numbered(const struct pl_world *world, uint32_t number);

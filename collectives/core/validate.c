@@ -16,8 +16,8 @@ static bool is_too_much(uint64_t elems, size_t item)
     return __builtin_mul_overflow(elems, item, &bytes) || bytes > (uint64_t)PTRDIFF_MAX;
 }
 
-static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *counts, uint64_t count, size_t item_bytes, const char *what,
-                                 uint64_t *ret_sum, struct pl_error *reterr)
+static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *counts, uint64_t count,
+                                 size_t item_bytes, const char *what, uint64_t *ret_sum, struct pl_error *reterr)
 {
     uint64_t sum = 0;
 
@@ -27,7 +27,8 @@ static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *c
         }
     }
     if (is_too_much(sum, item_bytes)) {
-        return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", sum, item_bytes);
+        return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", sum,
+                            item_bytes);
     }
     *ret_sum = sum;
     return PL_OK;
@@ -59,8 +60,8 @@ struct extents {
     uintptr_t in_place_send; /* allowed coincidence: send == this */
 };
 
-static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, size_t item, struct extents *ret, uint64_t *ret_total,
-                              struct pl_error *reterr)
+static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, size_t item,
+                              struct extents *ret, uint64_t *ret_total, struct pl_error *reterr)
 {
     uint64_t total = 0;
     uint64_t own;
@@ -72,7 +73,8 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     case PL_BROADCAST:
         total = c->count;
         if (is_too_much(total, item)) {
-            return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold", total, item);
+            return pl_error_set(reterr, PL_INVALID, "%" PRIu64 " elements of %zu bytes are more than memory can hold",
+                                total, item);
         }
         ret->send = c->kind == PL_BROADCAST && (world->rank != c->root || !c->send) ? 0 : total;
         ret->recv = c->kind == PL_REDUCE && world->rank != c->root ? 0 : total;
@@ -80,12 +82,14 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     case PL_ALLGATHER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
         own = c->counts ? c->counts[world->rank] : c->count;
-        *ret = (struct extents){.send = own, .recv = total, .in_place_send = (uintptr_t)c->recv + own_at(world, c) * item};
+        *ret =
+            (struct extents){.send = own, .recv = total, .in_place_send = (uintptr_t)c->recv + own_at(world, c) * item};
         break;
     case PL_REDUCE_SCATTER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
         own = c->counts ? c->counts[world->rank] : c->count;
-        *ret = (struct extents){.send = total, .recv = own, .in_place_send = (uintptr_t)c->recv - own_at(world, c) * item};
+        *ret =
+            (struct extents){.send = total, .recv = own, .in_place_send = (uintptr_t)c->recv - own_at(world, c) * item};
         break;
     case PL_ALLTOALL:
         if (!c->counts != !c->recv_counts) {
@@ -106,7 +110,8 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
     return PL_OK;
 }
 
-static enum pl_status check_overlap(const struct pl_collective *c, size_t item, const struct extents *extents, struct pl_error *reterr)
+static enum pl_status check_overlap(const struct pl_collective *c, size_t item, const struct extents *extents,
+                                    struct pl_error *reterr)
 {
     uintptr_t send = (uintptr_t)c->send;
     uintptr_t recv = (uintptr_t)c->recv;
@@ -115,12 +120,14 @@ static enum pl_status check_overlap(const struct pl_collective *c, size_t item, 
         return PL_OK;
     }
     if (send < recv + extents->recv * item && recv < send + extents->send * item) {
-        return pl_error_set(reterr, PL_INVALID, "send and recv overlap in a way that is not the in-place form of %s", pl_kind_text(c->kind));
+        return pl_error_set(reterr, PL_INVALID, "send and recv overlap in a way that is not the in-place form of %s",
+                            pl_kind_text(c->kind));
     }
     return PL_OK;
 }
 
-static enum pl_status check_values(const struct pl_world *world, const struct pl_collective *c, size_t item, struct pl_error *reterr)
+static enum pl_status check_values(const struct pl_world *world, const struct pl_collective *c, size_t item,
+                                   struct pl_error *reterr)
 {
     if ((unsigned)c->kind >= PL_KIND_COUNT) {
         return pl_error_set(reterr, PL_INVALID, "%d is no kind of collective", (int)c->kind);
@@ -157,7 +164,8 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
     return PL_OK;
 }
 
-static void sign(const struct pl_world *world, const struct pl_collective *c, uint64_t total, struct pl_signature *signature)
+static void sign(const struct pl_world *world, const struct pl_collective *c, uint64_t total,
+                 struct pl_signature *signature)
 {
     bool agreed_counts = c->kind == PL_ALLGATHER || c->kind == PL_REDUCE_SCATTER;
     uint64_t what = (uint64_t)c->kind;
@@ -173,7 +181,8 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     if (pl_kind_reduces(c->kind)) {
         what |= (uint64_t)c->op << 16;
         if (c->scaled || (c->op == PL_AVERAGE && c->divisor != (uint32_t)world->size)) {
-            signature->scale_hash = pl_hash(pl_hash(PL_HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
+            signature->scale_hash =
+                pl_hash(pl_hash(PL_HASH_START, &c->prescale, sizeof(c->prescale)), &c->postscale, sizeof(c->postscale));
             signature->scale_hash = pl_hash(signature->scale_hash, &c->divisor, sizeof(c->divisor));
         }
     }
@@ -216,7 +225,8 @@ static enum pl_status copy_counts(const struct pl_world *world, struct pl_reques
 }
 
 /* All that can be wrong; `*ret_total` is what ranks have to agree on. */
-static enum pl_status check(const struct pl_world *world, const struct pl_collective *c, uint64_t *ret_total, struct pl_error *reterr)
+static enum pl_status check(const struct pl_world *world, const struct pl_collective *c, uint64_t *ret_total,
+                            struct pl_error *reterr)
 {
     size_t item = pl_dtype_bytes(c->dtype);
     struct extents extents;
@@ -228,7 +238,8 @@ static enum pl_status check(const struct pl_world *world, const struct pl_collec
     return check_overlap(c, item, &extents, reterr);
 }
 
-enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective, struct pl_error *reterr)
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
+                                   struct pl_error *reterr)
 {
     uint64_t total;
 
@@ -254,7 +265,8 @@ __attribute__((flatten)) enum pl_status pl_request_fill(struct pl_request *reque
         c->divisor = (uint32_t)world->size;
     }
     c->flags |= world->always_flags;
-    if (world->wire_flag && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 && !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {
+    if (world->wire_flag && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
+        !(c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16))) {
         c->flags |= world->wire_flag;
     }
     sign(world, c, total, &request->signature);
@@ -262,7 +274,8 @@ __attribute__((flatten)) enum pl_status pl_request_fill(struct pl_request *reque
     if (c->counts || c->recv_counts) {
         PL_TRY(copy_counts(world, request, reterr));
     }
-    if (c->kind == PL_BROADCAST && c->memory != PL_MEMORY_DEVICE && (world->rank != c->root || c->send == c->recv || c->count == 0)) {
+    if (c->kind == PL_BROADCAST && c->memory != PL_MEMORY_DEVICE &&
+        (world->rank != c->root || c->send == c->recv || c->count == 0)) {
         c->send = NULL;
     }
     return PL_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a rank waits for what it has posted: polling, then resting, until the request has ended or its deadline has passed. */
+/* How a rank waits for what it has posted: polling, then resting, until the request has ended or its deadline has
+ * passed. */
 #include "base/clock.h"
 #include "base/text.h"
 #include "collectives/core/types.h"
@@ -8,7 +9,8 @@
 #include <sched.h>
 #include <string.h>
 
-enum { POLLS_PER_YIELD = 64 }; /* somebody else may need this CPU for what we wait for, even where there seem to be enough */
+/* somebody else may need this CPU for what we wait for, even where there seem to be enough */
+enum { POLLS_PER_YIELD = 64 };
 
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
@@ -37,10 +39,11 @@ static enum pl_status time_out(struct pl_request *request)
 
     PL_BUG_IF(!head);
     peer = pl_world_waits_for(world);
-    (void)pl_error_set(&error, PL_TIMEOUT, "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
-                       head->signature.sequence, pl_kind_text(head->collective.kind), head->signature.name[0] ? " '" : "",
-                       (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "",
-                       pl_world_label(world, world->rank));
+    (void)pl_error_set(&error, PL_TIMEOUT,
+                       "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
+                       head->signature.sequence, pl_kind_text(head->collective.kind),
+                       head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
+                       head->signature.name[0] ? "'" : "", pl_world_label(world, world->rank));
     if (peer >= 0) {
         pl_error_context(&error, "still waiting for rank %d", pl_world_label(world, peer));
     }
@@ -90,7 +93,8 @@ static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_
         struct pl_error error;
         int64_t until_ns = now_ns + 10 * NAP_LONGEST_NS;
 
-        if (backend->backend->rest(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns, &error) != PL_OK) {
+        if (backend->backend->rest(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns, &error) !=
+            PL_OK) {
             (void)pl_request_fail(world, &error);
         }
         return;
@@ -147,7 +151,8 @@ void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *to
     tell_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
 }
 
-/* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so next. */
+/* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so
+ * next. */
 static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
     char name[sizeof(world->first->signature.name) + 1];

@@ -17,12 +17,14 @@
 
 /* In order of preference: the first that runs and takes a collective gets it. */
 static const struct pl_backend *const table[] = {
-    &pl_backend_self, &pl_backend_solo, &pl_backend_nccl, &pl_backend_device, &pl_backend_shm, &pl_backend_hierarchy, &pl_backend_exchange,
+    &pl_backend_self, &pl_backend_solo,      &pl_backend_nccl,     &pl_backend_device,
+    &pl_backend_shm,  &pl_backend_hierarchy, &pl_backend_exchange,
 };
 
 _Static_assert(PL_ARRAY_ITEMS(table) <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
 
-enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
 
@@ -46,14 +48,15 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
     if (!all) {
         return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &world->knobs, all, sizeof(*all), deadline_ns, reterr));
+    PL_TRY(
+        world->bootstrap->allgather(world->bootstrap->context, &world->knobs, all, sizeof(*all), deadline_ns, reterr));
     world->knobs = all[0];
     return PL_OK;
 }
 
 /*
- * Whether the setting `backend` leaves this one out. It chooses among those for host memory or among those for device memory, and leaves
- * the others alone. The parts of a hierarchy, where it cannot run itself, are free.
+ * Whether the setting `backend` leaves this one out. It chooses among those for host memory or among those for device
+ * memory, and leaves the others alone. The parts of a hierarchy, where it cannot run itself, are free.
  */
 static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
 {
@@ -90,7 +93,8 @@ bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_R
     return with == world->size;
 }
 
-static enum pl_status start_backend(struct pl_world *world, const struct pl_backend *backend, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status start_backend(struct pl_world *world, const struct pl_backend *backend, int64_t deadline_ns,
+                                    struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
     struct pl_news news;
@@ -102,7 +106,8 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
         return PL_OK;
     }
     if (is_excluded(world, backend)) {
-        snprintf(entry->reason, sizeof(entry->reason), "the setting backend asks for %s only", pl_knob_text(&world->knobs, PL_KNOB_BACKEND));
+        snprintf(entry->reason, sizeof(entry->reason), "the setting backend asks for %s only",
+                 pl_knob_text(&world->knobs, PL_KNOB_BACKEND));
         return PL_OK;
     }
     memset(&news, 0, sizeof(news));
@@ -151,7 +156,8 @@ static enum pl_status start_backends(struct pl_world *world, int64_t deadline_ns
     return PL_OK;
 }
 
-static enum pl_status resolve_knobs(const struct pl_world_options *options, struct pl_knobs *ret_knobs, struct pl_error *reterr)
+static enum pl_status resolve_knobs(const struct pl_world_options *options, struct pl_knobs *ret_knobs,
+                                    struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
@@ -173,14 +179,17 @@ static enum pl_status check_kernel(const struct pl_world *world, int64_t deadlin
         return PL_OK;
     }
     if (!pl_kernel_named(word)) {
-        status = pl_error_set(reterr, PL_INVALID, "%s is '%s', which this CPU cannot run", pl_knob_info(PL_KNOB_KERNEL)->variable, word);
+        status = pl_error_set(reterr, PL_INVALID, "%s is '%s', which this CPU cannot run",
+                              pl_knob_info(PL_KNOB_KERNEL)->variable, word);
     }
     return pl_bootstrap_ready(world->bootstrap, status, deadline_ns, reterr);
 }
 
 static void set_timeout(struct pl_world *world)
 {
-    world->timeout_ns = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S) > 0 ? pl_knob_ns(&world->knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
+    world->timeout_ns = pl_knob_real(&world->knobs, PL_KNOB_TIMEOUT_S) > 0
+                            ? pl_knob_ns(&world->knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S)
+                            : -1;
 }
 
 /* See pl_world_host_part(). The ranks meet elsewhere for it: who could not come so far tells so here. */
@@ -196,8 +205,8 @@ static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns,
 }
 
 /* What pl_world_new(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
-static enum pl_status build(struct pl_world *world, const struct pl_world_options *options, const struct pl_world *parent, const int *parent_ranks,
-                            struct pl_error *reterr)
+static enum pl_status build(struct pl_world *world, const struct pl_world_options *options,
+                            const struct pl_world *parent, const int *parent_ranks, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
     int64_t deadline_ns;
@@ -230,14 +239,16 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
 
 static atomic_uint parts; /* sub-worlds that this process has made */
 
-static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, const struct pl_world *parent,
-                                const int *parent_ranks, bool inner, struct pl_world **ret_world, struct pl_error *reterr)
+static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                const struct pl_world *parent, const int *parent_ranks, bool inner,
+                                struct pl_world **ret_world, struct pl_error *reterr)
 {
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status;
 
     if (!world) {
-        (void)pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, parent ? pl_world_deadline_ns(parent) : pl_deadline_after_ns(REFUSAL_NS));
+        (void)pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr,
+                                  parent ? pl_world_deadline_ns(parent) : pl_deadline_after_ns(REFUSAL_NS));
         if (parent) {
             pl_bootstrap_free(bootstrap);
         }
@@ -264,14 +275,15 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     return PL_OK;
 }
 
-enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options, struct pl_world **ret_world,
-                            struct pl_error *reterr)
+enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                            struct pl_world **ret_world, struct pl_error *reterr)
 {
     static const struct pl_world_options none;
 
     if (bootstrap->transport && bootstrap->transport->told) {
         (void)pl_error_set(reterr, PL_INVALID,
-                           "a world over this bootstrap has failed, and its messages may still come: another world needs a bootstrap of its own");
+                           "a world over this bootstrap has failed, and its messages may still come: another world "
+                           "needs a bootstrap of its own");
         return pl_bootstrap_refuse(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(REFUSAL_NS));
     }
     return new_world(bootstrap, options ? options : &none, NULL, NULL, false, ret_world, reterr);
@@ -301,7 +313,8 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
     return PL_OK;
 }
 
-static enum pl_status new_part(struct pl_world *parent, bool inner, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+static enum pl_status new_part(struct pl_world *parent, bool inner, const int *ranks, int count,
+                               struct pl_world **ret_world, struct pl_error *reterr)
 {
     const struct pl_world_options options = {.device = inner ? NULL : parent->device};
     struct pl_error error = PL_ERROR_NONE;
@@ -309,7 +322,8 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
     enum pl_status status;
 
     PL_TRY(check_list(parent, ranks, count, reterr));
-    status = parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent), &bootstrap, &error);
+    status = parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent),
+                                      &bootstrap, &error);
     if (status != PL_OK) {
         if (!inner && pl_bootstrap_is_out_of_step(&error)) {
             PL_AUTO_HOLD(parent);
@@ -324,13 +338,15 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
     return new_world(bootstrap, &options, parent, ranks, inner, ret_world, reterr);
 }
 
-enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                struct pl_error *reterr)
 {
     PL_TRY(pl_world_failure(parent, reterr));
     return new_part(parent, false, ranks, count, ret_world, reterr);
 }
 
-enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world, struct pl_error *reterr)
+enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                  struct pl_error *reterr)
 {
     return new_part(parent, true, ranks, count, ret_world, reterr);
 }
@@ -439,14 +455,18 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
 {
     const struct pl_topology *topology = &world->topology;
 
-    pl_text_printf(text, "ranks %d on %d host%s (%s), this is rank %d: local %d of %d, host %d of %d\n", world->size, topology->hosts,
-                   topology->hosts == 1 ? "" : "s", topology->homogeneous ? "as many on each" : "not as many on each", world->rank,
-                   topology->local_of[world->rank], topology->local_size, topology->host_of[world->rank], topology->hosts);
-    pl_text_printf(text, "messages by %s; %s\n", world->bootstrap->transport ? world->bootstrap->transport->name : "nothing",
+    pl_text_printf(text, "ranks %d on %d host%s (%s), this is rank %d: local %d of %d, host %d of %d\n", world->size,
+                   topology->hosts, topology->hosts == 1 ? "" : "s",
+                   topology->homogeneous ? "as many on each" : "not as many on each", world->rank,
+                   topology->local_of[world->rank], topology->local_size, topology->host_of[world->rank],
+                   topology->hosts);
+    pl_text_printf(text, "messages by %s; %s\n",
+                   world->bootstrap->transport ? world->bootstrap->transport->name : "nothing",
                    topology->oversubscribed ? "more ranks than CPUs here: waiting ranks yield"
                                             : "a CPU for each rank here: waiting ranks spin first");
     pl_text_printf(text, "collectives advance %s%s\n",
-                   world->progress ? "while the program computes, in a thread" : "inside calls only: ", world->progress ? "" : world->no_progress);
+                   world->progress ? "while the program computes, in a thread" : "inside calls only: ",
+                   world->progress ? "" : world->no_progress);
     for (int host = 0; host < topology->hosts; host++) {
         pl_text_printf(text, "host %d: ranks", host);
         for (int r = 0; r < world->size; r++) {
@@ -465,7 +485,8 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
         }
         pl_text_printf(text, "backend %s: on\n", entry->backend->name);
         for (int earlier = 0; earlier < i; earlier++) {
-            if (world->backends[earlier].on && world->backends[earlier].backend->on_device == entry->backend->on_device) {
+            if (world->backends[earlier].on &&
+                world->backends[earlier].backend->on_device == entry->backend->on_device) {
                 pl_text_append(text, "  takes what those above leave\n");
                 break;
             }

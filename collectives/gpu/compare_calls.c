@@ -17,11 +17,12 @@ static struct pl_roll *take(struct pl_rolls *rolls, struct pl_error *reterr)
     return pl_memory_new(1, sizeof(*roll) + (size_t)pl_world_size(rolls->world) * sizeof(roll->cards[0]), reterr);
 }
 
-enum pl_status pl_roll_call(struct pl_rolls *rolls, const struct pl_signature *signature, const uint64_t words[PL_ROLL_WORDS],
-                            struct pl_roll **ret_roll, struct pl_error *reterr)
+enum pl_status pl_roll_call(struct pl_rolls *rolls, const struct pl_signature *signature,
+                            const uint64_t words[PL_ROLL_WORDS], struct pl_roll **ret_roll, struct pl_error *reterr)
 {
     struct pl_roll *roll = take(rolls, reterr);
-    struct pl_collective gather = {.kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(roll->own), .deadline_ns = INT64_MAX};
+    struct pl_collective gather = {
+        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(roll->own), .deadline_ns = INT64_MAX};
     enum pl_status status;
 
     if (!roll) {
@@ -44,7 +45,8 @@ enum pl_status pl_roll_call(struct pl_rolls *rolls, const struct pl_signature *s
     return PL_OK;
 }
 
-enum pl_status pl_roll_progress(const struct pl_rolls *rolls, struct pl_roll *roll, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_roll_progress(const struct pl_rolls *rolls, struct pl_roll *roll, bool *ret_done,
+                                struct pl_error *reterr)
 {
     struct pl_request *gather;
 
@@ -61,8 +63,8 @@ enum pl_status pl_roll_progress(const struct pl_rolls *rolls, struct pl_roll *ro
     PL_TRY(pl_request_wait(gather, reterr));
     for (int r = 1; r < pl_world_size(rolls->world); r++) {
         if (!pl_signature_equal(&roll->cards[0].signature, &roll->cards[r].signature)) {
-            return pl_signature_mismatch(&roll->cards[0].signature, pl_world_label(rolls->world, 0), &roll->cards[r].signature,
-                                         pl_world_label(rolls->world, r), reterr);
+            return pl_signature_mismatch(&roll->cards[0].signature, pl_world_label(rolls->world, 0),
+                                         &roll->cards[r].signature, pl_world_label(rolls->world, r), reterr);
         }
     }
     return PL_OK;

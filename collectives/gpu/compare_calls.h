@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The roll call of device collectives: over the host part of a world, every rank tells what it calls and hears what all others call. Internal to
- * collectives/.
+ * The roll call of device collectives: over the host part of a world, every rank tells what it calls and hears what all
+ * others call. Internal to collectives/.
  *
  * Cost     one allgather of 96 bytes a rank between hosts' processes.
  * Threads  one at a time per world.
@@ -32,13 +32,18 @@ struct pl_rolls {
 };
 
 /** `words` may be NULL. */
-enum pl_status pl_roll_call(struct pl_rolls *rolls, const struct pl_signature *signature, const uint64_t words[PL_ROLL_WORDS],
-                            struct pl_roll **ret_roll, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_roll_call(struct pl_rolls *rolls, const struct pl_signature *signature,
+                            const uint64_t words[PL_ROLL_WORDS], struct pl_roll **ret_roll,
+                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Advance. PL_MISMATCH once all have answered and somebody calls something else; the same words on every rank. */
-enum pl_status pl_roll_progress(const struct pl_rolls *rolls, struct pl_roll *roll, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_roll_progress(const struct pl_rolls *rolls, struct pl_roll *roll, bool *ret_done,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Not needed any more. One that is still under way is given up: the host part is unusable afterwards, and other ranks hear of it. NULL is fine. */
+/**
+ * Not needed any more. One that is still under way is given up: the host part is unusable afterwards, and other ranks
+ * hear of it. NULL is fine.
+ */
 void pl_roll_release(struct pl_rolls *rolls, struct pl_roll *roll);
 
 void pl_rolls_done(struct pl_rolls *rolls);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory with the hosts' help: where ranks share a GPU, where NCCL is missing, and for what NCCL would do otherwise than promised.
+ * Device memory with the hosts' help: where ranks share a GPU, where NCCL is missing, and for what NCCL would do
+ * otherwise than promised.
  *
  *     ready      the caller's stream has come to the post
  *     roll       all ranks are ready, have called the same, and have told where in the arenas their buffers are
- *     shared     allreduce between arena buffers that the ranks of one host see: each rank adds up its share of all buffers into all buffers
+ *     shared     allreduce between arena buffers that the ranks of one host see: each rank adds up its share of all
+ *                buffers into all buffers
  *     leaving    and tells the others when it has
- *     staged     everything else: segment after segment down to pinned memory, through the host part of the world, and up again; the copies of
- *                one segment run beside the others' way through the hosts
+ *     staged     everything else: segment after segment down to pinned memory, through the host part of the world, and
+ *                up again; the copies of one segment run beside the others' way through the hosts
  *
  * The host's reductions and the device's give the same bits, so results are those of host memory.
  */
@@ -88,13 +90,14 @@ static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
     }
     own = address_of(d, d->roll->cards[d->rank].words[CARD_RECV], d->rank) + at * item;
     if (count) {
-        PL_TRY(pl_device_reduce(pl_world_device(d->world), own, sources, d->size, count, c->dtype, c->op, c->divisor, c->prescale, c->postscale,
-                                d->down.stream, reterr));
+        PL_TRY(pl_device_reduce(pl_world_device(d->world), own, sources, d->size, count, c->dtype, c->op, c->divisor,
+                                c->prescale, c->postscale, d->down.stream, reterr));
     }
     for (int step = 1; step < d->size && count; step++) {
         int r = (d->rank + step) % d->size;
 
-        PL_TRY(pl_device_copy(pl_world_device(d->world), address_of(d, d->roll->cards[r].words[CARD_RECV], r) + at * item, own, count * item,
+        PL_TRY(pl_device_copy(pl_world_device(d->world),
+                              address_of(d, d->roll->cards[r].words[CARD_RECV], r) + at * item, own, count * item,
                               d->down.stream, reterr));
     }
     d->stage = PL_STAGED_SHARED;
@@ -161,7 +164,9 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
         case PL_STAGED_SHARED:
             PL_TRY(pl_stream_reached(&d->down, &d->event, &done, reterr));
             if (done) {
-                PL_TRY(pl_collective_post(d->host, &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX}, &d->leaving, reterr));
+                PL_TRY(pl_collective_post(d->host,
+                                          &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX},
+                                          &d->leaving, reterr));
                 d->stage = PL_STAGED_LEAVING;
             }
             break;
@@ -212,7 +217,8 @@ static void cancel(void *state, struct pl_request *request)
     }
     pl_roll_release(&d->rolls, PL_TAKE(d->roll));
     pl_staged_cancel(d);
-    /* Nothing may touch the buffers afterwards; a device that does not get there has failed, and writes nothing any more. */
+    /* Nothing may touch the buffers afterwards; a device that does not get there has failed, and writes nothing any
+     * more. */
     if (pl_device_stream_finish(pl_world_device(d->world), d->down.stream, deadline_ns, NULL) != PL_OK ||
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "device: its last copies were not seen to end");
@@ -262,7 +268,8 @@ static void free_staged(void *state)
 static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
 {
     /* Collective, so before anything that may fail on one rank only. */
-    PL_TRY(pl_arena_alloc(d->host, (uint64_t)PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES, PL_MEMORY_HOST, &d->staging, reterr));
+    PL_TRY(
+        pl_arena_alloc(d->host, (uint64_t)PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES, PL_MEMORY_HOST, &d->staging, reterr));
     PL_TRY(pl_device_pin(pl_world_device(d->world), d->staging.data, d->staging.bytes, reterr));
     d->pinned = true;
     d->counts = pl_memory_new(2 * (size_t)d->size, sizeof(*d->counts), reterr);
@@ -279,7 +286,8 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     enum pl_status status;
 
     if (!d) { /* the others are about to share memory */
-        return pl_bootstrap_refuse(pl_world_bootstrap(pl_world_host_part(world)), PL_MEMORY, reterr, pl_world_deadline_ns(world));
+        return pl_bootstrap_refuse(pl_world_bootstrap(pl_world_host_part(world)), PL_MEMORY, reterr,
+                                   pl_world_deadline_ns(world));
     }
     d->world = world;
     d->host = pl_world_host_part(world);
@@ -302,8 +310,9 @@ static void describe(void *state, struct pl_text *text)
 
     pl_text_printf(text, "  allreduce between device arenas: %s%s\n",
                    apart[0] ? "staged, for ranks do not see each other's: " : "by each rank's kernels", apart);
-    pl_text_printf(text, "  else staged: through %d times %d KiB of pinned memory and the world's backends for host memory\n", (int)PL_STAGED_SLOTS,
-                   (int)PL_STAGED_SLOT_BYTES >> 10);
+    pl_text_printf(text,
+                   "  else staged: through %d times %d KiB of pinned memory and the world's backends for host memory\n",
+                   (int)PL_STAGED_SLOTS, (int)PL_STAGED_SLOT_BYTES >> 10);
 }
 
 const struct pl_backend pl_backend_device = {.name = "device",

@@ -34,22 +34,23 @@ bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
         return false;
     }
     *nccl = (struct pl_nccl){.version = 0};
-#define PL_NCCL_FIND(name)                                                                                                                           \
-    {                                                                                                                                                \
-        void *address = dlsym(library, names[at++]);                                                                                                 \
-                                                                                                                                                     \
-        if (!address) {                                                                                                                              \
-            (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is too old: it has no %s", names[at - 1]);                                 \
-            dlclose(library);                                                                                                                        \
-            return false;                                                                                                                            \
-        }                                                                                                                                            \
-        memcpy(&nccl->name, &address, sizeof(address));                                                                                              \
+#define PL_NCCL_FIND(name)                                                                                             \
+    {                                                                                                                  \
+        void *address = dlsym(library, names[at++]);                                                                   \
+                                                                                                                       \
+        if (!address) {                                                                                                \
+            (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is too old: it has no %s", names[at - 1]);   \
+            dlclose(library);                                                                                          \
+            return false;                                                                                              \
+        }                                                                                                              \
+        memcpy(&nccl->name, &address, sizeof(address));                                                                \
     }
     PL_NCCL_FUNCTIONS(PL_NCCL_FIND)
 #undef PL_NCCL_FIND
     dlclose(library);
     if (nccl->GetVersion(&nccl->version) != ncclSuccess || nccl->version < OLDEST_VERSION) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed", nccl->version, (int)OLDEST_VERSION);
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed",
+                       nccl->version, (int)OLDEST_VERSION);
         return false;
     }
     return true;
@@ -63,8 +64,8 @@ enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, co
         return PL_OK;
     }
     last = nccl->GetLastError(nccl->comm);
-    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_NCCL, result, "NCCL, %s: %s%s%s", what, nccl->GetErrorString(result),
-                          last && *last ? ": " : "", last ? last : "");
+    return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_NCCL, result, "NCCL, %s: %s%s%s", what,
+                          nccl->GetErrorString(result), last && *last ? ": " : "", last ? last : "");
 }
 
 enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr)
@@ -84,8 +85,8 @@ struct invitation {
 };
 
 /* Everybody gets the id of the rank that has place 0; where that or any rank has failed, everybody fails. */
-static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, ncclUniqueId *ret_id,
-                               struct pl_error *reterr)
+static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
+                               ncclUniqueId *ret_id, struct pl_error *reterr)
 {
     const struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
     PL_AUTO_FREE struct invitation *all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
@@ -109,7 +110,8 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
     return PL_OK;
 }
 
-enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
+                            struct pl_error *reterr)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
@@ -118,7 +120,8 @@ enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int pl
 
     PL_TRY(share_id(nccl, world, place, deadline_ns, &id, reterr));
     config.blocking = 0;
-    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, place, &config), "joining", reterr);
+    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, place, &config),
+                           "joining", reterr);
     while (status == PL_OK) {
         status = pl_nccl_poll(nccl, &ready, reterr);
         if (status != PL_OK || ready) {
@@ -144,7 +147,8 @@ void pl_nccl_leave(struct pl_nccl *nccl)
     if (!nccl->comm) {
         return;
     }
-    (void)!pl_device_enter(nccl->device, NULL); /* NCCL leaves a thread on the device that it found there, the first one where there was none */
+    /* NCCL leaves a thread on the device that it found there, the first one where there was none */
+    (void)!pl_device_enter(nccl->device, NULL);
     status = pl_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
     while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
         status = pl_nccl_poll(nccl, &ready, NULL);
@@ -172,7 +176,8 @@ static void *depart(void *argument)
 {
     struct departure *departure = argument;
 
-    (void)!pl_device_enter(departure->device, NULL); /* else NCCL would make a context on the first device for this thread */
+    /* else NCCL would make a context on the first device for this thread */
+    (void)!pl_device_enter(departure->device, NULL);
     atomic_store(&departure->state, LEAVING);
     (void)departure->abort(departure->comm); /* the reason for it is being reported */
     if (atomic_exchange(&departure->state, LEFT) == FORGOTTEN) {
@@ -200,7 +205,8 @@ void pl_nccl_abort(struct pl_nccl *nccl)
         return;
     }
     /* The device is the caller's to close afterwards; to enter it waits for nothing. */
-    while (atomic_load(&departure->state) == ENTERING || (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
+    while (atomic_load(&departure->state) == ENTERING ||
+           (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
         pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
     }
     if (atomic_exchange(&departure->state, FORGOTTEN) == LEFT) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * NCCL, loaded at run time, and one communicator of it. Internal to collectives/: included by files named *_nccl.c only.
+ * NCCL, loaded at run time, and one communicator of it. Internal to collectives/: included by files named *_nccl.c
+ * only.
  *
  * Errors   PL_LIBRARY with PL_DOMAIN_NCCL and NCCL's own words.
  * Threads  one at a time per communicator.
@@ -16,26 +17,26 @@
 /* ncclBfloat16: NCCL has it since 2.10, its header for C since 2.24. */
 #define PL_NCCL_BFLOAT16 ((ncclDataType_t)9)
 
-#define PL_NCCL_FUNCTIONS(X)                                                                                                                         \
-    X(GetVersion)                                                                                                                                    \
-    X(GetUniqueId)                                                                                                                                   \
-    X(GetErrorString)                                                                                                                                \
-    X(GetLastError)                                                                                                                                  \
-    X(CommInitRankConfig)                                                                                                                            \
-    X(CommFinalize)                                                                                                                                  \
-    X(CommDestroy)                                                                                                                                   \
-    X(CommAbort)                                                                                                                                     \
-    X(CommGetAsyncError)                                                                                                                             \
-    X(RedOpCreatePreMulSum)                                                                                                                          \
-    X(RedOpDestroy)                                                                                                                                  \
-    X(GroupStart)                                                                                                                                    \
-    X(GroupEnd)                                                                                                                                      \
-    X(AllReduce)                                                                                                                                     \
-    X(ReduceScatter)                                                                                                                                 \
-    X(AllGather)                                                                                                                                     \
-    X(Broadcast)                                                                                                                                     \
-    X(Reduce)                                                                                                                                        \
-    X(Send)                                                                                                                                          \
+#define PL_NCCL_FUNCTIONS(X)                                                                                           \
+    X(GetVersion)                                                                                                      \
+    X(GetUniqueId)                                                                                                     \
+    X(GetErrorString)                                                                                                  \
+    X(GetLastError)                                                                                                    \
+    X(CommInitRankConfig)                                                                                              \
+    X(CommFinalize)                                                                                                    \
+    X(CommDestroy)                                                                                                     \
+    X(CommAbort)                                                                                                       \
+    X(CommGetAsyncError)                                                                                               \
+    X(RedOpCreatePreMulSum)                                                                                            \
+    X(RedOpDestroy)                                                                                                    \
+    X(GroupStart)                                                                                                      \
+    X(GroupEnd)                                                                                                        \
+    X(AllReduce)                                                                                                       \
+    X(ReduceScatter)                                                                                                   \
+    X(AllGather)                                                                                                       \
+    X(Broadcast)                                                                                                       \
+    X(Reduce)                                                                                                          \
+    X(Send)                                                                                                            \
     X(Recv)
 
 struct pl_nccl {
@@ -51,23 +52,28 @@ struct pl_nccl {
 bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]);
 
 /**
- * Make the communicator in which this rank has number `place`, on nccl->device, which is current in this thread. Collective over `world`: one id goes
- * through its bootstrap.
+ * Make the communicator in which this rank has number `place`, on nccl->device, which is current in this thread.
+ * Collective over `world`: one id goes through its bootstrap.
  */
-enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
+                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether what was asked for last is done as far as the host has a part in it. Fails when anything has gone wrong since, also on the device. */
+/**
+ * Whether what was asked for last is done as far as the host has a part in it. Fails when anything has gone wrong
+ * since, also on the device.
+ */
 enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** PL_OK for success and for work in progress. */
-enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Leave in peace: waits, for at most two seconds, until no other rank needs this one's memory. */
 void pl_nccl_leave(struct pl_nccl *nccl);
 
 /**
- * Stop what runs on the device and leave. NCCL waits for the stream, and so for whatever its work stands behind: after two seconds, as when
- * a kernel never ends, it goes on doing so by itself.
+ * Stop what runs on the device and leave. NCCL waits for the stream, and so for whatever its work stands behind: after
+ * two seconds, as when a kernel never ends, it goes on doing so by itself.
  */
 void pl_nccl_abort(struct pl_nccl *nccl);
 

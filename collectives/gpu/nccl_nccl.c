@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A GPU a rank, by NCCL. Requests go to one stream in the order posted, behind what the callers' streams were given; an event tells their end.
+ * A GPU a rank, by NCCL. Requests go to one stream in the order posted, behind what the callers' streams were given; an
+ * event tells their end.
  *
- *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the request is PL_AGREED
- *     given      to NCCL behind that event, a group of requests as a group of NCCL's; the call does not block, so NCCL may still be at it
+ *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the
+ *                request is PL_AGREED
+ *     given      to NCCL behind that event, a group of requests as a group of NCCL's; the call does not block, so NCCL
+ *                may still be at it
  *     launched   all is in the stream, the request's event behind it
  *     ended      the event is reached and all ranks have called the same
  *
- * Requests that disagree may already run when the roll shows it: then the communicator is aborted and every rank reports the disagreement.
- * What NCCL would do otherwise than collective.h promises is left to the next backend; see exact().
+ * Requests that disagree may already run when the roll shows it: then the communicator is aborted and every rank
+ * reports the disagreement. What NCCL would do otherwise than collective.h promises is left to the next backend; see
+ * exact().
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -27,7 +31,8 @@
 
 static const int64_t JOIN_NS = 60 * PL_NS_PER_S;
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
-/* After NCCL's error: how long a disagreement, which would explain it, is waited for. After a rank has left: how long for what it sent before. */
+/* After NCCL's error: how long a disagreement, which would explain it, is waited for. After a rank has left: how long
+ * for what it sent before. */
 static const int64_t HEAR_NS = PL_NS_PER_S;
 static const int64_t LAST_LOOK_NS = 100 * PL_NS_PER_MS;
 
@@ -72,7 +77,8 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
 
 /* ---- what NCCL is asked for ---- */
 
-/* How a reduction is done: sources times `before` (by NCCL where `multiplied`, else into recv first), then results times `behind`. */
+/* How a reduction is done: sources times `before` (by NCCL where `multiplied`, else into recv first), then results
+ * times `behind`. */
 struct scaling {
     double before;
     double behind;
@@ -95,8 +101,8 @@ static bool holds(enum pl_dtype dtype, double factor)
 }
 
 /*
- * Averages by a power of two are divided before the sum, which is exact. Others are divided behind it; half-width ones are made small by
- * a power of two before, so that sums cannot overflow.
+ * Averages by a power of two are divided before the sum, which is exact. Others are divided behind it; half-width ones
+ * are made small by a power of two before, so that sums cannot overflow.
  */
 static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
 {
@@ -127,9 +133,10 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
         bool has;
         ncclDataType_t type;
     } types[PL_DTYPE_COUNT] = {
-        [PL_FLOAT32] = {true, ncclFloat32},       [PL_FLOAT64] = {true, ncclFloat64}, [PL_FLOAT16] = {true, ncclFloat16},
-        [PL_BFLOAT16] = {true, PL_NCCL_BFLOAT16}, [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
-        [PL_INT64] = {true, ncclInt64},           [PL_UINT8] = {true, ncclUint8},
+        [PL_FLOAT32] = {true, ncclFloat32}, [PL_FLOAT64] = {true, ncclFloat64},
+        [PL_FLOAT16] = {true, ncclFloat16}, [PL_BFLOAT16] = {true, PL_NCCL_BFLOAT16},
+        [PL_INT8] = {true, ncclInt8},       [PL_INT32] = {true, ncclInt32},
+        [PL_INT64] = {true, ncclInt64},     [PL_UINT8] = {true, ncclUint8},
     };
 
     *ret_type = types[dtype].type;
@@ -137,8 +144,8 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
 }
 
 /*
- * Whether NCCL's result is what collective.h promises. It has no int16 and bool; its order of additions depends on the layout; its integers are
- * averaged and scaled in their own width; its float minimum and maximum lose NaNs.
+ * Whether NCCL's result is what collective.h promises. It has no int16 and bool; its order of additions depends on the
+ * layout; its integers are averaged and scaled in their own width; its float minimum and maximum lose NaNs.
  */
 static bool exact(const struct nccl *n, const struct pl_collective *c)
 {
@@ -154,7 +161,8 @@ static bool exact(const struct nccl *n, const struct pl_collective *c)
     if (!pl_dtype_is_float(c->dtype)) {
         return c->op != PL_AVERAGE && c->prescale == 1.0 && c->postscale == 1.0;
     }
-    return c->op != PL_MIN && c->op != PL_MAX && (scaling.before == 1.0 || scaling.multiplied || c->kind == PL_ALLREDUCE);
+    return c->op != PL_MIN && c->op != PL_MAX &&
+           (scaling.before == 1.0 || scaling.multiplied || c->kind == PL_ALLREDUCE);
 }
 
 static bool serves(void *state, const struct pl_collective *c)
@@ -162,7 +170,8 @@ static bool serves(void *state, const struct pl_collective *c)
     return c->memory == PL_MEMORY_DEVICE && exact(state, c);
 }
 
-static ncclResult_t make_factor(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, double factor, ncclRedOp_t *ret_op)
+static ncclResult_t make_factor(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, double factor,
+                                ncclRedOp_t *ret_op)
 {
     float single = (float)factor;
     uint16_t half;
@@ -197,11 +206,11 @@ static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, nc
         if (count && c->kind == PL_ALLGATHER) {
             char *block = at_elem(c->recv, at, c->dtype);
 
-            result = l->Broadcast(r == n->rank ? c->send : block, block, count * pl_dtype_bytes(c->dtype), ncclInt8, n->place_of[r], l->comm,
-                                  n->stream.stream);
+            result = l->Broadcast(r == n->rank ? c->send : block, block, count * pl_dtype_bytes(c->dtype), ncclInt8,
+                                  n->place_of[r], l->comm, n->stream.stream);
         } else if (count) {
-            result =
-                l->Reduce(at_elem(c->send, at, c->dtype), r == n->rank ? c->recv : NULL, count, type, op, n->place_of[r], l->comm, n->stream.stream);
+            result = l->Reduce(at_elem(c->send, at, c->dtype), r == n->rank ? c->recv : NULL, count, type, op,
+                               n->place_of[r], l->comm, n->stream.stream);
         }
         at += count;
     }
@@ -221,10 +230,12 @@ static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
         uint64_t recv = c->recv_counts ? c->recv_counts[r] : c->count;
 
         if (send) {
-            result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->place_of[r], l->comm, n->stream.stream);
+            result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->place_of[r], l->comm,
+                             n->stream.stream);
         }
         if (recv && (result == ncclSuccess || result == ncclInProgress)) {
-            result = l->Recv(at_elem(c->recv, recv_at, c->dtype), recv * item, ncclInt8, n->place_of[r], l->comm, n->stream.stream);
+            result = l->Recv(at_elem(c->recv, recv_at, c->dtype), recv * item, ncclInt8, n->place_of[r], l->comm,
+                             n->stream.stream);
         }
         send_at += send;
         recv_at += recv;
@@ -232,7 +243,8 @@ static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
     return result;
 }
 
-static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const void *send, ncclDataType_t type, ncclRedOp_t op)
+static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const void *send, ncclDataType_t type,
+                        ncclRedOp_t op)
 {
     const struct pl_nccl *l = &n->library;
     void *stream = n->stream.stream;
@@ -243,15 +255,18 @@ static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const voi
     case PL_ALLREDUCE:
         return c->count ? l->AllReduce(send, c->recv, c->count, type, op, l->comm, stream) : ncclSuccess;
     case PL_REDUCE:
-        return c->count ? l->Reduce(send, c->recv, c->count, type, op, n->place_of[c->root], l->comm, stream) : ncclSuccess;
+        return c->count ? l->Reduce(send, c->recv, c->count, type, op, n->place_of[c->root], l->comm, stream)
+                        : ncclSuccess;
     case PL_BROADCAST:
-        return bytes
-                   ? l->Broadcast(c->send && n->rank == c->root ? c->send : c->recv, c->recv, bytes, ncclInt8, n->place_of[c->root], l->comm, stream)
-                   : ncclSuccess;
+        return bytes ? l->Broadcast(c->send && n->rank == c->root ? c->send : c->recv, c->recv, bytes, ncclInt8,
+                                    n->place_of[c->root], l->comm, stream)
+                     : ncclSuccess;
     case PL_ALLGATHER:
-        return whole && bytes ? l->AllGather(send, c->recv, bytes, ncclInt8, l->comm, stream) : ask_ragged(n, c, type, op);
+        return whole && bytes ? l->AllGather(send, c->recv, bytes, ncclInt8, l->comm, stream)
+                              : ask_ragged(n, c, type, op);
     case PL_REDUCE_SCATTER:
-        return whole && bytes ? l->ReduceScatter(send, c->recv, c->count, type, op, l->comm, stream) : ask_ragged(n, c, type, op);
+        return whole && bytes ? l->ReduceScatter(send, c->recv, c->count, type, op, l->comm, stream)
+                              : ask_ragged(n, c, type, op);
     case PL_ALLTOALL:
         return ask_alltoall(n, c);
     case PL_BARRIER:
@@ -260,7 +275,8 @@ static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const voi
     return ncclSuccess;
 }
 
-/* One request, inside a group. The wait comes only here: before, an earlier request that NCCL is still at would be behind it. */
+/* One request, inside a group. The wait comes only here: before, an earlier request that NCCL is still at would be
+ * behind it. */
 static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
 {
     const struct pl_collective *c = &request->collective;
@@ -275,7 +291,8 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
     if (pl_kind_reduces(c->kind)) {
         (void)find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
-            PL_TRY(pl_device_scale(n->device, c->recv, c->dtype, send, c->dtype, c->count, scaling.before, n->stream.stream, reterr));
+            PL_TRY(pl_device_scale(n->device, c->recv, c->dtype, send, c->dtype, c->count, scaling.before,
+                                   n->stream.stream, reterr));
             send = c->recv;
         } else if (scaling.before != 1.0) {
             PL_TRY(pl_nccl_check(&n->library, make_factor(n, c, type, scaling.before, &op), "making a factor", reterr));
@@ -293,7 +310,9 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
     double factor = scaling_of(n, c).behind;
-    uint64_t count = c->kind == PL_REDUCE_SCATTER ? count_of(c, n->rank) : c->kind == PL_REDUCE && n->rank != c->root ? 0 : c->count;
+    uint64_t count = c->kind == PL_REDUCE_SCATTER                 ? count_of(c, n->rank)
+                     : c->kind == PL_REDUCE && n->rank != c->root ? 0
+                                                                  : c->count;
 
     if (!pl_kind_reduces(c->kind) || factor == 1.0 || !count) {
         return PL_OK;
@@ -327,7 +346,8 @@ static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
     if (!n->waiting) {
         n->waiting_tail = &n->waiting;
     }
-    closed = n->library.GroupEnd(); /* also after a failure: it is the thread's group, and whatever else NCCL is asked for here would join it */
+    /* also after a failure: it is the thread's group, and whatever else NCCL is asked for here would join it */
+    closed = n->library.GroupEnd();
     PL_TRY(status);
     return pl_nccl_check(&n->library, closed, "closing a group", reterr);
 }
@@ -349,7 +369,8 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
 static enum pl_status move(struct nccl *n, struct pl_error *reterr)
 {
-    PL_TRY(pl_device_enter(n->device, reterr)); /* NCCL takes the thread's device, the first one where it has none, as the progress thread at first */
+    /* NCCL takes the thread's device, the first one where it has none, as the progress thread at first */
+    PL_TRY(pl_device_enter(n->device, reterr));
     for (;;) {
         bool ready;
 
@@ -388,7 +409,8 @@ static enum pl_status stuck(struct nccl *n, bool agreed, struct pl_error *reterr
 
     if (!n->stuck_since_ns) {
         n->stuck_since_ns = now_ns;
-        /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice. */
+        /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice.
+         * */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, now_ns, NULL);
         (void)pl_device_failure(n->device, &n->stuck_error);
     }
@@ -463,7 +485,8 @@ static void cancel(void *state, struct pl_request *request)
         n->aborted = true;
         pl_world_give_up(pl_world_host_part(n->world), &n->world->failure); /* first: to leave may take seconds */
         pl_nccl_abort(&n->library);
-        (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL); /* the device notes what hangs */
+        /* the device notes what hangs */
+        (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL);
     }
     pl_stream_give_back(&n->stream, pl_stream_event_of(request));
     pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
@@ -493,8 +516,9 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     for (int r = 0; r < size; r++) {
         for (int other = 0; other < r; other++) {
             if (strcmp(pl_world_place(world, r)->device, pl_world_place(world, other)->device) == 0) {
-                (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d share %s and NCCL takes one rank a GPU",
-                               pl_world_label(world, other), pl_world_label(world, r), pl_world_place(world, r)->device);
+                (void)snprintf(reason, PL_BACKEND_REASON_BYTES,
+                               "ranks %d and %d share %s and NCCL takes one rank a GPU", pl_world_label(world, other),
+                               pl_world_label(world, r), pl_world_place(world, r)->device);
                 return false;
             }
         }
@@ -532,7 +556,8 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
     }
     n->library.device = n->device;
-    PL_TRY(pl_device_load_kernels(n->device, reterr)); /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
+    /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
+    PL_TRY(pl_device_load_kernels(n->device, reterr));
     PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
     return pl_stream_init(&n->stream, n->device, reterr);
 }
@@ -558,7 +583,8 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     status = allocate(n, reterr);
     /* Nobody joins unless all can. */
     news.status = status;
-    if (pl_world_share_news(world, &news, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK || news.status != PL_OK) {
+    if (pl_world_share_news(world, &news, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK ||
+        news.status != PL_OK) {
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
     }
     if (status == PL_OK) {
@@ -576,14 +602,14 @@ static void describe(void *state, struct pl_text *text)
 {
     const struct nccl *n = state;
 
-    pl_text_printf(text, "  NCCL %d.%d.%d; place 0 to %d of its communicator: ranks", n->library.version / 10000, n->library.version / 100 % 100,
-                   n->library.version % 100, n->size - 1);
+    pl_text_printf(text, "  NCCL %d.%d.%d; place 0 to %d of its communicator: ranks", n->library.version / 10000,
+                   n->library.version / 100 % 100, n->library.version % 100, n->size - 1);
     for (int place = 0; place < n->size; place++) {
         pl_text_printf(text, " %d", pl_world_ring_order(n->world)[place]);
     }
-    pl_text_append(text,
-                   "\n  left to the backend device: reductions of int16 and bool, integer averages and factors, minimum and maximum of floats,\n"
-                   "  reproducible sums, factors that a half-width type cannot hold (except in allreduce)\n");
+    pl_text_append(text, "\n  left to the backend device: reductions of int16 and bool, integer averages and factors, "
+                         "minimum and maximum of floats,\n"
+                         "  reproducible sums, factors that a half-width type cannot hold (except in allreduce)\n");
 }
 
 const struct pl_backend pl_backend_nccl = {.name = "nccl",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Segments of a collective on their way: device to pinned memory, a collective of the hosts there, and back. A segment takes the same
- * number of elements of every block: one block for what is added up or broadcast whole, else one a rank.
+ * Segments of a collective on their way: device to pinned memory, a collective of the hosts there, and back. A segment
+ * takes the same number of elements of every block: one block for what is added up or broadcast whole, else one a rank.
  */
 #include "collectives/gpu/segments.h"
 
@@ -47,7 +47,9 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
     for (int r = 0; c->counts && c->kind != PL_ALLTOALL && r < d->size; r++) {
         most = r == 0 || c->counts[r] > most ? c->counts[r] : most;
     }
-    d->share_elems = is_whole(c->kind) ? room : c->kind == PL_ALLTOALL ? room / 2 / (uint64_t)d->size : room / (uint64_t)d->size;
+    d->share_elems = is_whole(c->kind)        ? room
+                     : c->kind == PL_ALLTOALL ? room / 2 / (uint64_t)d->size
+                                              : room / (uint64_t)d->size;
     PL_BUG_IF(d->share_elems == 0);
     d->segments = c->kind == PL_BARRIER ? 0 : (most + d->share_elems - 1) / d->share_elems;
     d->taken_down = 0;
@@ -57,11 +59,11 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
 }
 
 /*
- * Copy the segment's part of blocks `first` to `last` - 1 between device memory, where each block begins after the whole ones before it, and
- * the slot, where the parts lie one after the other.
+ * Copy the segment's part of blocks `first` to `last` - 1 between device memory, where each block begins after the
+ * whole ones before it, and the slot, where the parts lie one after the other.
  */
-static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data, const uint64_t *counts,
-                                 const struct pl_stream *stream, struct pl_error *reterr)
+static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data,
+                                 const uint64_t *counts, const struct pl_stream *stream, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t item = pl_dtype_bytes(c->dtype);
@@ -75,7 +77,8 @@ static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, co
         bool up = stream == &d->up;
 
         if (part) {
-            PL_TRY(pl_device_copy(stream->device, up ? there : host_data, up ? host_data : there, part * item, stream->stream, reterr));
+            PL_TRY(pl_device_copy(stream->device, up ? there : host_data, up ? host_data : there, part * item,
+                                  stream->stream, reterr));
         }
         host_data += part * item;
         at += block;
@@ -107,8 +110,9 @@ static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_err
     slot->event = NULL;
     if (c->kind == PL_ALLGATHER) {
         if (own) {
-            PL_TRY(pl_device_copy(d->down.device, data + own_part_at(d, segment) * item, (const char *)c->send + segment * d->share_elems * item,
-                                  own * item, d->down.stream, reterr));
+            PL_TRY(pl_device_copy(d->down.device, data + own_part_at(d, segment) * item,
+                                  (const char *)c->send + segment * d->share_elems * item, own * item, d->down.stream,
+                                  reterr));
         }
     } else if (c->kind == PL_BROADCAST) {
         if (d->rank != c->root) {
@@ -170,12 +174,14 @@ static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_
     if (c->kind == PL_REDUCE_SCATTER) {
         if (own) {
             PL_TRY(pl_device_copy(d->up.device, (char *)c->recv + segment * d->share_elems * item,
-                                  slot_data(d, segment) + own_part_at(d, segment) * item, own * item, d->up.stream, reterr));
+                                  slot_data(d, segment) + own_part_at(d, segment) * item, own * item, d->up.stream,
+                                  reterr));
         }
     } else if (c->kind == PL_REDUCE && d->rank != c->root) {
         return PL_OK;
     } else {
-        PL_TRY(copy_parts(d, segment, c->recv, results_of(d, segment), c->kind == PL_ALLTOALL ? c->recv_counts : c->counts, &d->up, reterr));
+        PL_TRY(copy_parts(d, segment, c->recv, results_of(d, segment),
+                          c->kind == PL_ALLTOALL ? c->recv_counts : c->counts, &d->up, reterr));
     }
     return pl_stream_mark(&d->up, d->up.stream, &slot->event, reterr);
 }
@@ -231,7 +237,8 @@ enum pl_status pl_staged_progress(struct pl_staged *d, bool *ret_done, struct pl
             d->taken_down++;
             moved = true;
         }
-        for (uint64_t k = d->taken_down > PL_STAGED_SLOTS ? d->taken_down - PL_STAGED_SLOTS : 0; k < d->taken_down; k++) {
+        for (uint64_t k = d->taken_down > PL_STAGED_SLOTS ? d->taken_down - PL_STAGED_SLOTS : 0; k < d->taken_down;
+             k++) {
             PL_TRY(move(d, k, &moved, reterr));
         }
         d->request->moves += moved;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of one rank, device memory: every collective is a copy on the device, scaled where asked, in order with the caller's stream. */
+/* A world of one rank, device memory: every collective is a copy on the device, scaled where asked, in order with the
+ * caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/core/backend.h"
@@ -51,12 +52,14 @@ static enum pl_status launch(struct pl_stream *stream, const struct pl_collectiv
     if (!count || !c->send) {
         return PL_OK;
     }
-    if (pl_kind_reduces(c->kind) && (c->prescale != 1.0 || c->postscale != 1.0 || c->divisor != 1 || c->dtype == PL_BOOL)) {
-        return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->divisor, c->prescale, c->postscale, stream->stream,
-                                reterr);
+    if (pl_kind_reduces(c->kind) &&
+        (c->prescale != 1.0 || c->postscale != 1.0 || c->divisor != 1 || c->dtype == PL_BOOL)) {
+        return pl_device_reduce(stream->device, c->recv, &c->send, 1, count, c->dtype, c->op, c->divisor, c->prescale,
+                                c->postscale, stream->stream, reterr);
     }
     if (c->send != c->recv) {
-        return pl_device_copy(stream->device, c->recv, c->send, count * pl_dtype_bytes(c->dtype), stream->stream, reterr);
+        return pl_device_copy(stream->device, c->recv, c->send, count * pl_dtype_bytes(c->dtype), stream->stream,
+                              reterr);
     }
     return PL_OK;
 }

@@ -32,7 +32,8 @@ enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_eve
     void *event;
 
     if (stream->spare_count == 0) {
-        PL_TRY(pl_memory_grow(&stream->spare, &stream->spare_capacity, stream->events + 1, sizeof(*stream->spare), reterr));
+        PL_TRY(pl_memory_grow(&stream->spare, &stream->spare_capacity, stream->events + 1, sizeof(*stream->spare),
+                              reterr));
         PL_TRY(pl_device_event_new(stream->device, false, &stream->spare[0], reterr));
         stream->events++;
         stream->spare_count = 1;
@@ -63,7 +64,8 @@ void pl_stream_give_back(struct pl_stream *stream, void **event)
     }
 }
 
-enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other, struct pl_error *reterr)
+enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other,
+                               struct pl_error *reterr)
 {
     void *event = *pl_stream_event_of(request);
 

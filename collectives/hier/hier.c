@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOGETHER_MOST_BYTES = 4096 }; /* of all ranks' data: beside the cards of an agreement, which all ranks need anyway */
+/* of all ranks' data: beside the cards of an agreement, which all ranks need anyway */
+enum { TOGETHER_MOST_BYTES = 4096 };
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
@@ -143,7 +144,8 @@ static enum pl_status make_parts(struct pl_hierarchy *h, struct pl_error *reterr
     }
     PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr));
     status = pl_world_new_inner(h->world, h->inside_ranks, h->local_size, &h->inside, reterr);
-    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr)); /* the ranks of another host would wait for this one's between hosts */
+    /* the ranks of another host would wait for this one's between hosts */
+    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr));
     if (h->lanes || h->local_rank == 0) {
         PL_TRY(pl_world_new_inner(h->world, h->between_ranks, h->hosts, &h->between, reterr));
         h->between->has_notices = false;
@@ -195,8 +197,9 @@ static bool is_small(const struct pl_hierarchy *h, const struct pl_collective *c
     if (!exchange || c->kind == PL_BARRIER) {
         return exchange != NULL;
     }
-    return pl_exchange_sums_inline(exchange, c) || ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
-                                                    c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world)));
+    return pl_exchange_sums_inline(exchange, c) ||
+           ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
+            c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world)));
 }
 
 static bool serves(void *state, const struct pl_collective *c)
@@ -222,12 +225,16 @@ static void describe(void *state, struct pl_text *text)
                    h->lanes ? "each local rank carries its share" : "local rank 0 carries all");
     if (exchange) {
         pl_text_printf(text,
-                       "  left to the backend exchange: barriers, allreduce up to %" PRIu64 " bytes, reduce up to %" PRIu64
+                       "  left to the backend exchange: barriers, allreduce up to %" PRIu64
+                       " bytes, reduce up to %" PRIu64
                        " bytes, reproducible sums, integer averages and factors%s; all else\n",
-                       exchange->sum_most_bytes > small ? exchange->sum_most_bytes : small, small, h->lanes ? "" : ", roots other than local rank 0");
+                       exchange->sum_most_bytes > small ? exchange->sum_most_bytes : small, small,
+                       h->lanes ? "" : ", roots other than local rank 0");
     }
-    pl_text_printf(text, "  allreduce from %d bytes: in chunks of at most %d bytes, scattered inside, summed between, gathered inside\n",
-                   PL_HIERARCHY_SPLIT_LEAST_BYTES, PL_HIERARCHY_CHUNK_MOST_BYTES);
+    pl_text_printf(
+        text,
+        "  allreduce from %d bytes: in chunks of at most %d bytes, scattered inside, summed between, gathered inside\n",
+        PL_HIERARCHY_SPLIT_LEAST_BYTES, PL_HIERARCHY_CHUNK_MOST_BYTES);
     pl_text_append(text, "  inside this host:\n");
     for (int i = 0; i < h->inside->backend_count; i++) {
         const struct pl_world_backend *entry = &h->inside->backends[i];

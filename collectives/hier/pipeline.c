@@ -31,13 +31,17 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
 /* A collective of a part: deadlines are the whole's business, and names would make no difference. */
 static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind kind)
 {
-    return (struct pl_collective){
-        .kind = kind, .dtype = c->dtype, .op = c->op == PL_AVERAGE ? PL_SUM : c->op, .deadline_ns = INT64_MAX, .memory = c->memory};
+    return (struct pl_collective){.kind = kind,
+                                  .dtype = c->dtype,
+                                  .op = c->op == PL_AVERAGE ? PL_SUM : c->op,
+                                  .deadline_ns = INT64_MAX,
+                                  .memory = c->memory};
 }
 
 /*
- * Half-width averages are kept small by a power of two (exact but for the smallest numbers) from the first addition inside a host
- * to the last one between hosts, which takes it back, divides and rounds once: so the sums cannot overflow.
+ * Half-width averages are kept small by a power of two (exact but for the smallest numbers) from the first addition
+ * inside a host to the last one between hosts, which takes it back, divides and rounds once: so the sums cannot
+ * overflow.
  */
 static double guard_factor(const struct pl_hierarchy *h, const struct pl_collective *c)
 {
@@ -71,19 +75,22 @@ static void scale_between(const struct pl_hierarchy *h, const struct pl_collecti
 /* Division and postscale of the others, on this rank's finished sums. */
 static void finish_sums(const struct pl_hierarchy *h, const struct pl_collective *c, void *data, uint64_t count)
 {
-    struct pl_reduction reduction = {.dtype = c->dtype, .op = PL_SUM, .divisor = c->divisor, .prescale = 1, .postscale = c->postscale};
+    struct pl_reduction reduction = {
+        .dtype = c->dtype, .op = PL_SUM, .divisor = c->divisor, .prescale = 1, .postscale = c->postscale};
     const void *source = data;
 
-    if (count && !(c->op == PL_AVERAGE && pl_is_half(c->dtype)) && (reduction.divisor != 1 || reduction.postscale != 1.0)) {
+    if (count && !(c->op == PL_AVERAGE && pl_is_half(c->dtype)) &&
+        (reduction.divisor != 1 || reduction.postscale != 1.0)) {
         pl_kernel_reduce(h->kernel, &reduction, &data, 1, &source, 1, count);
     }
 }
 
 /*
- * The sum between hosts of the elements from `at` is narrow where the whole is. What narrowing loses is kept by the collective's name and the place
- * in it; and no chunk can be taken for another one. `name` has to last until the post.
+ * The sum between hosts of the elements from `at` is narrow where the whole is. What narrowing loses is kept by the
+ * collective's name and the place in it; and no chunk can be taken for another one. `name` has to last until the post.
  */
-static void name_sum(const struct pl_hierarchy *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES], struct pl_collective *part)
+static void name_sum(const struct pl_hierarchy *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
+                     struct pl_collective *part)
 {
     if (pl_wire_is_wanted(c)) {
         part->flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
@@ -130,7 +137,8 @@ static char *sums_of(const struct pl_hierarchy *h, const struct pl_collective *c
 }
 
 /* Fill `part` with what this rank does in the stage; false: nothing. `name` is room for the part's. */
-static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective *c, char name[NAME_BYTES], struct pl_collective *part)
+static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective *c, char name[NAME_BYTES],
+                       struct pl_collective *part)
 {
     static const int plans[][PL_HIERARCHY_END] = {
         [PL_ALLREDUCE] = {PL_REDUCE, PL_ALLREDUCE, PL_BROADCAST},
@@ -189,7 +197,8 @@ static enum pl_status progress_staged(struct pl_hierarchy *h, bool *ret_done, st
                 end_stage(h, c);
                 continue;
             }
-            PL_TRY(pl_collective_post(h->stage == PL_HIERARCHY_BETWEEN ? h->between : h->inside, &part, &h->step, reterr));
+            PL_TRY(
+                pl_collective_post(h->stage == PL_HIERARCHY_BETWEEN ? h->between : h->inside, &part, &h->step, reterr));
         }
         PL_TRY(step_on(h, &h->step, reterr));
         if (h->step) {
@@ -262,7 +271,8 @@ static enum pl_status post_scatter(struct pl_hierarchy *h, const struct pl_colle
     return pl_collective_post(h->inside, &part, &chunk->scatter, reterr);
 }
 
-static enum pl_status post_sum(struct pl_hierarchy *h, const struct pl_collective *c, struct pl_hierarchy_chunk *chunk, struct pl_error *reterr)
+static enum pl_status post_sum(struct pl_hierarchy *h, const struct pl_collective *c, struct pl_hierarchy_chunk *chunk,
+                               struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLREDUCE);
     char name[NAME_BYTES];
@@ -280,7 +290,8 @@ static enum pl_status post_sum(struct pl_hierarchy *h, const struct pl_collectiv
     return pl_collective_post(h->between, &part, &chunk->sum, reterr);
 }
 
-static enum pl_status post_gather(struct pl_hierarchy *h, const struct pl_collective *c, struct pl_hierarchy_chunk *chunk, struct pl_error *reterr)
+static enum pl_status post_gather(struct pl_hierarchy *h, const struct pl_collective *c,
+                                  struct pl_hierarchy_chunk *chunk, struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLGATHER);
 
@@ -292,8 +303,10 @@ static enum pl_status post_gather(struct pl_hierarchy *h, const struct pl_collec
     return pl_collective_post(h->inside, &part, &chunk->gather, reterr);
 }
 
-/* Advance what is under way of chunk number `number`. Its sum waits for those before it, even where its scatter is noticed first. */
-static enum pl_status move_chunk(struct pl_hierarchy *h, const struct pl_collective *c, uint64_t number, struct pl_error *reterr)
+/* Advance what is under way of chunk number `number`. Its sum waits for those before it, even where its scatter is
+ * noticed first. */
+static enum pl_status move_chunk(struct pl_hierarchy *h, const struct pl_collective *c, uint64_t number,
+                                 struct pl_error *reterr)
 {
     struct pl_hierarchy_chunk *chunk = chunk_at(h, number);
 
@@ -325,7 +338,8 @@ static enum pl_status progress_split(struct pl_hierarchy *h, bool *ret_done, str
     for (;;) {
         bool busy = false;
 
-        for (uint64_t k = h->scattered > PL_HIERARCHY_AHEAD ? h->scattered - PL_HIERARCHY_AHEAD - 1 : 0; k < h->scattered; k++) {
+        for (uint64_t k = h->scattered > PL_HIERARCHY_AHEAD ? h->scattered - PL_HIERARCHY_AHEAD - 1 : 0;
+             k < h->scattered; k++) {
             const struct pl_hierarchy_chunk *chunk = chunk_at(h, k);
 
             PL_TRY(move_chunk(h, c, k, reterr));

@@ -2,9 +2,10 @@
 /**
  * Collectives over several hosts with several ranks on some; internal to hierarchy*.c.
  *
- * Add up inside each host, exchange between hosts, spread inside. Inside is a world of the host's ranks (shared memory), between is a
- * world of one rank of each host, both made of the other backends. Where all hosts have as many ranks, every local rank has a world between hosts
- * of its own (a lane) and carries its share of the vector; else local rank 0 carries all.
+ * Add up inside each host, exchange between hosts, spread inside. Inside is a world of the host's ranks (shared
+ * memory), between is a world of one rank of each host, both made of the other backends. Where all hosts have as many
+ * ranks, every local rank has a world between hosts of its own (a lane) and carries its share of the vector; else local
+ * rank 0 carries all.
  */
 #ifndef PL_COLLECTIVES_HIER_STATE_H
 #define PL_COLLECTIVES_HIER_STATE_H

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank calls and which disagreement it knows of goes up a tree to the first rank of its host, in rounds of distance d = 1, 2, 4, ...; between
- * the first ranks each tells another in rounds of such distances, so that after the last of them everything has reached all of these: the host d
- * above or, of a power of two of hosts, the one whose number differs in the bit d. Then it comes down the trees. So a host sends and receives a
- * message a round, however many ranks it has. If two ranks differ anywhere, some message on the way between them crosses from one opinion to the
+ * What a rank calls and which disagreement it knows of goes up a tree to the first rank of its host, in rounds of
+ * distance d = 1, 2, 4, ...; between the first ranks each tells another in rounds of such distances, so that after the
+ * last of them everything has reached all of these: the host d above or, of a power of two of hosts, the one whose
+ * number differs in the bit d. Then it comes down the trees. So a host sends and receives a message a round, however
+ * many ranks it has. If two ranks differ anywhere, some message on the way between them crosses from one opinion to the
  * other; its receiver sees both, and passes that on.
  */
 #include "collectives/p2p/check_calls.h"
@@ -105,7 +106,8 @@ bool pl_agree_sums(const struct pl_agree *agree)
 /* The host whose message comes in a round between hosts, and the one that is told. */
 static int host_below(const struct pl_agree *agree)
 {
-    return pl_agree_sums(agree) ? agree->host ^ agree->distance : (agree->host - agree->distance + agree->hosts) % agree->hosts;
+    return pl_agree_sums(agree) ? agree->host ^ agree->distance
+                                : (agree->host - agree->distance + agree->hosts) % agree->hosts;
 }
 
 static int host_above(const struct pl_agree *agree)
@@ -149,7 +151,8 @@ static struct share share_in(const struct pl_agree *agree)
     if (is_last_up(agree)) {
         return (struct share){0, agree->size};
     }
-    return agree->phase == PL_AGREE_UP ? share_below(agree, agree->local + agree->distance) : share_between(agree, host_below(agree));
+    return agree->phase == PL_AGREE_UP ? share_below(agree, agree->local + agree->distance)
+                                       : share_between(agree, host_below(agree));
 }
 
 static struct share share_out(const struct pl_agree *agree)
@@ -160,7 +163,8 @@ static struct share share_out(const struct pl_agree *agree)
     return agree->phase == PL_AGREE_BETWEEN ? share_between(agree, agree->host) : (struct share){0, agree->size};
 }
 
-/* Copy the blocks of a share between a message, where they stand in a row, and where they are held; how many bytes that is. */
+/* Copy the blocks of a share between a message, where they stand in a row, and where they are held; how many bytes that
+ * is. */
 static size_t move_blocks(struct pl_agree *agree, struct share share, char *message, bool out)
 {
     int ahead = agree->size - share.first;
@@ -183,7 +187,8 @@ static void add_up(struct pl_agree *agree, void *dest, const void *left, const v
 {
     const void *sources[2] = {left, right};
 
-    pl_kernel_reduce(agree->kernel, &agree->reduction, &dest, 1, sources, 2, agree->block_bytes / pl_dtype_bytes(agree->reduction.dtype));
+    pl_kernel_reduce(agree->kernel, &agree->reduction, &dest, 1, sources, 2,
+                     agree->block_bytes / pl_dtype_bytes(agree->reduction.dtype));
 }
 
 /* Data that came: all add in the order of places, so that all first ranks of hosts get the same bits. */
@@ -287,17 +292,19 @@ static enum pl_status start_round(struct pl_agree *agree, struct pl_error *reter
 
     /* The send first: it is what the other rank waits for. */
     if (agree->to >= 0) {
-        PL_TRY(transport->send(transport->context, agree->message_out, write_message(agree), agree->to, agree->tag, &agree->out, reterr));
+        PL_TRY(transport->send(transport->context, agree->message_out, write_message(agree), agree->to, agree->tag,
+                               &agree->out, reterr));
     }
     if (agree->from >= 0) {
         /* Room for whatever a rank of another opinion may send. */
-        PL_TRY(transport->recv(transport->context, agree->message_in, MESSAGE_BYTES, agree->from, agree->tag, &agree->in, reterr));
+        PL_TRY(transport->recv(transport->context, agree->message_in, MESSAGE_BYTES, agree->from, agree->tag,
+                               &agree->in, reterr));
     }
     return PL_OK;
 }
 
-enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data, uint64_t block_bytes,
-                              const struct pl_reduction *reduction, struct pl_error *reterr)
+enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data,
+                              uint64_t block_bytes, const struct pl_reduction *reduction, struct pl_error *reterr)
 {
     agree->tag = pl_agree_tag(signature->sequence, PL_AGREE_SLOTS - 1);
     agree->card.own = *signature;
@@ -322,7 +329,8 @@ static enum pl_status end_round(struct pl_agree *agree, size_t bytes, struct pl_
     const struct pl_agree_card *theirs = (const void *)agree->message_in;
 
     if (bytes < HEAD_BYTES || (theirs->a_rank >= 0 && bytes < sizeof(*theirs))) {
-        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no card", pl_world_label(agree->world, agree->from), bytes);
+        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no card",
+                            pl_world_label(agree->world, agree->from), bytes);
     }
     note(&agree->card, pl_world_rank(agree->world), theirs, agree->from);
     if (agree->card.a_rank == PL_AGREE_NONE && agree->block_bytes) {
@@ -367,7 +375,8 @@ enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct
 const void *pl_agree_data(const struct pl_agree *agree, int rank)
 {
     bool apart = pl_world_cross_size(agree->world) > 1;
-    int place = apart ? agree->starts[pl_world_host_of(agree->world, rank)] + pl_world_local_of(agree->world, rank) : rank;
+    int place =
+        apart ? agree->starts[pl_world_host_of(agree->world, rank)] + pl_world_local_of(agree->world, rank) : rank;
 
     return agree->held + (agree->summed ? 0 : (size_t)place * agree->block_bytes);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The agreement: every rank of a world learns whether all have called the same collective, and which two have not, by small messages
- * beside the data: in ceil(log2 L) rounds to the first of a host's L ranks, ceil(log2 H) between the first ones of H hosts, and
- * back inside. Data of small collectives rides along. Internal to collectives/.
+ * The agreement: every rank of a world learns whether all have called the same collective, and which two have not, by
+ * small messages beside the data: in ceil(log2 L) rounds to the first of a host's L ranks, ceil(log2 H) between the
+ * first ones of H hosts, and back inside. Data of small collectives rides along. Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_P2P_CHECK_CALLS_H
 #define PL_COLLECTIVES_P2P_CHECK_CALLS_H
@@ -61,20 +61,25 @@ struct pl_agree {
 /** Tag of a message of the world's collective number `sequence`; slots 0 to PL_AGREE_SLOTS - 2 are free for data. */
 uint32_t pl_agree_tag(uint64_t sequence, unsigned slot);
 
-enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 void pl_agree_done(struct pl_agree *agree);
 
 /**
- * Begin. `block_bytes` of `data` ride along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none. With a `reduction` they are added up on the
- * way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied, but neither postscale nor divisor: see pl_agree_sums().
+ * Begin. `block_bytes` of `data` ride along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none. With a
+ * `reduction` they are added up on the way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied, but neither
+ * postscale nor divisor: see pl_agree_sums().
  */
-enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data, uint64_t block_bytes,
-                              const struct pl_reduction *reduction, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data,
+                              uint64_t block_bytes, const struct pl_reduction *reduction,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether data can be added up on the way: hosts are a power of two, so that all get the same bits. */
 bool pl_agree_sums(const struct pl_agree *agree);
 
-/** Advance; counts `*moves` up when something came. Once the last round has ended: PL_MISMATCH where somebody disagrees. */
+/**
+ * Advance; counts `*moves` up when something came. Once the last round has ended: PL_MISMATCH where somebody disagrees.
+ */
 enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The data of `rank`, or the sum, once done. */

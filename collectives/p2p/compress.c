@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float32 sums that travel as 16-bit numbers. In a ring each rank narrows every block once: all but its own as partial sums on their
- * way, its own when it is finished. What narrowing lost is kept, and added to the rank's input when a collective of the
- * same name and length comes again, so that over many steps nothing is lost (error feedback). Of NaN and infinity nothing is kept: a program that
- * skips such a step goes on with good numbers.
+ * float32 sums that travel as 16-bit numbers. In a ring each rank narrows every block once: all but its own as partial
+ * sums on their way, its own when it is finished. What narrowing lost is kept, and added to the rank's input when a
+ * collective of the same name and length comes again, so that over many steps nothing is lost (error feedback). Of NaN
+ * and infinity nothing is kept: a program that skips such a step goes on with good numbers.
  */
 #include "collectives/p2p/p2p.h"
 
@@ -74,7 +74,8 @@ void pl_wire_load(const struct pl_exchange *exchange, float *data, uint64_t at, 
     }
 }
 
-void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count, enum pl_wire_step step)
+void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count,
+                  enum pl_wire_step step)
 {
     float piece[256];
 
@@ -94,7 +95,8 @@ void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *d
     }
 }
 
-void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count, bool combine)
+void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count,
+                    bool combine)
 {
     float piece[256];
 

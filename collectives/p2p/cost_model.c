@@ -13,14 +13,17 @@
 
 enum {
     PROBE_MOST_BYTES = 256 * 1024,
-    PROBE_ROUNDS = 4,                 /* of which the quickest counts: busy processors only ever add to a link's time */
-    MESSAGE_MOST_BYTES = 60 * 1024,   /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
-    MESSAGE_LONG_BYTES = 1024 * 1024, /* on links so long or so fast that the lanes' short messages would not fill them */
-    LONG_LINK_NS = 2 * 1000 * 1000,   /* no host beside another is so far away */
+    PROBE_ROUNDS = 4, /* of which the quickest counts: busy processors only ever add to a link's time */
+    /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
+    MESSAGE_MOST_BYTES = 60 * 1024,
+    /* on links so long or so fast that the lanes' short messages would not fill them */
+    MESSAGE_LONG_BYTES = 1024 * 1024,
+    LONG_LINK_NS = 2 * 1000 * 1000, /* no host beside another is so far away */
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
-    LANE_MOST_BYTES = 1 << 30, /* of all its blocks: halving sends half of them in one message, and MPI counts in an int */
+    /* of all its blocks: halving sends half of them in one message, and MPI counts in an int */
+    LANE_MOST_BYTES = 1 << 30,
 };
 
 /* Messages that are timed, and turns of them at once. */
@@ -38,8 +41,8 @@ bool pl_exchange_needs_direct(const struct pl_collective *c)
 }
 
 /* Every rank passes `bytes` to the next at once, as a ring does: nanoseconds a turn. */
-static enum pl_status time_shift(const struct pl_exchange *exchange, char *data, size_t bytes, int turns, int64_t deadline_ns, double *ret_ns,
-                                 struct pl_error *reterr)
+static enum pl_status time_shift(const struct pl_exchange *exchange, char *data, size_t bytes, int turns,
+                                 int64_t deadline_ns, double *ret_ns, struct pl_error *reterr)
 {
     const struct pl_transport *transport = exchange->transport;
     int place = exchange->place_of[exchange->rank];
@@ -51,7 +54,8 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
         struct pl_transfer transfers[2] = {{.active = false}, {.active = false}};
 
         PL_TRY(transport->recv(transport->context, data, bytes, from, PL_TAG_BOOTSTRAP, &transfers[0], reterr));
-        PL_TRY(transport->send(transport->context, data + PROBE_MOST_BYTES, bytes, to, PL_TAG_BOOTSTRAP, &transfers[1], reterr));
+        PL_TRY(transport->send(transport->context, data + PROBE_MOST_BYTES, bytes, to, PL_TAG_BOOTSTRAP, &transfers[1],
+                               reterr));
         while (transfers[0].active || transfers[1].active) {
             for (int k = 0; k < 2; k++) {
                 size_t got;
@@ -62,8 +66,8 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
                 }
             }
             if (pl_deadline_passed(deadline_ns)) {
-                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: no answer from rank %d or %d", pl_world_label(exchange->world, from),
-                                    pl_world_label(exchange->world, to));
+                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: no answer from rank %d or %d",
+                                    pl_world_label(exchange->world, from), pl_world_label(exchange->world, to));
             }
             sched_yield();
         }
@@ -72,8 +76,10 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
     return PL_OK;
 }
 
-/* The slowest rank's figure, so that all ranks choose alike; and a shorter message, which busy processors may have held up, never takes more. */
-static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, int64_t deadline_ns, struct pl_error *reterr)
+/* The slowest rank's figure, so that all ranks choose alike; and a shorter message, which busy processors may have held
+ * up, never takes more. */
+static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, int64_t deadline_ns,
+                                     struct pl_error *reterr)
 {
     PL_AUTO_FREE double *all = pl_memory_new((size_t)exchange->size, sizeof(*all), reterr);
     const struct pl_bootstrap *bootstrap = pl_world_bootstrap(exchange->world);
@@ -117,7 +123,8 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
 
         exchange->message_ns[probe] = HUGE_VAL;
         for (int i = 0; status == PL_OK && i < rounds; i++) {
-            status = time_shift(exchange, data, probes[probe].bytes, probes[probe].turns, deadline_ns, &round_ns, reterr);
+            status =
+                time_shift(exchange, data, probes[probe].bytes, probes[probe].turns, deadline_ns, &round_ns, reterr);
             exchange->message_ns[probe] = fmin(exchange->message_ns[probe], round_ns);
         }
         idle = status == PL_OK;
@@ -140,8 +147,8 @@ static double ns_per_byte(const struct pl_exchange *exchange)
 }
 
 /*
- * A turn of messages of `bytes`, on a line between those that were timed. Beyond them a byte takes no less than on the whole: if those of the last
- * size but one were held up, the line's end would say that bytes are free.
+ * A turn of messages of `bytes`, on a line between those that were timed. Beyond them a byte takes no less than on the
+ * whole: if those of the last size but one were held up, the line's end would say that bytes are free.
  */
 static double message_ns(const struct pl_exchange *exchange, double bytes)
 {
@@ -182,7 +189,8 @@ static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern patter
         for (int parts = 2; parts <= places; parts *= 2) {
             cost += 2 * message_ns(exchange, bytes / parts);
         }
-        /* The same bytes as a ring, but in messages of very unlike sizes: 0.86 of the ring's rate was measured between four hosts. */
+        /* The same bytes as a ring, but in messages of very unlike sizes: 0.86 of the ring's rate was measured between
+         * four hosts. */
         return cost / 0.86;
     case PL_PATTERN_DOUBLING:
         /* Fewest messages; others have to promise more than what two measurements of the same link differ by. */
@@ -257,7 +265,8 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
         PL_TRY(measure(exchange, pl_world_deadline_ns(exchange->world), reterr));
     }
     if (latency_us > 0 || gbps > 0) {
-        assume(exchange, latency_us > 0 ? latency_us * 1e3 : exchange->message_ns[0], gbps > 0 ? 8.0 / gbps : ns_per_byte(exchange));
+        assume(exchange, latency_us > 0 ? latency_us * 1e3 : exchange->message_ns[0],
+               gbps > 0 ? 8.0 / gbps : ns_per_byte(exchange));
     }
     exchange->sum_most_bytes = find_sum_most(exchange);
     return PL_OK;
@@ -266,8 +275,8 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
 /* What has to be added up in rank order, or is better rounded once, does not. */
 bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
-    return c->kind == PL_ALLREDUCE && c->count && c->count <= exchange->sum_most_bytes / pl_dtype_bytes(c->dtype) && !pl_exchange_needs_direct(c) &&
-           !pl_is_half(c->dtype) && !pl_wire_is_wanted(c);
+    return c->kind == PL_ALLREDUCE && c->count && c->count <= exchange->sum_most_bytes / pl_dtype_bytes(c->dtype) &&
+           !pl_exchange_needs_direct(c) && !pl_is_half(c->dtype) && !pl_wire_is_wanted(c);
 }
 
 uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *c)
@@ -319,7 +328,8 @@ static uint64_t longest_block(const struct pl_exchange *exchange, const struct p
 {
     uint64_t longest = c->count;
 
-    /* Equal on all ranks except in a ragged alltoall, where each pair agrees on its own block and the last lanes are empty. */
+    /* Equal on all ranks except in a ragged alltoall, where each pair agrees on its own block and the last lanes are
+     * empty. */
     for (int r = 0; c->counts && r < exchange->size; r++) {
         longest = r == 0 || c->counts[r] > longest ? c->counts[r] : longest;
     }
@@ -330,14 +340,17 @@ static uint64_t longest_block(const struct pl_exchange *exchange, const struct p
 }
 
 /*
- * Bytes that a link holds on their way are its rate times its latency; the lanes together have to cover that twice. Of a link so long that the
- * probe's message is mostly latency, the measured rate is far too low: there the latency alone decides.
+ * Bytes that a link holds on their way are its rate times its latency; the lanes together have to cover that twice. Of
+ * a link so long that the probe's message is mostly latency, the measured rate is far too low: there the latency alone
+ * decides.
  */
 static uint64_t longest_message(const struct pl_exchange *exchange)
 {
     double on_the_way = exchange->message_ns[0] / ns_per_byte(exchange);
 
-    return is_long_link(exchange) || 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES ? MESSAGE_LONG_BYTES : MESSAGE_MOST_BYTES;
+    return is_long_link(exchange) || 2 * on_the_way > PL_EXCHANGE_LANES * (double)MESSAGE_MOST_BYTES
+               ? MESSAGE_LONG_BYTES
+               : MESSAGE_MOST_BYTES;
 }
 
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *c)
@@ -352,8 +365,8 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     exchange->ragged = c->kind == PL_ALLGATHER || c->kind == PL_REDUCE_SCATTER || c->kind == PL_ALLTOALL;
     span = exchange->ragged ? longest_block(exchange, c) : c->count;
     exchange->pattern = pattern_for(exchange, c, span * item);
-    exchange->by_place =
-        exchange->pattern == PL_PATTERN_RING || exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER || exchange->pattern == PL_PATTERN_RING_ALLGATHER;
+    exchange->by_place = exchange->pattern == PL_PATTERN_RING || exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER ||
+                         exchange->pattern == PL_PATTERN_RING_ALLGATHER;
     exchange->rounds = pl_pattern_rounds(exchange->pattern, exchange->size);
     exchange->blocks = pl_pattern_blocks(exchange->pattern, exchange->size);
     parts = exchange->ragged ? 1 : (uint64_t)exchange->blocks;
@@ -373,8 +386,10 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     if (c->kind != PL_ALLTOALL && exchange->lane_elems > span) {
         exchange->lane_elems = span ? span : 1; /* its room is as large as the lane */
     }
-    /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not miss it. */
-    exchange->lane_count = c->kind == PL_ALLTOALL ? span / exchange->lane_elems + 1 : (span + exchange->lane_elems - 1) / exchange->lane_elems;
+    /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not
+     * miss it. */
+    exchange->lane_count = c->kind == PL_ALLTOALL ? span / exchange->lane_elems + 1
+                                                  : (span + exchange->lane_elems - 1) / exchange->lane_elems;
 }
 
 void pl_exchange_describe(void *state, struct pl_text *text)
@@ -383,14 +398,16 @@ void pl_exchange_describe(void *state, struct pl_text *text)
     uint64_t inline_bytes = pl_exchange_inline_most_bytes(exchange);
     int last = -1;
 
-    pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->message_ns[0] / 1e3, 1.0 / ns_per_byte(exchange));
-    pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the agreement, %s\n", (unsigned long long)inline_bytes,
-                   exchange->sum_most_bytes ? "added up on the way" : "rank order");
+    pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->message_ns[0] / 1e3,
+                   1.0 / ns_per_byte(exchange));
+    pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the agreement, %s\n",
+                   (unsigned long long)inline_bytes, exchange->sum_most_bytes ? "added up on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_pattern pattern = pl_exchange_choose(exchange, bytes);
 
         if (bytes > inline_bytes && (int)pattern != last) {
-            pl_text_printf(text, "  float32 allreduce from %llu bytes: %s\n", (unsigned long long)bytes, pl_pattern_text(pattern));
+            pl_text_printf(text, "  float32 allreduce from %llu bytes: %s\n", (unsigned long long)bytes,
+                           pl_pattern_text(pattern));
             last = (int)pattern;
         }
     }

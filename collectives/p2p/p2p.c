@@ -16,7 +16,8 @@ struct run {
 };
 
 /* Elements of blocks `first` to `first + blocks - 1` of `lane`; `starts` are the ranks' blocks where ragged. */
-static struct run run_of(const struct pl_exchange *exchange, const struct pl_lane *lane, const uint64_t *starts, int first, int blocks)
+static struct run run_of(const struct pl_exchange *exchange, const struct pl_lane *lane, const uint64_t *starts,
+                         int first, int blocks)
 {
     uint64_t lane_at = lane->number * exchange->lane_elems;
     uint64_t length;
@@ -26,7 +27,8 @@ static struct run run_of(const struct pl_exchange *exchange, const struct pl_lan
         uint64_t block = starts[rank + 1] - starts[rank];
 
         length = block > lane_at ? block - lane_at : 0;
-        return (struct run){starts[rank] + lane_at, length < exchange->lane_elems ? length : exchange->lane_elems, lane_at > block};
+        return (struct run){starts[rank] + lane_at, length < exchange->lane_elems ? length : exchange->lane_elems,
+                            lane_at > block};
     }
     length = exchange->request->collective.count - lane_at;
     length = length < exchange->lane_elems ? length : exchange->lane_elems;
@@ -44,7 +46,8 @@ static size_t item_bytes(const struct pl_exchange *exchange)
 
 static bool puts_aside(enum pl_pattern pattern)
 {
-    return pattern == PL_PATTERN_DIRECT || pattern == PL_PATTERN_DIRECT_REDUCE || pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER;
+    return pattern == PL_PATTERN_DIRECT || pattern == PL_PATTERN_DIRECT_REDUCE ||
+           pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER;
 }
 
 /* Partial results of these live in the lane: the caller gave no room of the right size. */
@@ -76,24 +79,28 @@ static char *work_at(const struct pl_exchange *exchange, const struct pl_lane *l
 /* Blocks put aside stand one behind the other, by sender. The room of a block is that of the largest. */
 static char *aside_at(const struct pl_exchange *exchange, const struct pl_lane *lane, int sender)
 {
-    uint64_t room_elems = exchange->ragged ? exchange->lane_elems : exchange->lane_elems / (uint64_t)exchange->blocks + 1;
+    uint64_t room_elems =
+        exchange->ragged ? exchange->lane_elems : exchange->lane_elems / (uint64_t)exchange->blocks + 1;
 
     return lane->arrived + (uint64_t)sender * room_elems * item_bytes(exchange);
 }
 
 static struct pl_reduction reduction_of(const struct pl_collective *c)
 {
-    return (struct pl_reduction){.dtype = c->dtype, .op = c->op == PL_AVERAGE ? PL_SUM : c->op, .divisor = 1, .prescale = 1, .postscale = 1};
+    return (struct pl_reduction){
+        .dtype = c->dtype, .op = c->op == PL_AVERAGE ? PL_SUM : c->op, .divisor = 1, .prescale = 1, .postscale = 1};
 }
 
-static void convert(const struct pl_exchange *exchange, const struct pl_reduction *reduction, void *dest, const void *source, uint64_t count)
+static void convert(const struct pl_exchange *exchange, const struct pl_reduction *reduction, void *dest,
+                    const void *source, uint64_t count)
 {
     pl_kernel_reduce(exchange->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
 /*
- * float16 sums of many ranks can overflow before the division by n: such averages are scaled down by a power of two first, exactly
- * but for the smallest numbers, and up again at the end. (Up to 16 ranks the direct pattern is used, which needs none of this.)
+ * float16 sums of many ranks can overflow before the division by n: such averages are scaled down by a power of two
+ * first, exactly but for the smallest numbers, and up again at the end. (Up to 16 ranks the direct pattern is used,
+ * which needs none of this.)
  */
 static double guard_factor(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
@@ -115,9 +122,11 @@ static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
     struct pl_reduction reduction = reduction_of(c);
 
     if (exchange->pattern == PL_PATTERN_RING_ALLGATHER || exchange->pattern == PL_PATTERN_PAIRWISE) {
-        struct run to = run_of(exchange, lane, exchange->recv_at, exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank, 1);
+        struct run to = run_of(exchange, lane, exchange->recv_at,
+                               exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank, 1);
         uint64_t in_block = to.at - exchange->recv_at[exchange->rank];
-        uint64_t from = exchange->pattern == PL_PATTERN_PAIRWISE ? exchange->send_at[exchange->rank] + in_block : in_block;
+        uint64_t from =
+            exchange->pattern == PL_PATTERN_PAIRWISE ? exchange->send_at[exchange->rank] + in_block : in_block;
         const char *source = (const char *)c->send + from * item;
         char *dest = (char *)c->recv + to.at * item;
 
@@ -154,7 +163,8 @@ static void store(const struct pl_exchange *exchange, struct pl_lane *lane)
     char *from;
     char *to;
 
-    if (!pl_kind_reduces(c->kind) || puts_aside(exchange->pattern) || (c->kind == PL_REDUCE && c->root != exchange->rank)) {
+    if (!pl_kind_reduces(c->kind) || puts_aside(exchange->pattern) ||
+        (c->kind == PL_REDUCE && c->root != exchange->rank)) {
         return;
     }
     guard = guard_factor(exchange, c);
@@ -192,7 +202,8 @@ static void gather(const struct pl_exchange *exchange, struct pl_lane *lane)
     reduction.prescale = c->prescale;
     reduction.postscale = c->postscale;
     if (run.count) {
-        pl_kernel_reduce(exchange->kernel, &reduction, &dest, 1, exchange->sources, (uint32_t)exchange->size, run.count);
+        pl_kernel_reduce(exchange->kernel, &reduction, &dest, 1, exchange->sources, (uint32_t)exchange->size,
+                         run.count);
     }
 }
 
@@ -209,30 +220,36 @@ static int rank_at(const struct pl_exchange *exchange, int place)
 /* The 16-bit form of a run that is to be sent, in the lane's own memory. */
 static const char *pack(const struct pl_exchange *exchange, struct pl_lane *lane, char *data, struct run run)
 {
-    enum pl_wire_step step = lane->round < exchange->size - 1 ? PL_WIRE_PARTIAL : lane->round == exchange->size - 1 ? PL_WIRE_FINISHED : PL_WIRE_PASS;
+    enum pl_wire_step step = lane->round < exchange->size - 1    ? PL_WIRE_PARTIAL
+                             : lane->round == exchange->size - 1 ? PL_WIRE_FINISHED
+                                                                 : PL_WIRE_PASS;
 
     pl_wire_pack(exchange, (uint16_t *)(void *)lane->work, (float *)(void *)data, run.at, run.count, step);
     return lane->work;
 }
 
-static enum pl_status post_piece(const struct pl_exchange *exchange, struct pl_train *train, bool out, struct pl_error *reterr)
+static enum pl_status post_piece(const struct pl_exchange *exchange, struct pl_train *train, bool out,
+                                 struct pl_error *reterr)
 {
     const struct pl_transport *transport = exchange->transport;
 
     train->piece_bytes = train->left_bytes < exchange->piece_bytes ? train->left_bytes : exchange->piece_bytes;
-    return (out ? transport->send(transport->context, train->data, train->piece_bytes, train->peer, train->tag, &train->transfer, reterr)
-                : transport->recv(transport->context, train->data, train->piece_bytes, train->peer, train->tag, &train->transfer, reterr));
+    return (out ? transport->send(transport->context, train->data, train->piece_bytes, train->peer, train->tag,
+                                  &train->transfer, reterr)
+                : transport->recv(transport->context, train->data, train->piece_bytes, train->peer, train->tag,
+                                  &train->transfer, reterr));
 }
 
-static enum pl_status start_train(const struct pl_exchange *exchange, struct pl_train *train, const char *data, size_t bytes, int peer, uint32_t tag,
-                                  bool out, struct pl_error *reterr)
+static enum pl_status start_train(const struct pl_exchange *exchange, struct pl_train *train, const char *data,
+                                  size_t bytes, int peer, uint32_t tag, bool out, struct pl_error *reterr)
 {
     *train = (struct pl_train){.data = (char *)(uintptr_t)data, .left_bytes = bytes, .peer = peer, .tag = tag};
     return post_piece(exchange, train, out, reterr);
 }
 
 /* Move a message as far as it gets. */
-static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_train *train, bool out, struct pl_error *reterr)
+static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_train *train, bool out,
+                                 struct pl_error *reterr)
 {
     while (train->transfer.active) {
         size_t bytes;
@@ -244,8 +261,8 @@ static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_t
         }
         if (!out && bytes != train->piece_bytes) {
             return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected %zu",
-                                pl_world_label(exchange->world, train->peer), bytes, pl_world_label(exchange->world, exchange->rank),
-                                train->piece_bytes);
+                                pl_world_label(exchange->world, train->peer), bytes,
+                                pl_world_label(exchange->world, exchange->rank), train->piece_bytes);
         }
         exchange->request->moves++;
         train->data += train->piece_bytes;
@@ -269,24 +286,28 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
     *step = pl_pattern_step(exchange->pattern, exchange->size, place, c->root, lane->round);
     if (step->from >= 0) {
         /* What is put aside is the sender's version of the rank's own block. */
-        struct run run = run_of(exchange, lane, exchange->recv_at, step->aside ? place : step->recv_first, step->recv_blocks);
+        struct run run =
+            run_of(exchange, lane, exchange->recv_at, step->aside ? place : step->recv_first, step->recv_blocks);
         char *data = step->aside                        ? aside_at(exchange, lane, step->from)
                      : step->combine || exchange->wired ? lane->arrived
                                                         : work_at(exchange, lane, step->recv_first, run);
 
         if (!run.silent) {
-            PL_TRY(start_train(exchange, &lane->in, data, run.count * item, rank_at(exchange, step->from), tag, false, reterr));
+            PL_TRY(start_train(exchange, &lane->in, data, run.count * item, rank_at(exchange, step->from), tag, false,
+                               reterr));
         }
     }
     if (step->to >= 0) {
         bool input = step->aside || exchange->pattern == PL_PATTERN_PAIRWISE;
-        struct run run = run_of(exchange, lane, input ? exchange->send_at : exchange->recv_at, step->send_first, step->send_blocks);
+        struct run run =
+            run_of(exchange, lane, input ? exchange->send_at : exchange->recv_at, step->send_first, step->send_blocks);
         char *data = input ? at_input(exchange, run) : work_at(exchange, lane, step->send_first, run);
 
         if (!run.silent) {
             const char *out = exchange->wired ? pack(exchange, lane, data, run) : data;
 
-            PL_TRY(start_train(exchange, &lane->out, out, run.count * item, rank_at(exchange, step->to), tag, true, reterr));
+            PL_TRY(start_train(exchange, &lane->out, out, run.count * item, rank_at(exchange, step->to), tag, true,
+                               reterr));
         }
     }
     return PL_OK;
@@ -311,7 +332,8 @@ static void combine(const struct pl_exchange *exchange, struct pl_lane *lane)
 }
 
 /* True in `*ret_ended` when neither message of the round is under way any more. */
-static enum pl_status test_round(struct pl_exchange *exchange, struct pl_lane *lane, bool *ret_ended, struct pl_error *reterr)
+static enum pl_status test_round(struct pl_exchange *exchange, struct pl_lane *lane, bool *ret_ended,
+                                 struct pl_error *reterr)
 {
     *ret_ended = false;
     PL_TRY(test_train(exchange, &lane->in, false, reterr));
@@ -379,7 +401,8 @@ static void finish_inline(struct pl_exchange *exchange)
     }
     if (c->kind == PL_ALLGATHER) {
         for (int r = 0; r < exchange->size; r++) {
-            memcpy((char *)c->recv + (size_t)r * exchange->agree.block_bytes, exchange->sources[r], exchange->agree.block_bytes);
+            memcpy((char *)c->recv + (size_t)r * exchange->agree.block_bytes, exchange->sources[r],
+                   exchange->agree.block_bytes);
         }
         return;
     }
@@ -467,8 +490,8 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     if (!inline_bytes && c->kind != PL_BARRIER) {
         PL_TRY(plan_lanes(exchange, c, reterr));
     }
-    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, inline_bytes, pl_exchange_sums_inline(exchange, c) ? &reduction : NULL,
-                          reterr));
+    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, inline_bytes,
+                          pl_exchange_sums_inline(exchange, c) ? &reduction : NULL, reterr));
     return progress(state, request, ret_done, reterr);
 }
 
@@ -513,7 +536,8 @@ static void cancel(void *state, struct pl_request *request)
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         struct pl_lane *lane = &exchange->lanes[i];
 
-        /* As in pl_agree_cancel(). Messages come to `arrived` and leave from `work`, if not to and from the caller's memory. */
+        /* As in pl_agree_cancel(). Messages come to `arrived` and leave from `work`, if not to and from the caller's
+         * memory. */
         if (lane->in.transfer.active && !transport->cancel(transport->context, &lane->in.transfer)) {
             lane->arrived = NULL;
         }

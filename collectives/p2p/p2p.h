@@ -2,9 +2,9 @@
 /**
  * Collectives over point-to-point messages; internal to exchange*.c.
  *
- * A collective is one pattern (pattern.h) run over many lanes. A lane is a piece of the vector, small enough to stay in cache; up
- * to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside the lanes runs the
- * agreement (agree.h), which also carries the data of small collectives.
+ * A collective is one pattern (pattern.h) run over many lanes. A lane is a piece of the vector, small enough to stay in
+ * cache; up to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside
+ * the lanes runs the agreement (agree.h), which also carries the data of small collectives.
  */
 #ifndef PL_COLLECTIVES_P2P_P2P_H
 #define PL_COLLECTIVES_P2P_P2P_H
@@ -52,7 +52,8 @@ struct pl_exchange {
     const int *order;                      /* ring place -> rank */
     int *place_of;                         /* rank -> ring place */
     double message_ns[PL_EXCHANGE_PROBES]; /* what a turn of such messages takes: the cost model */
-    uint64_t sum_most_bytes;               /* allreduces up to this long ride with the agreement and are added up on the way */
+    /* allreduces up to this long ride with the agreement and are added up on the way */
+    uint64_t sum_most_bytes;
     struct pl_agree agree;
     struct pl_lane lanes[PL_EXCHANGE_LANES];
     size_t lane_room_bytes; /* of each lane's two buffers */
@@ -94,10 +95,16 @@ static inline uint64_t pl_exchange_inline_most_bytes(const struct pl_exchange *e
 /** Whether an allreduce rides with the agreement and is added up on the way. */
 bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *collective);
 
-/** Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems, lane_count, piece_bytes. */
+/**
+ * Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems,
+ * lane_count, piece_bytes.
+ */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
 
-/** Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 30 ms at 1 Gbit/s). Collective. */
+/**
+ * Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 30 ms at 1
+ * Gbit/s). Collective.
+ */
 enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The pattern that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
@@ -124,9 +131,11 @@ enum pl_wire_step {
     PL_WIRE_PASS,     /* nothing is lost: it came over the wire */
 };
 
-void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count, enum pl_wire_step step);
+void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count,
+                  enum pl_wire_step step);
 
 /** Replace `data`, or add what came as the left operand. */
-void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count, bool combine);
+void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count,
+                    bool combine);
 
 #endif

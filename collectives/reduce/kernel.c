@@ -24,8 +24,8 @@ static const struct pl_kernel *runnable(const struct pl_kernel *kernel)
 {
 #ifdef PL_KERNEL_X86
     if (kernel == &pl_kernel_avx512) {
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                       __builtin_cpu_supports("avx512vl")
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
                    ? kernel
                    : NULL;
     }

@@ -25,10 +25,13 @@
 
 /** How results reach memory; never changes what they are. */
 enum pl_kernel_store {
-    PL_KERNEL_STORE_CACHED,  /* ordinary stores: the destination is in this core's cache, or will be read here soon */
-    PL_KERNEL_STORE_MIGRATE, /* fetch destination lines for writing (PREFETCHW) ahead of use: another core has them modified */
-    PL_KERNEL_STORE_STREAM,  /* past the cache, fenced before return: another core has read the lines, or they exceed the cache */
-    PL_KERNEL_STORE_TAKE,    /* copies only: cached stores, and the source's lines are fetched for writing, as this core refills them next */
+    PL_KERNEL_STORE_CACHED, /* ordinary stores: the destination is in this core's cache, or will be read here soon */
+    /* fetch destination lines for writing (PREFETCHW) ahead of use: another core has them modified */
+    PL_KERNEL_STORE_MIGRATE,
+    /* past the cache, fenced before return: another core has read the lines, or they exceed the cache */
+    PL_KERNEL_STORE_STREAM,
+    /* copies only: cached stores, and the source's lines are fetched for writing, as this core refills them next */
+    PL_KERNEL_STORE_TAKE,
 };
 
 /** What pl_kernel_reduce() does to each element: post * ((pre * a) op (pre * b) op ...) / divisor. */
@@ -43,8 +46,8 @@ struct pl_reduction {
 
 struct pl_kernel {
     const char *name;
-    void (*reduce)(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source, uint32_t sources,
-                   size_t count_elems);
+    void (*reduce)(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source,
+                   uint32_t sources, size_t count_elems);
     void (*copy)(void *dest, const void *source, size_t bytes, enum pl_kernel_store store);
     /* float32 to and from the two 16-bit types */
     void (*narrow)(enum pl_dtype dest_dtype, uint16_t *dest, const float *source, size_t count_elems);
@@ -54,7 +57,10 @@ struct pl_kernel {
 /** The fastest table that this CPU can run. */
 const struct pl_kernel *pl_kernel_best(void);
 
-/** "plain", "avx2", "avx512", "neon", or "auto" for the best; NULL when unknown, not compiled in, or this CPU cannot run it. */
+/**
+ * "plain", "avx2", "avx512", "neon", or "auto" for the best; NULL when unknown, not compiled in, or this CPU cannot run
+ * it.
+ */
 const struct pl_kernel *pl_kernel_named(const char *name);
 
 /**
@@ -64,27 +70,30 @@ const struct pl_kernel *pl_kernel_named(const char *name);
  * Threads     any; touches nothing but the buffers.
  * Cost        one pass: every source read once, every dest written once.
  */
-static inline void pl_kernel_reduce(const struct pl_kernel *kernel, const struct pl_reduction *reduction, void *const *dest, uint32_t dests,
-                                    const void *const *source, uint32_t sources, size_t count_elems)
+static inline void pl_kernel_reduce(const struct pl_kernel *kernel, const struct pl_reduction *reduction,
+                                    void *const *dest, uint32_t dests, const void *const *source, uint32_t sources,
+                                    size_t count_elems)
 {
     kernel->reduce(reduction, dest, dests, source, sources, count_elems);
 }
 
 /** Copy without overlap. PL_KERNEL_STORE_STREAM is fenced before return. */
-static inline void pl_kernel_copy(const struct pl_kernel *kernel, void *dest, const void *source, size_t bytes, enum pl_kernel_store store)
+static inline void pl_kernel_copy(const struct pl_kernel *kernel, void *dest, const void *source, size_t bytes,
+                                  enum pl_kernel_store store)
 {
     kernel->copy(dest, source, bytes, store);
 }
 
 /** Round float32 to PL_FLOAT16 or PL_BFLOAT16, to nearest even; too large becomes infinity. */
-static inline void pl_kernel_narrow(const struct pl_kernel *kernel, enum pl_dtype dest_dtype, uint16_t *dest, const float *source, size_t count_elems)
+static inline void pl_kernel_narrow(const struct pl_kernel *kernel, enum pl_dtype dest_dtype, uint16_t *dest,
+                                    const float *source, size_t count_elems)
 {
     kernel->narrow(dest_dtype, dest, source, count_elems);
 }
 
 /** PL_FLOAT16 or PL_BFLOAT16 to float32, exact. */
-static inline void pl_kernel_widen(const struct pl_kernel *kernel, enum pl_dtype source_dtype, float *dest, const uint16_t *source,
-                                   size_t count_elems)
+static inline void pl_kernel_widen(const struct pl_kernel *kernel, enum pl_dtype source_dtype, float *dest,
+                                   const uint16_t *source, size_t count_elems)
 {
     kernel->widen(source_dtype, dest, source, count_elems);
 }

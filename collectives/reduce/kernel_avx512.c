@@ -25,7 +25,8 @@ static inline void stream_fence(void)
     _mm_sfence();
 }
 
-/* As narrow as the part: a wider load may reach into the next line, which may be another core's, even where its mask is off. */
+/* As narrow as the part: a wider load may reach into the next line, which may be another core's, even where its mask is
+ * off. */
 static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
 {
     __mmask64 mask = ((__mmask64)1 << bytes) - 1;

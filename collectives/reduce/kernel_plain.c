@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The reference: portable C, one block at a time. A block of each source is loaded into the accumulator's type, combined,
- * finished and stored; the three accumulator types are float, double and a 128-bit integer, in which no sum of integers
- * overflows.
+ * The reference: portable C, one block at a time. A block of each source is loaded into the accumulator's type,
+ * combined, finished and stored; the three accumulator types are float, double and a 128-bit integer, in which no sum
+ * of integers overflows.
  */
 #include "collectives/reduce/kernel_tables.h"
 
@@ -126,37 +126,37 @@ static void store_floats(enum pl_dtype dtype, char *dest, const float *restrict 
     }
 }
 
-#define DEFINE_COMBINE(name, type, product, is_nan, is_negative)                                                                                     \
-    static void combine_##name(enum pl_op op, type *restrict sum, const type *restrict next, size_t count)                                           \
-    {                                                                                                                                                \
-        switch (op) {                                                                                                                                \
-        case PL_SUM:                                                                                                                                 \
-        case PL_AVERAGE:                                                                                                                             \
-            for (size_t i = 0; i < count; i++) {                                                                                                     \
-                sum[i] = sum[i] + next[i];                                                                                                           \
-            }                                                                                                                                        \
-            break;                                                                                                                                   \
-        case PL_MIN:                                                                                                                                 \
-            for (size_t i = 0; i < count; i++) {                                                                                                     \
-                bool keep = sum[i] < next[i] || is_nan(sum[i]) || (sum[i] == next[i] && is_negative(sum[i]));                                        \
-                sum[i] = keep ? sum[i] : next[i];                                                                                                    \
-            }                                                                                                                                        \
-            break;                                                                                                                                   \
-        case PL_MAX:                                                                                                                                 \
-            for (size_t i = 0; i < count; i++) {                                                                                                     \
-                bool keep = sum[i] > next[i] || is_nan(sum[i]) || (sum[i] == next[i] && !is_negative(sum[i]));                                       \
-                sum[i] = keep ? sum[i] : next[i];                                                                                                    \
-            }                                                                                                                                        \
-            break;                                                                                                                                   \
-        case PL_PRODUCT:                                                                                                                             \
-            for (size_t i = 0; i < count; i++) {                                                                                                     \
-                sum[i] = product(sum[i], next[i]);                                                                                                   \
-            }                                                                                                                                        \
-            break;                                                                                                                                   \
-        case PL_ADASUM:                                                                                                                              \
-        case PL_OP_COUNT:                                                                                                                            \
-            break;                                                                                                                                   \
-        }                                                                                                                                            \
+#define DEFINE_COMBINE(name, type, product, is_nan, is_negative)                                                       \
+    static void combine_##name(enum pl_op op, type *restrict sum, const type *restrict next, size_t count)             \
+    {                                                                                                                  \
+        switch (op) {                                                                                                  \
+        case PL_SUM:                                                                                                   \
+        case PL_AVERAGE:                                                                                               \
+            for (size_t i = 0; i < count; i++) {                                                                       \
+                sum[i] = sum[i] + next[i];                                                                             \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case PL_MIN:                                                                                                   \
+            for (size_t i = 0; i < count; i++) {                                                                       \
+                bool keep = sum[i] < next[i] || is_nan(sum[i]) || (sum[i] == next[i] && is_negative(sum[i]));          \
+                sum[i] = keep ? sum[i] : next[i];                                                                      \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case PL_MAX:                                                                                                   \
+            for (size_t i = 0; i < count; i++) {                                                                       \
+                bool keep = sum[i] > next[i] || is_nan(sum[i]) || (sum[i] == next[i] && !is_negative(sum[i]));         \
+                sum[i] = keep ? sum[i] : next[i];                                                                      \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case PL_PRODUCT:                                                                                               \
+            for (size_t i = 0; i < count; i++) {                                                                       \
+                sum[i] = product(sum[i], next[i]);                                                                     \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case PL_ADASUM:                                                                                                \
+        case PL_OP_COUNT:                                                                                              \
+            break;                                                                                                     \
+        }                                                                                                              \
     }
 
 #define FLOAT_PRODUCT(a, b) ((a) * (b))
@@ -171,31 +171,31 @@ static bool divides(const struct pl_reduction *reduction)
     return (reduction->op == PL_SUM || reduction->op == PL_AVERAGE) && reduction->divisor > 1;
 }
 
-#define DEFINE_SCALE(name, type)                                                                                                                     \
-    static void multiply_##name(type *values, type factor, size_t count)                                                                             \
-    {                                                                                                                                                \
-        for (size_t i = 0; i < count; i++) {                                                                                                         \
-            values[i] *= factor;                                                                                                                     \
-        }                                                                                                                                            \
-    }                                                                                                                                                \
-    static void finish_##name(const struct pl_reduction *reduction, type *values, size_t count)                                                      \
-    {                                                                                                                                                \
-        if (divides(reduction)) {                                                                                                                    \
-            type divisor = (type)reduction->divisor;                                                                                                 \
-                                                                                                                                                     \
-            for (size_t i = 0; i < count; i++) {                                                                                                     \
-                values[i] /= divisor;                                                                                                                \
-            }                                                                                                                                        \
-        }                                                                                                                                            \
-        if (reduction->postscale != 1) {                                                                                                             \
-            multiply_##name(values, (type)reduction->postscale, count);                                                                              \
-        }                                                                                                                                            \
+#define DEFINE_SCALE(name, type)                                                                                       \
+    static void multiply_##name(type *values, type factor, size_t count)                                               \
+    {                                                                                                                  \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            values[i] *= factor;                                                                                       \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void finish_##name(const struct pl_reduction *reduction, type *values, size_t count)                        \
+    {                                                                                                                  \
+        if (divides(reduction)) {                                                                                      \
+            type divisor = (type)reduction->divisor;                                                                   \
+                                                                                                                       \
+            for (size_t i = 0; i < count; i++) {                                                                       \
+                values[i] /= divisor;                                                                                  \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (reduction->postscale != 1) {                                                                               \
+            multiply_##name(values, (type)reduction->postscale, count);                                                \
+        }                                                                                                              \
     }
 DEFINE_SCALE(float, float)
 DEFINE_SCALE(double, double)
 
-static void reduce_float(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source, uint32_t sources,
-                         size_t at, size_t count)
+static void reduce_float(const struct pl_reduction *reduction, void *const *dest, uint32_t dests,
+                         const void *const *source, uint32_t sources, size_t at, size_t count)
 {
     float sum[BLOCK_ELEMS];
     float next[BLOCK_ELEMS];
@@ -217,8 +217,8 @@ static void reduce_float(const struct pl_reduction *reduction, void *const *dest
     }
 }
 
-static void reduce_double(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source, uint32_t sources,
-                          size_t at, size_t count)
+static void reduce_double(const struct pl_reduction *reduction, void *const *dest, uint32_t dests,
+                          const void *const *source, uint32_t sources, size_t at, size_t count)
 {
     double sum[BLOCK_ELEMS];
     double next[BLOCK_ELEMS];
@@ -243,19 +243,19 @@ static void reduce_double(const struct pl_reduction *reduction, void *const *des
 /* ---- integers and bool ---- */
 
 /* dtype, C type, lowest, highest */
-#define INTEGER_LIST(X)                                                                                                                              \
-    X(PL_INT8, int8_t, INT8_MIN, INT8_MAX)                                                                                                           \
-    X(PL_INT16, int16_t, INT16_MIN, INT16_MAX)                                                                                                       \
-    X(PL_INT32, int32_t, INT32_MIN, INT32_MAX)                                                                                                       \
-    X(PL_INT64, int64_t, INT64_MIN, INT64_MAX)                                                                                                       \
+#define INTEGER_LIST(X)                                                                                                \
+    X(PL_INT8, int8_t, INT8_MIN, INT8_MAX)                                                                             \
+    X(PL_INT16, int16_t, INT16_MIN, INT16_MAX)                                                                         \
+    X(PL_INT32, int32_t, INT32_MIN, INT32_MAX)                                                                         \
+    X(PL_INT64, int64_t, INT64_MIN, INT64_MAX)                                                                         \
     X(PL_UINT8, uint8_t, 0, UINT8_MAX)
 
 static void integer_range(enum pl_dtype dtype, wide *low, wide *high)
 {
-#define RANGE(name, type, lowest, highest)                                                                                                           \
-    if (dtype == name) {                                                                                                                             \
-        *low = (lowest);                                                                                                                             \
-        *high = (highest);                                                                                                                           \
+#define RANGE(name, type, lowest, highest)                                                                             \
+    if (dtype == name) {                                                                                               \
+        *low = (lowest);                                                                                               \
+        *high = (highest);                                                                                             \
     }
     *low = 0;
     *high = 1;
@@ -265,14 +265,14 @@ static void integer_range(enum pl_dtype dtype, wide *low, wide *high)
 
 static void load_wides(enum pl_dtype dtype, wide *into, const char *source, size_t at, size_t count)
 {
-#define LOAD(name, type, lowest, highest)                                                                                                            \
-    if (dtype == name) {                                                                                                                             \
-        for (size_t i = 0; i < count; i++) {                                                                                                         \
-            type value;                                                                                                                              \
-                                                                                                                                                     \
-            memcpy(&value, source + (at + i) * sizeof(value), sizeof(value));                                                                        \
-            into[i] = value;                                                                                                                         \
-        }                                                                                                                                            \
+#define LOAD(name, type, lowest, highest)                                                                              \
+    if (dtype == name) {                                                                                               \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            type value;                                                                                                \
+                                                                                                                       \
+            memcpy(&value, source + (at + i) * sizeof(value), sizeof(value));                                          \
+            into[i] = value;                                                                                           \
+        }                                                                                                              \
     }
     INTEGER_LIST(LOAD)
 #undef LOAD
@@ -285,13 +285,13 @@ static void load_wides(enum pl_dtype dtype, wide *into, const char *source, size
 
 static void store_wides(enum pl_dtype dtype, char *dest, const wide *from, size_t at, size_t count)
 {
-#define STORE(name, type, lowest, highest)                                                                                                           \
-    if (dtype == name) {                                                                                                                             \
-        for (size_t i = 0; i < count; i++) {                                                                                                         \
-            type value = (type)from[i]; /* wraps, as GCC and Clang define it */                                                                      \
-                                                                                                                                                     \
-            memcpy(dest + (at + i) * sizeof(value), &value, sizeof(value));                                                                          \
-        }                                                                                                                                            \
+#define STORE(name, type, lowest, highest)                                                                             \
+    if (dtype == name) {                                                                                               \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            type value = (type)from[i]; /* wraps, as GCC and Clang define it */                                        \
+                                                                                                                       \
+            memcpy(dest + (at + i) * sizeof(value), &value, sizeof(value));                                            \
+        }                                                                                                              \
     }
     INTEGER_LIST(STORE)
 #undef STORE
@@ -307,8 +307,8 @@ static enum pl_op bool_op(enum pl_op op)
     return op == PL_SUM || op == PL_AVERAGE || op == PL_MAX ? PL_MAX : PL_MIN;
 }
 
-static void reduce_integer(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source, uint32_t sources,
-                           size_t at, size_t count)
+static void reduce_integer(const struct pl_reduction *reduction, void *const *dest, uint32_t dests,
+                           const void *const *source, uint32_t sources, size_t at, size_t count)
 {
     bool is_bool = reduction->dtype == PL_BOOL;
     enum pl_op op = is_bool ? bool_op(reduction->op) : reduction->op;
@@ -340,8 +340,8 @@ static void reduce_integer(const struct pl_reduction *reduction, void *const *de
     }
 }
 
-static void plain_reduce(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source, uint32_t sources,
-                         size_t count_elems)
+static void plain_reduce(const struct pl_reduction *reduction, void *const *dest, uint32_t dests,
+                         const void *const *source, uint32_t sources, size_t count_elems)
 {
     PL_BUG_IF(reduction->op >= PL_ADASUM || reduction->dtype >= PL_DTYPE_COUNT);
     for (size_t at = 0; at < count_elems; at += BLOCK_ELEMS) {

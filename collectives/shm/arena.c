@@ -17,7 +17,8 @@ enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *r
     struct pl_shm_span span = {.number = ++shm->span_number};
     enum pl_status status;
 
-    PL_TRY(pl_shm_region_new(pl_world_bootstrap(shm->world), shm->one_process, bytes, pl_world_deadline_ns(shm->world), &span.region, reterr));
+    PL_TRY(pl_shm_region_new(pl_world_bootstrap(shm->world), shm->one_process, bytes, pl_world_deadline_ns(shm->world),
+                             &span.region, reterr));
     /* Only now, when no rank waits for this one any more. */
     status = pl_memory_grow(&shm->spans, &shm->span_capacity, shm->span_count + 1, sizeof(*shm->spans), reterr);
     if (status != PL_OK) {
@@ -44,7 +45,8 @@ void pl_shm_arena_free(void *state, struct pl_span *span)
     }
 }
 
-void pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number, uint64_t *ret_offset)
+void pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number,
+                       uint64_t *ret_offset)
 {
     for (size_t i = 0; i < shm->span_count; i++) {
         const struct pl_shm_region *region = &shm->spans[i].region;

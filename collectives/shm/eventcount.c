@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How ranks hear of each other. Publishing is one store; the reader polls. A rank that has polled for long sleeps on the
- * bell, a futex, between announcing itself as a sleeper and taking that back. The publisher stores its word and then
- * reads the number of sleepers; the sleeper raises that number and then looks at the word once more. With sequentially
- * consistent operations one of the two sees the other, so no wake-up is lost (tests/models/bell.pml).
+ * How ranks hear of each other. Publishing is one store; the reader polls. A rank that has polled for long sleeps on
+ * the bell, a futex, between announcing itself as a sleeper and taking that back. The publisher stores its word and
+ * then reads the number of sleepers; the sleeper raises that number and then looks at the word once more. With
+ * sequentially consistent operations one of the two sees the other, so no wake-up is lost (tests/models/bell.pml).
  */
 #include "collectives/shm/layout.h"
 
@@ -39,7 +39,8 @@ void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_e
 {
     uint32_t none = 0;
 
-    /* While there is no failure the words are nobody's but ours. A rank that is killed among them has declared nothing. */
+    /* While there is no failure the words are nobody's but ours. A rank that is killed among them has declared nothing.
+     * */
     if (atomic_load(&shm->control->failure) != 0) {
         return;
     }
@@ -76,7 +77,8 @@ void pl_shm_watch(struct pl_shm *shm)
     }
 }
 
-/* Its process has ended, or it has freed its world. Without pidfds (older kernels), a zombie counts as alive until reaped. */
+/* Its process has ended, or it has freed its world. Without pidfds (older kernels), a zombie counts as alive until
+ * reaped. */
 static bool is_gone(const struct pl_shm *shm, int rank)
 {
     struct pollfd poll_fd = {.fd = shm->pidfds[rank], .events = POLLIN};
@@ -134,7 +136,8 @@ enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr)
             int label = pl_world_label(shm->world, rank);
 
             *ret_left = true;
-            return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_RANK, label, "rank %d's process has ended or left the world", label);
+            return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_RANK, label,
+                                  "rank %d's process has ended or left the world", label);
         }
     }
     return PL_OK;

@@ -2,12 +2,13 @@
 /**
  * The shared-memory backend, inside a host. Internal to shm*.c; docs/collectives.md draws the algorithms.
  *
- * Every collective begins with each rank posting a head (what it is about to do) and reading all others'. Heads alternate
- * between two slots a rank: a rank posts number s+1 only after it has seen all heads of s, so a slot is rewritten only
- * when all ranks have moved past what it held. Small data travels with the head and that is all (flat). Otherwise data
- * is read where it lies in the arena (direct) or goes round by round through staging memory (staged).
+ * Every collective begins with each rank posting a head (what it is about to do) and reading all others'. Heads
+ * alternate between two slots a rank: a rank posts number s+1 only after it has seen all heads of s, so a slot is
+ * rewritten only when all ranks have moved past what it held. Small data travels with the head and that is all (flat).
+ * Otherwise data is read where it lies in the arena (direct) or goes round by round through staging memory (staged).
  *
- * All words that tell how far a rank is are C11 atomics that only grow; each is written by that rank. Data is ordered by them.
+ * All words that tell how far a rank is are C11 atomics that only grow; each is written by that rank. Data is ordered
+ * by them.
  */
 #ifndef PL_COLLECTIVES_SHM_LAYOUT_H
 #define PL_COLLECTIVES_SHM_LAYOUT_H
@@ -42,9 +43,11 @@ struct pl_shm_control {
 struct pl_shm_words {
     _Alignas(128) _Atomic uint64_t staged; /* rounds whose data lies in staging memory */
     _Atomic uint64_t consumed;             /* rounds whose data from all others was used */
-    _Atomic uint64_t done;                 /* direct: number of the last collective whose buffers this rank has left alone */
-    _Atomic uint32_t left;                 /* the rank has freed its world */
-    struct pl_error heard;                 /* what the others report when control->failure names this rank; written before, and once */
+    /* direct: number of the last collective whose buffers this rank has left alone */
+    _Atomic uint64_t done;
+    _Atomic uint32_t left; /* the rank has freed its world */
+    /* what the others report when control->failure names this rank; written before, and once */
+    struct pl_error heard;
 };
 
 /** Where a rank's buffers lie, for data that does not travel with the head. */
@@ -67,14 +70,17 @@ struct pl_shm_notice {
     } in;
 };
 
-/** One rank's part in one collective; behind it its alltoall counts and its flat data. Number and notice share a line. */
+/**
+ * One rank's part in one collective; behind it its alltoall counts and its flat data. Number and notice share a line.
+ */
 struct pl_shm_head {
     _Alignas(128) _Atomic uint64_t sequence; /* published last */
     struct pl_shm_notice notice;
     struct pl_signature signature;
 };
 
-_Static_assert(offsetof(struct pl_shm_head, signature) == PL_SHM_LINE_BYTES, "a small collective moves one line a rank");
+_Static_assert(offsetof(struct pl_shm_head, signature) == PL_SHM_LINE_BYTES,
+               "a small collective moves one line a rank");
 
 /** A region of pl_arena_alloc(). */
 struct pl_shm_span {
@@ -144,13 +150,15 @@ struct pl_shm {
 
 static inline struct pl_shm_words *pl_shm_words(const struct pl_shm *shm, int rank)
 {
-    return (struct pl_shm_words *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes + sizeof(struct pl_shm_control));
+    return (struct pl_shm_words *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes +
+                                           sizeof(struct pl_shm_control));
 }
 
 static inline struct pl_shm_head *pl_shm_head(const struct pl_shm *shm, int rank, uint64_t sequence)
 {
-    return (struct pl_shm_head *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes + sizeof(struct pl_shm_control) +
-                                          sizeof(struct pl_shm_words) + (sequence & 1) * shm->slot_bytes);
+    return (struct pl_shm_head *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes +
+                                          sizeof(struct pl_shm_control) + sizeof(struct pl_shm_words) +
+                                          (sequence & 1) * shm->slot_bytes);
 }
 
 static inline uint64_t *pl_shm_alltoall_counts(struct pl_shm_head *head)
@@ -166,7 +174,8 @@ static inline char *pl_shm_flat_data(const struct pl_shm *shm, struct pl_shm_hea
 /** Staging memory of `rank` for round `round`, counted over all collectives. */
 static inline char *pl_shm_staging(const struct pl_shm *shm, int rank, uint64_t round)
 {
-    return shm->region.base + (size_t)rank * shm->region.piece_bytes + shm->staging_at + (round % PL_SHM_DEPTH) * shm->round_bytes;
+    return shm->region.base + (size_t)rank * shm->region.piece_bytes + shm->staging_at +
+           (round % PL_SHM_DEPTH) * shm->round_bytes;
 }
 
 /* ---- shm_wait.c: publishing, sleeping, failing ---- */
@@ -180,10 +189,15 @@ void pl_shm_ring(struct pl_shm *shm);
 /** The failure that some rank declared, as this rank's report; PL_OK when there is none. */
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Tell all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure stays. */
+/**
+ * Tell all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure stays.
+ */
 void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
-/** What is known of the other ranks without a request: the failure that one has declared, or PL_PEER and `*ret_left` when one is gone. */
+/**
+ * What is known of the other ranks without a request: the failure that one has declared, or PL_PEER and `*ret_left`
+ * when one is gone.
+ */
 enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sleep until something was published or `until_ns`, unless the collective can go on already. Declares dead peers. */
@@ -194,8 +208,10 @@ void pl_shm_watch(struct pl_shm *shm);
 
 /* ---- shm_run.c: the algorithms ---- */
 
-enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done,
+                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret_done,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether the collective under way can go on now. */
 bool pl_shm_is_ready(const struct pl_shm *shm);
@@ -237,11 +253,13 @@ bool pl_shm_staged_can_move(const struct pl_shm *shm);
 
 /* ---- shm_arena.c ---- */
 
-enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *ret_span,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 void pl_shm_arena_free(void *state, struct pl_span *span);
 
 /** Find the span that holds `bytes` at `data` in this rank's piece; where there is none both stay as they are. */
-void pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number, uint64_t *ret_offset);
+void pl_shm_arena_find(const struct pl_shm *shm, const void *data, size_t bytes, uint32_t *ret_number,
+                       uint64_t *ret_offset);
 
 /** The address here of `offset` in `rank`'s piece of span `number`. */
 char *pl_shm_arena_at(const struct pl_shm *shm, uint32_t number, int rank, uint64_t offset);

@@ -65,7 +65,8 @@ static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sock
     address->sun_family = AF_UNIX;
     length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "paceline-");
     for (int i = 0; i < NONCE_BYTES; i++) {
-        length += snprintf(address->sun_path + 1 + length, sizeof(address->sun_path) - 1 - (size_t)length, "%02x", nonce[i]);
+        length +=
+            snprintf(address->sun_path + 1 + length, sizeof(address->sun_path) - 1 - (size_t)length, "%02x", nonce[i]);
     }
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
@@ -88,7 +89,8 @@ static enum pl_status send_descriptor(int socket_fd, int fd, struct pl_error *re
         char room[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
 
     memset(&control, 0, sizeof(control));
     control.header.cmsg_level = SOL_SOCKET;
@@ -109,7 +111,8 @@ static enum pl_status receive_descriptor(int socket_fd, int *ret_fd, struct pl_e
         char room[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
     ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
@@ -166,7 +169,8 @@ static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadli
     return PL_OK;
 }
 
-static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES], int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
+static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES], int64_t deadline_ns, int *ret_fd,
+                            struct pl_error *reterr)
 {
     struct sockaddr_un address;
     socklen_t length = name_socket(nonce, &address);
@@ -231,8 +235,8 @@ static _Atomic int *users_of(const struct pl_shm_region *region)
     return (_Atomic int *)(void *)(region->base + region->bytes - page_bytes());
 }
 
-static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region, int *ret_fd, int *ret_listen_fd,
-                                  struct offer *offer, struct pl_error *reterr)
+static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region,
+                                  int *ret_fd, int *ret_listen_fd, struct offer *offer, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     struct sysinfo machine;
@@ -242,7 +246,8 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
     }
     /* Of a memory file the kernel refuses nothing: it would end processes until there is room. */
     if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
-        return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has", region->bytes);
+        return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has",
+                            region->bytes);
     }
     if (ftruncate(fd, (off_t)region->bytes) != 0) {
         return pl_error_errno(reterr, "size shared memory to %zu bytes", region->bytes);
@@ -265,20 +270,22 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
 }
 
 /* Tell all ranks how this one fared; the lowest rank that failed decides what all return. */
-static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *mine, struct offer *all, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *mine, struct offer *all,
+                            int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_TRY(bootstrap->allgather(bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
     for (int rank = 0; rank < bootstrap->size; rank++) {
         if (all[rank].status != PL_OK) {
-            return pl_error_set(reterr, all[rank].status, "rank %d: %s", bootstrap->transport ? pl_transport_label(bootstrap->transport, rank) : rank,
+            return pl_error_set(reterr, all[rank].status, "rank %d: %s",
+                                bootstrap->transport ? pl_transport_label(bootstrap->transport, rank) : rank,
                                 all[rank].text);
         }
     }
     return PL_OK;
 }
 
-static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct offer *root, int socket_fd, int64_t deadline_ns, int *fd,
-                             struct pl_shm_region *region, struct pl_error *reterr)
+static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct offer *root, int socket_fd,
+                             int64_t deadline_ns, int *fd, struct pl_shm_region *region, struct pl_error *reterr)
 {
     if (one_process) {
         region->base = root->base;
@@ -299,8 +306,8 @@ static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, c
     return allocate(*fd, region, bootstrap->rank, reterr);
 }
 
-enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_process, size_t piece_bytes, int64_t deadline_ns,
-                                 struct pl_shm_region *ret_region, struct pl_error *reterr)
+enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_process, size_t piece_bytes,
+                                 int64_t deadline_ns, struct pl_shm_region *ret_region, struct pl_error *reterr)
 {
     size_t align = alignment_of(piece_bytes);
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
@@ -316,9 +323,11 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     if (all == NULL) {
         return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
-    if (region.piece_bytes < piece_bytes || __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
+    if (region.piece_bytes < piece_bytes ||
+        __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
         __builtin_add_overflow(region.bytes, page_bytes(), &region.bytes)) {
-        return pl_error_set(reterr, PL_MEMORY, "%zu bytes for each of %d ranks exceed the address space", piece_bytes, bootstrap->size);
+        return pl_error_set(reterr, PL_MEMORY, "%zu bytes for each of %d ranks exceed the address space", piece_bytes,
+                            bootstrap->size);
     }
     if (bootstrap->rank == 0) {
         status = open_memory(bootstrap, one_process, &region, &fd, &socket_fd, &mine, &error);

@@ -2,9 +2,9 @@
 /**
  * The arithmetic of staged collectives, apart from their memory traffic: kind, rank and round give pieces of buffers.
  *
- * ALLREDUCE and REDUCE cut each round's elements into one part a rank, in rank order; the last round is cut evenly too, so
- * that no rank idles. REDUCE_SCATTER and ALLTOALL move a part of each rank's block a round. ALLGATHER and BROADCAST move one
- * part a round, which all ranks read.
+ * ALLREDUCE and REDUCE cut each round's elements into one part a rank, in rank order; the last round is cut evenly too,
+ * so that no rank idles. REDUCE_SCATTER and ALLTOALL move a part of each rank's block a round. ALLGATHER and BROADCAST
+ * move one part a round, which all ranks read.
  */
 #include "collectives/shm/layout.h"
 

@@ -77,7 +77,8 @@ static uint64_t hash_signature(const struct pl_signature *signature)
 
     if (signature->counts_hash | signature->scale_hash | signature->name_hash) {
         memcpy(name, signature->name, sizeof(name));
-        hash += mix(signature->counts_hash, 2) + mix(signature->scale_hash, 3) + mix(signature->name_hash, 4) + mix(name[0], 6) + mix(name[1], 7);
+        hash += mix(signature->counts_hash, 2) + mix(signature->scale_hash, 3) + mix(signature->name_hash, 4) +
+                mix(name[0], 6) + mix(name[1], 7);
     }
     return hash ^ (hash >> 32);
 }
@@ -152,8 +153,8 @@ static struct pl_shm_places find_places(struct pl_shm *shm, const struct pl_coll
 }
 
 /*
- * Post this rank's head and return the hash in it. The line's stores follow each other closely: it is being polled by all other ranks,
- * and between two stores that lie apart they would take it away.
+ * Post this rank's head and return the hash in it. The line's stores follow each other closely: it is being polled by
+ * all other ranks, and between two stores that lie apart they would take it away.
  */
 static uint64_t post_head(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
 {
@@ -173,7 +174,8 @@ static uint64_t post_head(struct pl_shm *shm, const struct pl_request *request, 
         if (bytes > shm->flat_bytes) {
             places = find_places(shm, collective, bytes);
         } else if (sends) {
-            pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), send_buffer(collective), bytes, PL_KERNEL_STORE_MIGRATE);
+            pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), send_buffer(collective), bytes,
+                           PL_KERNEL_STORE_MIGRATE);
         }
         if (collective->kind == PL_ALLTOALL) {
             places.longest = fill_alltoall(shm, head);
@@ -218,8 +220,9 @@ static enum pl_status raise_mismatch(struct pl_shm *shm, const struct pl_shm_op 
         rank++;
     }
     PL_BUG_IF(rank == shm->size);
-    return pl_signature_mismatch(&first->signature, pl_world_label(shm->world, 0), &pl_shm_head(shm, rank, op->sequence)->signature,
-                                 pl_world_label(shm->world, rank), reterr);
+    return pl_signature_mismatch(&first->signature, pl_world_label(shm->world, 0),
+                                 &pl_shm_head(shm, rank, op->sequence)->signature, pl_world_label(shm->world, rank),
+                                 reterr);
 }
 
 static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
@@ -231,9 +234,10 @@ static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op 
             uint64_t expected = pl_shm_alltoall_counts(pl_shm_head(shm, to, op->sequence))[shm->size + from];
 
             if (sent[to] != expected) {
-                return pl_error_set(reterr, PL_MISMATCH, "alltoall: rank %d sends %llu elements to rank %d, which expects %llu",
-                                    pl_world_label(shm->world, from), (unsigned long long)sent[to], pl_world_label(shm->world, to),
-                                    (unsigned long long)expected);
+                return pl_error_set(reterr, PL_MISMATCH,
+                                    "alltoall: rank %d sends %llu elements to rank %d, which expects %llu",
+                                    pl_world_label(shm->world, from), (unsigned long long)sent[to],
+                                    pl_world_label(shm->world, to), (unsigned long long)expected);
             }
         }
     }
@@ -293,7 +297,8 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
     }
     op->mode = is_direct(shm, op) ? PL_SHM_DIRECT : PL_SHM_STAGED;
     if (!is_inline(collective->kind, first->notice.bytes)) {
-        op->reduction.store = (enum pl_kernel_store)(op->mode == PL_SHM_DIRECT ? first->notice.in.at.direct_store : first->notice.in.at.staged_store);
+        op->reduction.store = (enum pl_kernel_store)(op->mode == PL_SHM_DIRECT ? first->notice.in.at.direct_store
+                                                                               : first->notice.in.at.staged_store);
     }
     op->timed_bytes = first->notice.bytes;
     op->start_ns = shm->rank == 0 && first->notice.bytes >= TIMED_BYTES ? pl_clock_now_ns() : 0;
@@ -312,7 +317,8 @@ static inline const char *flat_source(struct pl_shm *shm, const struct pl_shm_op
     if (rank == shm->rank) {
         return send_buffer(op->collective);
     }
-    return is_inline(op->collective->kind, head->notice.bytes) ? (const char *)head->notice.in.data : pl_shm_flat_data(shm, head);
+    return is_inline(op->collective->kind, head->notice.bytes) ? (const char *)head->notice.in.data
+                                                               : pl_shm_flat_data(shm, head);
 }
 
 static void move(void *dest, const void *source, uint64_t bytes)
@@ -353,7 +359,8 @@ static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
         break;
     case PL_ALLGATHER:
         for (int rank = 0; rank < shm->size; rank++) {
-            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank), (shm->recv_displ[rank + 1] - shm->recv_displ[rank]) * each);
+            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank),
+                 (shm->recv_displ[rank + 1] - shm->recv_displ[rank]) * each);
         }
         break;
     case PL_ALLTOALL:
@@ -364,7 +371,8 @@ static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
             for (int to = 0; to < shm->rank; to++) {
                 before += sent[to];
             }
-            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank) + before * each, sent[shm->rank] * each);
+            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank) + before * each,
+                 sent[shm->rank] * each);
         }
         break;
     case PL_BROADCAST:
@@ -390,7 +398,8 @@ bool pl_shm_is_through(const struct pl_shm *shm, int rank)
     case PL_SHM_DIRECT:
         return rank == shm->rank || atomic_load(&words->done) >= op->sequence;
     case PL_SHM_STAGED:
-        return atomic_load(&words->staged) >= shm->rounds_base + op->rounds && atomic_load(&words->consumed) >= shm->rounds_base + op->rounds;
+        return atomic_load(&words->staged) >= shm->rounds_base + op->rounds &&
+               atomic_load(&words->consumed) >= shm->rounds_base + op->rounds;
     }
     return true;
 }
@@ -480,6 +489,7 @@ enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret
         if (atomic_load(&shm->control->failure) == 0) {
             return PL_OK;
         }
-        /* What the failed rank published before it failed may be enough to end this collective, or to find its fault ourselves. */
+        /* What the failed rank published before it failed may be enough to end this collective, or to find its fault
+         * ourselves. */
     }
 }

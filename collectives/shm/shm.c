@@ -87,7 +87,8 @@ static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
     shm->send_displ = pl_memory_new(ranks + 1, sizeof(*shm->send_displ), reterr);
     shm->recv_displ = pl_memory_new(ranks + 1, sizeof(*shm->recv_displ), reterr);
     shm->pidfds = pl_memory_new(ranks, sizeof(*shm->pidfds), reterr);
-    if (shm->sources == NULL || shm->dests == NULL || shm->send_displ == NULL || shm->recv_displ == NULL || shm->pidfds == NULL) {
+    if (shm->sources == NULL || shm->dests == NULL || shm->send_displ == NULL || shm->recv_displ == NULL ||
+        shm->pidfds == NULL) {
         return PL_MEMORY;
     }
     pl_shm_watch(shm);
@@ -107,7 +108,8 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     shm->rank = pl_world_rank(world);
     shm->size = pl_world_size(world);
     shm->one_process = pl_world_is_one_process(world);
-    shm->flat_bytes = shm->size == 2 ? PL_SHM_FLAT_BYTES / 2 : PL_SHM_FLAT_BYTES; /* with two ranks, waiting once more costs least */
+    /* with two ranks, waiting once more costs least */
+    shm->flat_bytes = shm->size == 2 ? PL_SHM_FLAT_BYTES / 2 : PL_SHM_FLAT_BYTES;
     shm->flat_at = round_up(sizeof(struct pl_shm_head) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);
     shm->slot_bytes = round_up(shm->flat_at + PL_SHM_FLAT_BYTES, 2 * PL_SHM_LINE_BYTES);
     shm->staging_at = round_up(sizeof(struct pl_shm_control) + sizeof(struct pl_shm_words) + 2 * shm->slot_bytes, 4096);
@@ -120,7 +122,8 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     if (status != PL_OK) {
         (void)pl_bootstrap_refuse(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
     } else {
-        status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes, pl_world_deadline_ns(world), &shm->region, reterr);
+        status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes,
+                                   pl_world_deadline_ns(world), &shm->region, reterr);
     }
     if (status != PL_OK) {
         shm_free(shm);
@@ -183,11 +186,12 @@ static void shm_describe(void *state, struct pl_text *text)
 {
     const struct pl_shm *shm = state;
 
-    pl_text_printf(
-        text, "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else through %zu KiB of staging a rank\n",
-        shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
-    pl_text_printf(text, "  reduction code: %s; stores to other ranks' lines: %s; huge pages for shared memory: %s\n", shm->kernel->name,
-                   shm->forced_store < 0 ? "measured" : store_names[shm->forced_store],
+    pl_text_printf(text,
+                   "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else "
+                   "through %zu KiB of staging a rank\n",
+                   shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
+    pl_text_printf(text, "  reduction code: %s; stores to other ranks' lines: %s; huge pages for shared memory: %s\n",
+                   shm->kernel->name, shm->forced_store < 0 ? "measured" : store_names[shm->forced_store],
                    shm->span_count == 0              ? "not asked yet"
                    : shm->spans[0].region.huge_pages ? "yes"
                                                      : "no");

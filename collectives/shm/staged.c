@@ -2,14 +2,14 @@
 /**
  * Staged collectives: data that lies in private memory goes round by round through staging memory.
  *
- * Round c, on each rank:   stage    copy what others need of it to its own staging memory, part q for rank q
- *                          consume  when all have staged c: reduce or copy part `me` of all others' staging memory
- *                          finish   when all have consumed c: staging memory is free again; allreduce and reduce first copy
+ * Round c, on each rank:   stage    copy what others need of it to its own staging memory, part q for rank q consume
+ *                          when all have staged c: reduce or copy part `me` of all others' staging memory finish   when
+ *                          all have consumed c: staging memory is free again; allreduce and reduce first copy
  *                                   out the results
  *
- * In allreduce a consumer writes its result back to the very lines it read, in each other rank's staging memory: a line then
- * passes between two cores as modified only. (A line that one core has read and another stores to costs several times more.)
- * What a rank reduces itself never passes through its own staging memory.
+ * In allreduce a consumer writes its result back to the very lines it read, in each other rank's staging memory: a line
+ * then passes between two cores as modified only. (A line that one core has read and another stores to costs several
+ * times more.) What a rank reduces itself never passes through its own staging memory.
  *
  * A rank finishes round c when it can, consumes c when it can, and else stages ahead, at most PL_SHM_DEPTH rounds.
  */
@@ -69,8 +69,8 @@ static void stage(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
         struct pl_shm_piece piece = pl_shm_sent(shm, op, to, round);
 
         if (piece.elems > 0) {
-            pl_kernel_copy(shm->kernel, part_of(shm, op, shm->rank, to, round), from + piece.at * op->elem_bytes, piece.elems * op->elem_bytes,
-                           op->reduction.store);
+            pl_kernel_copy(shm->kernel, part_of(shm, op, shm->rank, to, round), from + piece.at * op->elem_bytes,
+                           piece.elems * op->elem_bytes, op->reduction.store);
         }
         if (bulletin) {
             return;
@@ -113,7 +113,8 @@ static void consume_reduces(struct pl_shm *shm, struct pl_shm_op *op, uint64_t r
     }
     for (int rank = 0; rank < shm->size; rank++) {
         char *part = part_of(shm, op, rank, shm->rank, round);
-        bool takes = collective->kind == PL_ALLREDUCE || rank == (collective->kind == PL_REDUCE ? collective->root : shm->rank);
+        bool takes =
+            collective->kind == PL_ALLREDUCE || rank == (collective->kind == PL_REDUCE ? collective->root : shm->rank);
 
         shm->sources[rank] = rank == shm->rank ? (const char *)collective->send + mine.at * op->elem_bytes : part;
         if (takes) {
@@ -135,8 +136,8 @@ static void finish(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
         struct pl_shm_piece piece = pl_shm_sent(shm, op, by, round);
 
         if (piece.elems > 0) {
-            pl_kernel_copy(shm->kernel, (char *)collective->recv + piece.at * op->elem_bytes, part_of(shm, op, shm->rank, by, round),
-                           piece.elems * op->elem_bytes, PL_KERNEL_STORE_TAKE);
+            pl_kernel_copy(shm->kernel, (char *)collective->recv + piece.at * op->elem_bytes,
+                           part_of(shm, op, shm->rank, by, round), piece.elems * op->elem_bytes, PL_KERNEL_STORE_TAKE);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Direct collectives: all buffers that another rank touches lie in the arena, so ranks read and write them where they are. Each rank does its
- * share of the work, says so, and leaves when all have.
+ * Direct collectives: all buffers that another rank touches lie in the arena, so ranks read and write them where they
+ * are. Each rank does its share of the work, says so, and leaves when all have.
  */
 #include "collectives/shm/layout.h"
 
@@ -19,8 +19,10 @@ static char *direct_recv(const struct pl_shm *shm, const struct pl_shm_op *op, i
     return pl_shm_arena_at(shm, head->notice.in.at.recv_span, rank, head->notice.in.at.recv_offset);
 }
 
-/* Reduce the next piece of elements [first, end) into `dest_count` buffers of which each starts with element `dest_first`. */
-static bool reduce_direct(struct pl_shm *shm, struct pl_shm_op *op, uint64_t first, uint64_t end, uint64_t dest_first, uint32_t dest_count)
+/* Reduce the next piece of elements [first, end) into `dest_count` buffers of which each starts with element
+ * `dest_first`. */
+static bool reduce_direct(struct pl_shm *shm, struct pl_shm_op *op, uint64_t first, uint64_t end, uint64_t dest_first,
+                          uint32_t dest_count)
 {
     uint64_t step = PL_SHM_STEP_BYTES / op->elem_bytes;
     uint64_t at = first + op->at_elems;
@@ -76,7 +78,8 @@ static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
             return true;
         }
         shm->dests[0] = recv;
-        return reduce_direct(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1], shm->send_displ[shm->rank], 1);
+        return reduce_direct(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1],
+                             shm->send_displ[shm->rank], 1);
     case PL_ALLGATHER: {
         /* One block a call, each rank starting with another so that they do not all read the same memory. */
         int from = (int)((op->at_elems++ + (uint64_t)shm->rank) % (uint64_t)shm->size);
@@ -91,7 +94,8 @@ static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
     }
     case PL_BROADCAST:
         if (shm->rank != collective->root) {
-            pl_kernel_copy(shm->kernel, recv, direct_send(shm, op, collective->root), collective->count * each, op->reduction.store);
+            pl_kernel_copy(shm->kernel, recv, direct_send(shm, op, collective->root), collective->count * each,
+                           op->reduction.store);
         }
         return true;
     case PL_ALLTOALL:

@@ -2,9 +2,10 @@
 /*
  * paceline-bench allreduce: what an allreduce costs, checked and beside MPI's own.
  *
- * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, reads the result; the same loop
- * without the allreduce is subtracted. An allreduce that leaves lines in the wrong cache pays for it here, where a
- * bare loop would not show it. Ours and the peer's loops alternate, and each figure is the median over the pairs.
+ * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, reads the result; the
+ * same loop without the allreduce is subtracted. An allreduce that leaves lines in the wrong cache pays for it here,
+ * where a bare loop would not show it. Ours and the peer's loops alternate, and each figure is the median over the
+ * pairs.
  */
 #include "collectives/tools/tool_bench.h"
 #include "base/clock.h"
@@ -61,7 +62,8 @@ enum what { DO_NOTHING, DO_OURS, DO_PEER };
 static void run_once(struct bench *bench, enum what what, void *data, uint64_t piece_bytes, bool alone)
 {
     static _Thread_local volatile uint32_t sink;
-    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = bench->options->dtype, .count = bench->count, .flags = bench->options->flags};
+    struct pl_collective c = {
+        .kind = PL_ALLREDUCE, .dtype = bench->options->dtype, .count = bench->count, .flags = bench->options->flags};
     struct pl_error error = PL_ERROR_NONE;
 
     if (!alone) {
@@ -236,7 +238,8 @@ static uint64_t count_wrong(struct bench *bench)
 /* Time in which all ranks together read and write their buffers once: what memory allows. */
 static double bound_ns(struct bench *bench)
 {
-    const struct pl_reduction reduction = {.dtype = PL_FLOAT32, .op = PL_SUM, .divisor = 1, .prescale = 1, .postscale = 1};
+    const struct pl_reduction reduction = {
+        .dtype = PL_FLOAT32, .op = PL_SUM, .divisor = 1, .prescale = 1, .postscale = 1};
     struct pl_error error = PL_ERROR_NONE;
     double best = 0;
 
@@ -328,7 +331,8 @@ static void measure(struct bench *bench, struct result *result)
 
 static const char *buffers_text(const struct bench_options *options)
 {
-    static const char *const names[] = {[BUFFERS_ARENA] = "arena", [BUFFERS_PRIVATE] = "private", [BUFFERS_DEVICE] = "device"};
+    static const char *const names[] = {
+        [BUFFERS_ARENA] = "arena", [BUFFERS_PRIVATE] = "private", [BUFFERS_DEVICE] = "device"};
 
     return names[options->buffers];
 }
@@ -343,21 +347,22 @@ static void print_result(const struct bench *bench, const struct result *result)
         return;
     }
     if (options->json) {
-        printf("{\"bytes\": %" PRIu64
-               ", \"ranks\": %d, \"hosts\": %d, \"type\": \"%s\", \"buffers\": \"%s\", \"time_us\": %.3f, \"busbw_gbs\": %.4f, "
+        printf("{\"bytes\": %" PRIu64 ", \"ranks\": %d, \"hosts\": %d, \"type\": \"%s\", \"buffers\": \"%s\", "
+               "\"time_us\": %.3f, \"busbw_gbs\": %.4f, "
                "\"wrong\": %" PRIu64,
-               bench->bytes, bench->size, pl_world_cross_size(bench->world), pl_dtype_text(options->dtype), buffers_text(options), result->time_us,
-               busbw, result->wrong);
+               bench->bytes, bench->size, pl_world_cross_size(bench->world), pl_dtype_text(options->dtype),
+               buffers_text(options), result->time_us, busbw, result->wrong);
         if (options->peer != PEER_NONE) {
             printf(", \"peer_time_us\": %.3f, \"ratio\": %.3f", result->peer_us, result->ratio);
         }
         if (options->bound) {
-            printf(", \"bound_us\": %.3f, \"share_of_bound\": %.3f", result->bound_us, result->bound_us / result->time_us);
+            printf(", \"bound_us\": %.3f, \"share_of_bound\": %.3f", result->bound_us,
+                   result->bound_us / result->time_us);
         }
         printf("}\n");
     } else {
-        printf("%12" PRIu64 " %12" PRIu64 " %8s %12.2f %8.3f %8.3f %7" PRIu64, bench->bytes, bench->count, pl_dtype_text(options->dtype),
-               result->time_us, algbw, busbw, result->wrong);
+        printf("%12" PRIu64 " %12" PRIu64 " %8s %12.2f %8.3f %8.3f %7" PRIu64, bench->bytes, bench->count,
+               pl_dtype_text(options->dtype), result->time_us, algbw, busbw, result->wrong);
         if (options->peer != PEER_NONE) {
             printf(" %12.2f %6.2f", result->peer_us, result->ratio);
         }
@@ -374,14 +379,17 @@ static void print_head(const struct bench *bench)
     int hosts = pl_world_cross_size(bench->world);
 
     if (bench->rank == 0 && !bench->options->json) {
-        printf("# %d ranks on %d host%s, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, hosts, hosts == 1 ? "" : "s",
-               buffers_text(bench->options), bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
+        printf("# %d ranks on %d host%s, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, hosts,
+               hosts == 1 ? "" : "s", buffers_text(bench->options),
+               bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
         printf("#       size        count     type         time    algbw    busbw  #wrong%s%s\n",
-               bench->options->peer != PEER_NONE ? "    peer_time  ratio" : "", bench->options->bound ? "        bound  share" : "");
+               bench->options->peer != PEER_NONE ? "    peer_time  ratio" : "",
+               bench->options->bound ? "        bound  share" : "");
     }
 }
 
-static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *bootstrap, struct pl_span *span, struct pl_error *reterr)
+static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *bootstrap, struct pl_span *span,
+                                 struct pl_error *reterr)
 {
     uint64_t room = bench->options->max_bytes + 8;
 

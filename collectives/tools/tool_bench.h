@@ -53,19 +53,25 @@ struct bench {
 extern const char bench_usage[];
 
 /** PL_INVALID says which word is wrong. */
-enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /* ---- tool_bench_device.c ---- */
 
-/** A world in which each rank has a GPU, `room` bytes of its arena as `ours`, and a stream. PL_UNSUPPORTED without GPUs. Collective. */
-enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *bootstrap, uint64_t room, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * A world in which each rank has a GPU, `room` bytes of its arena as `ours`, and a stream. PL_UNSUPPORTED without GPUs.
+ * Collective.
+ */
+enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 void bench_device_close(struct bench *bench);
 
 /** As many allreduces of `ours`, each behind the one before on the stream, and wait for the last. */
 enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy between host and device memory and wait for it. */
-enum pl_status bench_device_copy(struct bench *bench, void *to, const void *from, uint64_t bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status bench_device_copy(struct bench *bench, void *to, const void *from, uint64_t bytes,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /* ---- tool_bench_mpi.c, tool_bench_none.c ---- */
 

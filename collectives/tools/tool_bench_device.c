@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline-bench in device memory: as a gradient plan reduces its buckets, arena memory on a stream, with calls that are known to agree. */
+/* paceline-bench in device memory: as a gradient plan reduces its buckets, arena memory on a stream, with calls that
+ * are known to agree. */
 #include "base/memory.h"
 #include "collectives/arena.h"
 #include "collectives/collective.h"
@@ -8,7 +9,8 @@
 
 enum { UNDER_WAY = 8 }; /* so many are posted before the first is waited for */
 
-enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *bootstrap, uint64_t room, struct pl_error *reterr)
+enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
+                                 struct pl_error *reterr)
 {
     struct pl_span span;
 
@@ -65,7 +67,8 @@ enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct
     return finish(bench, reterr);
 }
 
-enum pl_status bench_device_copy(struct bench *bench, void *to, const void *from, uint64_t bytes, struct pl_error *reterr)
+enum pl_status bench_device_copy(struct bench *bench, void *to, const void *from, uint64_t bytes,
+                                 struct pl_error *reterr)
 {
     PL_TRY(pl_device_copy(bench->device, to, from, bytes, bench->stream, reterr));
     return finish(bench, reterr);

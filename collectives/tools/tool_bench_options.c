@@ -8,29 +8,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char bench_usage[] = "usage: paceline bench allreduce [options]          (several ranks: mpirun -n N paceline bench allreduce ...)\n"
-                           "  --min-bytes N --max-bytes N   sizes, 4 to 64 MiB; KiB, MiB and GiB are understood\n"
-                           "  --factor N                    from one size to the next, 4\n"
-                           "  --type TYPE                   of the elements, float32\n"
-                           "  --buffers arena|private|device arena; private: heap; device: GPU memory, on a stream, alone, without peer and bound\n"
-                           "  --peer mpi|mpi-best           beside MPI_Allreduce; mpi-best: the fastest of whole and cut into 64 KiB to 4 MiB\n"
-                           "  --alone                       the operation alone, without rewriting and reading the buffers around it\n"
-                           "  --bound                       also the time of reading and writing every rank's buffer once, as the limit\n"
-                           "  --wire float16|bfloat16       narrow float32 between hosts\n"
-                           "  --reproducible                same bits whatever the layout\n"
-                           "  --pairs N                     measurements a size, with a peer in turns; the median counts, 7\n"
-                           "  --loop-ms N                   shortest loop that is timed, 8\n"
-                           "  --threads N                   N threads of this process as ranks, without mpirun\n"
-                           "  --json                        one JSON object a size\n";
+const char bench_usage[] =
+    "usage: paceline bench allreduce [options]          (several ranks: mpirun -n N paceline bench allreduce ...)\n"
+    "  --min-bytes N --max-bytes N   sizes, 4 to 64 MiB; KiB, MiB and GiB are understood\n"
+    "  --factor N                    from one size to the next, 4\n"
+    "  --type TYPE                   of the elements, float32\n"
+    "  --buffers arena|private|device arena; private: heap; device: GPU memory, on a stream, alone, without peer and "
+    "bound\n"
+    "  --peer mpi|mpi-best           beside MPI_Allreduce; mpi-best: the fastest of whole and cut into 64 KiB to 4 "
+    "MiB\n"
+    "  --alone                       the operation alone, without rewriting and reading the buffers around it\n"
+    "  --bound                       also the time of reading and writing every rank's buffer once, as the limit\n"
+    "  --wire float16|bfloat16       narrow float32 between hosts\n"
+    "  --reproducible                same bits whatever the layout\n"
+    "  --pairs N                     measurements a size, with a peer in turns; the median counts, 7\n"
+    "  --loop-ms N                   shortest loop that is timed, 8\n"
+    "  --threads N                   N threads of this process as ranks, without mpirun\n"
+    "  --json                        one JSON object a size\n";
 
-static enum pl_status take_bytes(const char *name, const char *text, uint64_t least, uint64_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status take_bytes(const char *name, const char *text, uint64_t least, uint64_t *ret_bytes,
+                                 struct pl_error *reterr)
 {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
     int shift = !strcmp(end, "KiB") ? 10 : !strcmp(end, "MiB") ? 20 : !strcmp(end, "GiB") ? 30 : 0;
 
     if (*text < '0' || *text > '9' || (*end && !shift) || value > UINT64_MAX >> 1 >> shift || value << shift < least) {
-        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a number from %llu, or one with KiB, MiB or GiB behind", name, text,
+        return pl_error_set(reterr, PL_INVALID,
+                            "--%s is '%s', expected a number from %llu, or one with KiB, MiB or GiB behind", name, text,
                             (unsigned long long)least);
     }
     *ret_bytes = (uint64_t)value << shift;
@@ -51,7 +56,8 @@ static enum pl_status take_type(const char *text, enum pl_dtype *ret_dtype, stru
 }
 
 /* The place of `text` among `words`, which end with a NULL. */
-static enum pl_status take_word(const char *name, const char *text, const char *const *words, int *ret_place, struct pl_error *reterr)
+static enum pl_status take_word(const char *name, const char *text, const char *const *words, int *ret_place,
+                                struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
@@ -119,9 +125,11 @@ static enum pl_status take_option(struct bench_options *options, int letter, con
 enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options, struct pl_error *reterr)
 {
     static const struct option table[] = {
-        {"min-bytes", 1, NULL, 'm'}, {"max-bytes", 1, NULL, 'M'}, {"factor", 1, NULL, 'f'},  {"type", 1, NULL, 't'}, {"buffers", 1, NULL, 'b'},
-        {"peer", 1, NULL, 'p'},      {"alone", 0, NULL, 'a'},     {"bound", 0, NULL, 'B'},   {"wire", 1, NULL, 'w'}, {"reproducible", 0, NULL, 'r'},
-        {"pairs", 1, NULL, 'n'},     {"loop-ms", 1, NULL, 'l'},   {"threads", 1, NULL, 'T'}, {"json", 0, NULL, 'j'}, {NULL, 0, NULL, 0}};
+        {"min-bytes", 1, NULL, 'm'},    {"max-bytes", 1, NULL, 'M'}, {"factor", 1, NULL, 'f'},
+        {"type", 1, NULL, 't'},         {"buffers", 1, NULL, 'b'},   {"peer", 1, NULL, 'p'},
+        {"alone", 0, NULL, 'a'},        {"bound", 0, NULL, 'B'},     {"wire", 1, NULL, 'w'},
+        {"reproducible", 0, NULL, 'r'}, {"pairs", 1, NULL, 'n'},     {"loop-ms", 1, NULL, 'l'},
+        {"threads", 1, NULL, 'T'},      {"json", 0, NULL, 'j'},      {NULL, 0, NULL, 0}};
     enum pl_status status;
     int letter;
 
@@ -130,7 +138,8 @@ enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *
     }
     PL_TRY(status == PL_END ? PL_OK : status);
     if (optind + 1 != argc || strcmp(argv[optind], "allreduce") != 0) {
-        return pl_error_set(reterr, PL_INVALID, "expected the word allreduce alone, found '%s'; --help lists the options",
+        return pl_error_set(reterr, PL_INVALID,
+                            "expected the word allreduce alone, found '%s'; --help lists the options",
                             optind < argc ? argv[argc - 1] : "");
     }
     if (options->min_bytes > options->max_bytes) {

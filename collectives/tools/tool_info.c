@@ -24,8 +24,8 @@ static void print_knobs(const struct pl_knobs *knobs)
         const struct pl_knob_info *info = pl_knob_info((enum pl_knob)i);
         const struct pl_knob_value *value = &knobs->values[i];
 
-        printf("  %-18s %s%s%s (%s): %s\n", info->name, value->text[0] ? value->text : "empty", *info->unit ? " " : "", info->unit,
-               source_text(value->source), info->help);
+        printf("  %-18s %s%s%s (%s): %s\n", info->name, value->text[0] ? value->text : "empty", *info->unit ? " " : "",
+               info->unit, source_text(value->source), info->help);
     }
 }
 
@@ -43,12 +43,13 @@ static void print_device(int ordinal)
     }
     info = pl_device_info(device);
     pl_device_place_read("", info->pci, &place);
-    printf("  %d: %s, %s, %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d\n", ordinal, info->name, info->uuid, info->pci,
-           info->compute_major, info->compute_minor, info->multiprocessors, (double)info->memory_bytes / 1073741824.0, info->driver_version / 1000,
-           info->driver_version % 1000 / 10);
+    printf("  %d: %s, %s, %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d\n", ordinal, info->name,
+           info->uuid, info->pci, info->compute_major, info->compute_minor, info->multiprocessors,
+           (double)info->memory_bytes / 1073741824.0, info->driver_version / 1000, info->driver_version % 1000 / 10);
     if (place.numa_node >= 0 || place.cpu_list[0] || place.nic[0]) {
-        printf("     NUMA node %d, beside CPUs %s, nearest network interface %s%s\n", place.numa_node, place.cpu_list[0] ? place.cpu_list : "unknown",
-               place.nic[0] ? place.nic : "unknown", place.nic_by_node ? " (same node)" : "");
+        printf("     NUMA node %d, beside CPUs %s, nearest network interface %s%s\n", place.numa_node,
+               place.cpu_list[0] ? place.cpu_list : "unknown", place.nic[0] ? place.nic : "unknown",
+               place.nic_by_node ? " (same node)" : "");
     }
     pl_device_close(device);
 }
@@ -70,11 +71,11 @@ static void print_devices(void)
 }
 
 /*
- * As a training program would make it: with a GPU for each rank where there are any. What keeps a GPU from being used is part of the answer:
- * `ret_reason`, and a world without.
+ * As a training program would make it: with a GPU for each rank where there are any. What keeps a GPU from being used
+ * is part of the answer: `ret_reason`, and a world without.
  */
-static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_device **ret_device, struct pl_world **ret_world,
-                                 struct pl_error *ret_reason, struct pl_error *reterr)
+static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_device **ret_device,
+                                 struct pl_world **ret_world, struct pl_error *ret_reason, struct pl_error *reterr)
 {
     if (pl_world_new_on_device(bootstrap, NULL, NULL, ret_device, ret_world, ret_reason) == PL_OK) {
         return PL_OK;
@@ -103,7 +104,8 @@ int main(int argc, char **argv)
         pl_log(PL_LOG_ERROR, "expected nothing, found '%s'; --help tells more", argv[1]);
         return PL_EXIT_USAGE;
     }
-    status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error) : pl_bootstrap_new_self(&bootstrap, &error);
+    status = pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, &error)
+                                      : pl_bootstrap_new_self(&bootstrap, &error);
     if (status == PL_OK) {
         status = make_world(bootstrap, &device, &world, &reason, &error);
     }

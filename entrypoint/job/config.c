@@ -9,7 +9,8 @@
 
 enum { SHOWN_BYTES = 60 };
 
-enum pl_status pl_config_read(const char *path, bool required, struct pl_python_json **ret_root, struct pl_error *reterr)
+enum pl_status pl_config_read(const char *path, bool required, struct pl_python_json **ret_root,
+                              struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     enum pl_status status = pl_python_json_read(path, PL_JOB_CONFIG_MAX_BYTES, &root, reterr);
@@ -29,7 +30,8 @@ enum pl_status pl_config_read(const char *path, bool required, struct pl_python_
     return PL_OK;
 }
 
-enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *node, const char *expected, struct pl_error *reterr)
+enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *node, const char *expected,
+                               struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
     const char *name = pl_python_json_name(node);
@@ -37,21 +39,24 @@ enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *no
     if (pl_python_json_kind(node) != PL_PYTHON_JSON_NULL) {
         pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
     }
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s%s%.*s%s", path, pl_python_json_line(node),
-                        pl_python_json_column(node), name != NULL ? name : "", name != NULL ? ": " : "", expected,
-                        pl_python_json_kind_text(pl_python_json_kind(node)), found.length > 0 ? " " : "", SHOWN_BYTES, pl_text_string(&found),
+    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s%s%.*s%s", path,
+                        pl_python_json_line(node), pl_python_json_column(node), name != NULL ? name : "",
+                        name != NULL ? ": " : "", expected, pl_python_json_kind_text(pl_python_json_kind(node)),
+                        found.length > 0 ? " " : "", SHOWN_BYTES, pl_text_string(&found),
                         found.length > SHOWN_BYTES ? "..." : "");
 }
 
-enum pl_status pl_config_member(const char *path, const struct pl_python_json *object, const char *name, enum pl_python_json_kind kind, bool required,
-                                const struct pl_python_json **ret_node, struct pl_error *reterr)
+enum pl_status pl_config_member(const char *path, const struct pl_python_json *object, const char *name,
+                                enum pl_python_json_kind kind, bool required, const struct pl_python_json **ret_node,
+                                struct pl_error *reterr)
 {
     const struct pl_python_json *node = pl_python_json_member(object, name);
 
     if (node == NULL || (!required && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL)) {
         if (required) {
-            return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected the key \"%s\" with %s, found none", path, pl_python_json_line(object),
-                                pl_python_json_column(object), name, pl_python_json_kind_text(kind));
+            return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected the key \"%s\" with %s, found none", path,
+                                pl_python_json_line(object), pl_python_json_column(object), name,
+                                pl_python_json_kind_text(kind));
         }
         *ret_node = NULL;
         return PL_OK;
@@ -63,8 +68,8 @@ enum pl_status pl_config_member(const char *path, const struct pl_python_json *o
     return PL_OK;
 }
 
-enum pl_status pl_config_string(const char *path, const struct pl_python_json *object, const char *name, const char *fallback, const char **ret_text,
-                                struct pl_error *reterr)
+enum pl_status pl_config_string(const char *path, const struct pl_python_json *object, const char *name,
+                                const char *fallback, const char **ret_text, struct pl_error *reterr)
 {
     const struct pl_python_json *node = NULL;
 
@@ -76,9 +81,11 @@ enum pl_status pl_config_string(const char *path, const struct pl_python_json *o
     return PL_OK;
 }
 
-enum pl_status pl_config_check_names(const char *path, const struct pl_python_json *list, const char *expected, struct pl_error *reterr)
+enum pl_status pl_config_check_names(const char *path, const struct pl_python_json *list, const char *expected,
+                                     struct pl_error *reterr)
 {
-    for (const struct pl_python_json *item = pl_python_json_first(list); item != NULL; item = pl_python_json_next(item)) {
+    for (const struct pl_python_json *item = pl_python_json_first(list); item != NULL;
+         item = pl_python_json_next(item)) {
         if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING || *pl_python_json_text(item) == '\0' ||
             strstr(pl_python_json_text(item), "\xC0\x80") != NULL) {
             return pl_config_wrong(path, item, expected, reterr);

@@ -44,7 +44,9 @@ int pl_devices_cpu_limit(const char *root)
         quota_us = number_in(root, "cpu/cpu.cfs_quota_us", &none);
         period_us = number_in(root, "cpu/cpu.cfs_period_us", &none);
     }
-    return quota_us > 0 && period_us > 0 && quota_us / period_us < INT32_MAX ? (int)((quota_us + period_us - 1) / period_us) : 0;
+    return quota_us > 0 && period_us > 0 && quota_us / period_us < INT32_MAX
+               ? (int)((quota_us + period_us - 1) / period_us)
+               : 0;
 }
 
 /* True for `prefix` followed by digits only; sets the number. */
@@ -52,7 +54,8 @@ static bool is_numbered(const char *name, const char *prefix, int *ret_number)
 {
     size_t length = strlen(prefix);
 
-    if (strncmp(name, prefix, length) != 0 || name[length] == '\0' || strspn(name + length, "0123456789") != strlen(name + length)) {
+    if (strncmp(name, prefix, length) != 0 || name[length] == '\0' ||
+        strspn(name + length, "0123456789") != strlen(name + length)) {
         return false;
     }
     *ret_number = atoi(name + length);

@@ -27,7 +27,8 @@ static bool is_consumed(const char *name)
     return false;
 }
 
-/* json.loads() of a string, the string itself where that refuses; a copy of what is no string. NULL when memory is out. */
+/* json.loads() of a string, the string itself where that refuses; a copy of what is no string. NULL when memory is out.
+ * */
 static struct pl_python_json *decode(const struct pl_python_json *raw)
 {
     struct pl_python_json *decoded = NULL;
@@ -44,7 +45,8 @@ static struct pl_python_json *decode(const struct pl_python_json *raw)
 }
 
 /* paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
-static enum pl_status add_knob(const char *name, const struct pl_python_json *value, struct pl_words *knobs, struct pl_error *reterr)
+static enum pl_status add_knob(const char *name, const struct pl_python_json *value, struct pl_words *knobs,
+                               struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -59,7 +61,8 @@ static enum pl_status add_knob(const char *name, const struct pl_python_json *va
     return pl_words_add(knobs, pl_text_string(&text), reterr);
 }
 
-static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_hyperparameters *sorted, struct pl_error *reterr)
+static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_hyperparameters *sorted,
+                               struct pl_error *reterr)
 {
     if (strncmp(name, paceline_prefix, sizeof(paceline_prefix) - 1) == 0) {
         return add_knob(name, value, &sorted->knobs, reterr);
@@ -71,7 +74,8 @@ static enum pl_status sort_one(const char *name, const struct pl_python_json *va
     return is_consumed(name) ? PL_OK : pl_python_json_set(sorted->framework, name, pl_python_json_copy(value), reterr);
 }
 
-enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_hyperparameters *ret_sorted, struct pl_error *reterr)
+enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct pl_hyperparameters *ret_sorted,
+                                       struct pl_error *reterr)
 {
     *ret_sorted = (struct pl_hyperparameters){.user = pl_python_json_new_object(),
                                               .framework = pl_python_json_new_object(),
@@ -80,7 +84,8 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
     if (ret_sorted->user == NULL || ret_sorted->framework == NULL || ret_sorted->platform == NULL) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }
-    for (const struct pl_python_json *member = pl_python_json_first(raw); member != NULL; member = pl_python_json_next(member)) {
+    for (const struct pl_python_json *member = pl_python_json_first(raw); member != NULL;
+         member = pl_python_json_next(member)) {
         PL_AUTO_PYTHON_JSON struct pl_python_json *value = decode(member);
 
         if (value == NULL) {

@@ -71,10 +71,12 @@ static enum pl_status config_path(const struct pl_job *job, const char *name, ch
 }
 
 /* Add the names of `list` to `names`, each once. */
-static enum pl_status add_hosts(const char *path, const struct pl_python_json *list, struct pl_words *names, struct pl_error *reterr)
+static enum pl_status add_hosts(const char *path, const struct pl_python_json *list, struct pl_words *names,
+                                struct pl_error *reterr)
 {
     PL_TRY(pl_config_check_names(path, list, "a host name", reterr));
-    for (const struct pl_python_json *host = pl_python_json_first(list); host != NULL; host = pl_python_json_next(host)) {
+    for (const struct pl_python_json *host = pl_python_json_first(list); host != NULL;
+         host = pl_python_json_next(host)) {
         if (pl_words_find(names, pl_python_json_text(host)) >= 0) {
             return pl_config_wrong(path, host, "each host once", reterr);
         }
@@ -84,8 +86,8 @@ static enum pl_status add_hosts(const char *path, const struct pl_python_json *l
 }
 
 /* The hosts of one group: some of "hosts", and of no group before, which bounds them all. */
-static enum pl_status check_group_hosts(const char *path, const struct pl_python_json *list, const struct pl_job *job, struct pl_words *grouped,
-                                        struct pl_error *reterr)
+static enum pl_status check_group_hosts(const char *path, const struct pl_python_json *list, const struct pl_job *job,
+                                        struct pl_words *grouped, struct pl_error *reterr)
 {
     size_t first = grouped->count;
     const struct pl_python_json *host = pl_python_json_first(list);
@@ -105,8 +107,8 @@ static enum pl_status check_groups(const char *path, struct pl_job *job, struct 
     PL_AUTO_WORDS struct pl_words grouped = PL_WORDS_NONE;
 
     PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_PYTHON_JSON_ARRAY, false, &job->groups, reterr));
-    for (const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL; group != NULL;
-         group = pl_python_json_next(group)) {
+    for (const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+         group != NULL; group = pl_python_json_next(group)) {
         const struct pl_python_json *hosts = NULL;
         const char *name = NULL;
 
@@ -163,7 +165,8 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
     if (job->channels == NULL) {
         return PL_MEMORY;
     }
-    for (const struct pl_python_json *member = pl_python_json_first(job->input_data); member != NULL; member = pl_python_json_next(member)) {
+    for (const struct pl_python_json *member = pl_python_json_first(job->input_data); member != NULL;
+         member = pl_python_json_next(member)) {
         struct pl_job_channel *channel = &job->channels[job->channels_count++];
 
         channel->name = pl_python_json_name(member);
@@ -176,7 +179,8 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
 }
 
 /* The text of a reserved hyperparameter; NULL when absent, null or empty. */
-static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text, struct pl_error *reterr)
+static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text,
+                                    struct pl_error *reterr)
 {
     const struct pl_python_json *node = pl_python_json_member(job->platform, name);
 
@@ -237,7 +241,8 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
     PL_TRY(platform_text(job, "sagemaker_region", &region, reterr));
     PL_TRY(set_region(job, region, reterr));
     level = pl_python_json_member(job->platform, "sagemaker_container_log_level");
-    job->log_level = level != NULL && pl_python_json_kind(level) != PL_PYTHON_JSON_NULL ? pl_python_json_copy(level) : pl_python_json_new_int64(20);
+    job->log_level = level != NULL && pl_python_json_kind(level) != PL_PYTHON_JSON_NULL ? pl_python_json_copy(level)
+                                                                                        : pl_python_json_new_int64(20);
     if (job->log_level == NULL) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }
@@ -264,13 +269,13 @@ static enum pl_status read_count(const struct pl_job *job, const char *name, int
     }
     text = pl_python_json_text(node);
     value = strtol(text, &end, 10);
-    if ((pl_python_json_kind(node) != PL_PYTHON_JSON_INT && pl_python_json_kind(node) != PL_PYTHON_JSON_STRING) || *end != '\0' || value < 1 ||
-        value > PL_JOB_PROCESSES_MAX) {
+    if ((pl_python_json_kind(node) != PL_PYTHON_JSON_INT && pl_python_json_kind(node) != PL_PYTHON_JSON_STRING) ||
+        *end != '\0' || value < 1 || value > PL_JOB_PROCESSES_MAX) {
         PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
 
         pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
-        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a whole number from 1 to %d, found %.60s", name, PL_JOB_PROCESSES_MAX,
-                            pl_text_string(&found));
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a whole number from 1 to %d, found %.60s",
+                            name, PL_JOB_PROCESSES_MAX, pl_text_string(&found));
     }
     *ret_value = (int)value;
     return PL_OK;
@@ -278,18 +283,24 @@ static enum pl_status read_count(const struct pl_job *job, const char *name, int
 
 static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
 {
-    const struct pl_python_json *named = pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
+    const struct pl_python_json *named =
+        pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
     const struct pl_job_switches *on = &job->switches;
 
     if (named != NULL && pl_hyperparameters_is_true(named)) {
         if (pl_python_json_kind(named) != PL_PYTHON_JSON_ARRAY) {
-            return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_distribution_instance_groups: expected a list of group names, found %s",
-                                pl_python_json_kind_text(pl_python_json_kind(named)));
+            return pl_error_set(
+                reterr, PL_INVALID,
+                "hyperparameter sagemaker_distribution_instance_groups: expected a list of group names, found %s",
+                pl_python_json_kind_text(pl_python_json_kind(named)));
         }
-        for (const struct pl_python_json *item = pl_python_json_first(named); item != NULL; item = pl_python_json_next(item)) {
+        for (const struct pl_python_json *item = pl_python_json_first(named); item != NULL;
+             item = pl_python_json_next(item)) {
             if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING) {
-                return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_distribution_instance_groups: expected group names, found %s",
-                                    pl_python_json_kind_text(pl_python_json_kind(item)));
+                return pl_error_set(
+                    reterr, PL_INVALID,
+                    "hyperparameter sagemaker_distribution_instance_groups: expected group names, found %s",
+                    pl_python_json_kind_text(pl_python_json_kind(item)));
             }
             PL_TRY(pl_words_add(&job->distribution_groups, pl_python_json_text(item), reterr));
         }
@@ -308,10 +319,12 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
     if (job->groups == NULL) {
         PL_TRY(pl_words_add_all(&job->distribution_hosts, &job->hosts, reterr));
     } else {
-        for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL; group = pl_python_json_next(group)) {
+        for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL;
+             group = pl_python_json_next(group)) {
             const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
 
-            if (pl_words_find(&job->distribution_groups, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
+            if (pl_words_find(&job->distribution_groups,
+                              pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
                 continue;
             }
             for (; host != NULL; host = pl_python_json_next(host)) {
@@ -322,8 +335,10 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
     job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
     job->distribution_index = pl_words_find(&job->distribution_hosts, job->current_host);
     if (job->distribution_index < 0 && pl_words_find(&job->distribution_groups, job->group_name) >= 0) {
-        return pl_error_set(reterr, PL_INVALID, "resourceconfig.json: this host '%s' is in the group '%s', but not among that group's hosts",
-                            job->current_host, job->group_name);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "resourceconfig.json: this host '%s' is in the group '%s', but not among that group's hosts",
+            job->current_host, job->group_name);
     }
     return PL_OK;
 }
@@ -338,7 +353,8 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
         .parameter_server = switched_on(job, "sagemaker_parameter_server_enabled"),
         .multi_worker_mirrored = switched_on(job, "sagemaker_multi_worker_mirrored_strategy_enabled"),
         .torch_distributed = switched_on(job, "sagemaker_torch_distributed_enabled"),
-        .smddp = switched_on(job, "sagemaker_distributed_dataparallel_enabled") || switched_on(job, "sagemaker_pytorch_ddp_enabled"),
+        .smddp = switched_on(job, "sagemaker_distributed_dataparallel_enabled") ||
+                 switched_on(job, "sagemaker_pytorch_ddp_enabled"),
         .xla = switched_on(job, "sagemaker_pytorch_xla_multi_worker_enabled"),
     };
     job->cpus = pl_devices_cpus();
@@ -347,11 +363,14 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     PL_TRY(choose_hosts(job, reterr));
     PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &named, reterr));
     job->counts_devices = named == 0;
-    job->processes_per_host = named > 0 ? named : job->gpus > 0 ? job->gpus : job->neuron_cores > 0 ? job->neuron_cores : 1;
+    job->processes_per_host = named > 0               ? named
+                              : job->gpus > 0         ? job->gpus
+                              : job->neuron_cores > 0 ? job->neuron_cores
+                                                      : 1;
     hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
     if (job->processes_per_host > PL_JOB_PROCESSES_MAX / hosts) {
-        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts, job->processes_per_host,
-                            PL_JOB_PROCESSES_MAX);
+        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts,
+                            job->processes_per_host, PL_JOB_PROCESSES_MAX);
     }
     job->processes = job->processes_per_host * hosts;
     return read_count(job, "sagemaker_mpi_num_processes", &job->processes, reterr);
@@ -370,8 +389,8 @@ static enum pl_status fill(struct pl_job *job, const struct pl_words *command, s
     return pl_settings_check_values(job, reterr);
 }
 
-enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command, struct pl_job **ret_job,
-                          struct pl_error *reterr)
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command,
+                          struct pl_job **ret_job, struct pl_error *reterr)
 {
     struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
     enum pl_status status;
@@ -437,7 +456,8 @@ const char *pl_job_option(const struct pl_job *job, const char *name, const char
 
     PL_BUG_IF(!pl_settings_have(name));
     for (size_t i = 0; value == NULL && i < job->knobs.count; i++) {
-        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=' && job->knobs.items[i][length + 1] != '\0') {
+        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=' &&
+            job->knobs.items[i][length + 1] != '\0') {
             value = job->knobs.items[i] + length + 1;
         }
     }

@@ -38,7 +38,9 @@ struct pl_job_channel {
     char *path; /* input/data/NAME */
 };
 
-/** What kind of launch the hyperparameters ask for; the first that is switched on, in the order of the launcher table. */
+/**
+ * What kind of launch the hyperparameters ask for; the first that is switched on, in the order of the launcher table.
+ */
 struct pl_job_switches {
     bool mpi;
     bool parameter_server;
@@ -72,11 +74,13 @@ struct pl_job {
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
     struct pl_python_json *framework;       /* sagemaker_* that are not consumed: SM_FRAMEWORK_PARAMS */
     struct pl_python_json *platform;        /* every sagemaker_* and the other reserved names */
-    struct pl_words knobs;                  /* "PACELINE_NAME=value" from paceline_* hyperparameters; the environment wins */
+    /* "PACELINE_NAME=value" from paceline_* hyperparameters; the environment wins */
+    struct pl_words knobs;
 
     /* derived */
-    const char *program;     /* as given, NULL when none is named */
-    const char *unheard;     /* what sagemaker_program names, where SAGEMAKER_PROGRAM names something else; NULL otherwise */
+    const char *program; /* as given, NULL when none is named */
+    /* what sagemaker_program names, where SAGEMAKER_PROGRAM names something else; NULL otherwise */
+    const char *unheard;
     struct pl_words command; /* words after `--`: run instead of a program; usually empty */
     const char *submit_uri;  /* sagemaker_submit_directory, NULL when none */
     const char *module_dir;  /* submit_uri or the code directory */
@@ -93,8 +97,9 @@ struct pl_job {
     int distribution_index;             /* this host's place among distribution_hosts, -1 when it is not one */
     int host_index;                     /* this host's place among hosts */
     int processes_per_host;             /* at least 1 */
-    bool counts_devices;                /* no hyperparameter names processes_per_host: it is what this host's devices make it */
-    int processes;                      /* over all distribution hosts */
+    /* no hyperparameter names processes_per_host: it is what this host's devices make it */
+    bool counts_devices;
+    int processes; /* over all distribution hosts */
     int cpus;
     int gpus;
     int neuron_cores;
@@ -106,17 +111,21 @@ struct pl_job {
  * `command` holds the words after `--` and may be NULL. Unknown files and keys are ignored; of the files only
  * resourceconfig.json must exist, and of its keys current_host and hosts.
  *
- * Errors  PL_NOT_FOUND (no resourceconfig.json), PL_INVALID with "FILE:LINE:COLUMN: expected ..., found ...", PL_LIMIT, PL_MEMORY.
+ * Errors  PL_NOT_FOUND (no resourceconfig.json), PL_INVALID with "FILE:LINE:COLUMN: expected ..., found ...", PL_LIMIT,
+ *         PL_MEMORY.
  */
-enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command, struct pl_job **ret_job,
-                          struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command,
+                          struct pl_job **ret_job, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_job_free(struct pl_job *job);
 void pl_job_free_at(struct pl_job **job_at);
 
 #define PL_AUTO_JOB __attribute__((cleanup(pl_job_free_at)))
 
-/** The base directory: SAGEMAKER_BASE_DIR when set and not empty, else "/opt/ml". Usable when the job cannot be read, to place `output/failure`. */
+/**
+ * The base directory: SAGEMAKER_BASE_DIR when set and not empty, else "/opt/ml". Usable when the job cannot be read, to
+ * place `output/failure`.
+ */
 const char *pl_job_base_dir(const struct pl_environment *process);
 
 /**

@@ -74,7 +74,8 @@ void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text)
     case PL_PYTHON_JSON_ARRAY:
     case PL_PYTHON_JSON_OBJECT:
         pl_text_append_char(text, is_object ? '{' : '[');
-        for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL; child = pl_python_json_next(child)) {
+        for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL;
+             child = pl_python_json_next(child)) {
             if (child != pl_python_json_first(node)) {
                 pl_text_append(text, ", ");
             }

@@ -24,7 +24,11 @@ void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text
 /** Append the value as a variable: null is empty, a string itself, everything else sorted compact JSON. */
 void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text);
 
-/** Add "--name" (or "-n" for one character, "" for none) and value for every member of `object`, sorted by name. Values keep the inner form. */
-enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Add "--name" (or "-n" for one character, "" for none) and value for every member of `object`, sorted by name. Values
+ * keep the inner form.
+ */
+enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_words *words,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

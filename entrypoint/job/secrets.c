@@ -31,8 +31,9 @@ bool pl_secrets_is_name(const char *name)
         const char *word;
         bool whole;
     } words[] = {
-        {"password", false}, {"passwd", false}, {"secret", false}, {"credential", false}, {"apikey", false}, {"accesskey", false},
-        {"key", true},       {"keys", true},    {"token", true},   {"private", true},     {"creds", true},
+        {"password", false}, {"passwd", false},    {"secret", false}, {"credential", false},
+        {"apikey", false},   {"accesskey", false}, {"key", true},     {"keys", true},
+        {"token", true},     {"private", true},    {"creds", true},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(words); i++) {
@@ -63,10 +64,12 @@ static struct pl_python_json *masked_copy(const struct pl_python_json *node)
         return pl_python_json_copy(node);
     }
     copy = is_object ? pl_python_json_new_object() : pl_python_json_new_array();
-    for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL; child = pl_python_json_next(child)) {
+    for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL;
+         child = pl_python_json_next(child)) {
         struct pl_python_json *item = masked_copy(child);
 
-        if ((is_object ? pl_python_json_set(copy, pl_python_json_name(child), item, NULL) : pl_python_json_append(copy, item, NULL)) != PL_OK) {
+        if ((is_object ? pl_python_json_set(copy, pl_python_json_name(child), item, NULL)
+                       : pl_python_json_append(copy, item, NULL)) != PL_OK) {
             return NULL;
         }
     }
@@ -122,7 +125,8 @@ static void append_quoted(const char *word, struct pl_text *text)
     pl_text_append_char(text, '\'');
 }
 
-/* What the custom MPI options hand to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text that is no options is masked whole. */
+/* What the custom MPI options hand to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text that is no
+ * options is masked whole. */
 static enum pl_status mask_options(struct pl_python_json *framework, struct pl_error *reterr)
 {
     static const char name[] = "sagemaker_mpi_custom_mpi_options";

@@ -9,8 +9,9 @@
 #include <string.h>
 
 /*
- * What is not of the runtime. Without PACELINE_. docs/contract.md and docs/supervision.md say what they do; LIBRARY is for examples/python, and the
- * last two Paceline sets itself. A number has a default, what else text must be its reader knows.
+ * What is not of the runtime. Without PACELINE_. docs/contract.md and docs/supervision.md say what they do; LIBRARY is
+ * for examples/python, and the last two Paceline sets itself. A number has a default, what else text must be its reader
+ * knows.
  */
 static const struct setting {
     const char *name;
@@ -104,14 +105,15 @@ static const struct setting *find(const char *name)
 }
 
 /* `what` is how messages call the setting. */
-static enum pl_status read_number(const struct setting *setting, const char *text, const char *what, double *ret_value, struct pl_error *reterr)
+static enum pl_status read_number(const struct setting *setting, const char *text, const char *what, double *ret_value,
+                                  struct pl_error *reterr)
 {
     bool whole = setting->type == WHOLE;
 
     if ((whole && text[strspn(text, "0123456789")] != '\0') || !pl_text_number(text, ret_value) ||
         !(*ret_value >= setting->least && *ret_value <= setting->most)) {
-        return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected %s from %.0f to %.0f", what, text, setting->unit, setting->least,
-                            setting->most);
+        return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected %s from %.0f to %.0f", what, text,
+                            setting->unit, setting->least, setting->most);
     }
     return PL_OK;
 }
@@ -170,12 +172,14 @@ enum pl_status pl_settings_check_values(const struct pl_job *job, struct pl_erro
     PL_TRY(pl_environment_new_copy(job->process, &all, reterr));
     for (size_t i = 0; i < job->knobs.count; i++) {
         const char *equals = strchr(job->knobs.items[i], '=');
-        PL_AUTO_FREE char *name = pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), reterr);
+        PL_AUTO_FREE char *name =
+            pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), reterr);
 
         if (name == NULL) {
             return PL_MEMORY;
         }
-        if (equals[1] != '\0' && pl_environment_get_or(job->process, name, NULL) == NULL) { /* the variable wins, an empty one is none */
+        /* the variable wins, an empty one is none */
+        if (equals[1] != '\0' && pl_environment_get_or(job->process, name, NULL) == NULL) {
             PL_TRY(check_hyperparameter(name, equals + 1, reterr));
             PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
         }
@@ -211,8 +215,8 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_word
         pl_text_printf(&hint, "; PACELINE_%s is one", meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
-    return pl_words_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s", pl_text_string(&name),
-                           is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
+    return pl_words_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s",
+                           pl_text_string(&name), is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
 }
 
 enum pl_status pl_settings_check(const struct pl_job *job, struct pl_words *warnings, struct pl_error *reterr)

@@ -28,7 +28,8 @@ static void append_upper(uint32_t code, const char *bytes, unsigned bytes_count,
             high = middle;
         }
     }
-    if (low < PL_ARRAY_ITEMS(upper_runs) && code >= upper_runs[low].first && (code - upper_runs[low].first) % upper_runs[low].step == 0) {
+    if (low < PL_ARRAY_ITEMS(upper_runs) && code >= upper_runs[low].first &&
+        (code - upper_runs[low].first) % upper_runs[low].step == 0) {
         pl_python_json_encode(text, (uint32_t)((int32_t)code + upper_runs[low].delta));
     } else {
         pl_text_append_n(text, bytes, bytes_count);

@@ -34,8 +34,8 @@ for code in range(LAST + 1):
 out = [
     '/* SPDX-License-Identifier: Apache-2.0 */',
     f'/* Made by unicode_table.py; Unicode {unicodedata.unidata_version}. Private to unicode.c. */',
-    '#ifndef PL_ENTRYPOINT_UNICODE_TABLE_H',
-    '#define PL_ENTRYPOINT_UNICODE_TABLE_H',
+    '#ifndef PL_ENTRYPOINT_JOB_UNICODE_TABLE_H',
+    '#define PL_ENTRYPOINT_JOB_UNICODE_TABLE_H',
     '',
     '#include <stdint.h>',
     '',
@@ -51,7 +51,7 @@ out += ['};', '', 'static const struct { uint32_t first; uint32_t last; } unprin
 line = '   '
 for a, b in hidden:
     item = f' {{0x{a:X}, 0x{b:X}}},'
-    if len(line) + len(item) > 140:
+    if len(line) + len(item) > 120:
         out.append(line)
         line = '   '
     line += item

@@ -58,7 +58,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
 
     if (needs_bytes(name) || needs_bytes(value)) {
         if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
-            return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: U+0000 cannot stand in a variable", name);
+            return pl_words_printf(builder->warnings, builder->reterr,
+                                   "%s is not set: U+0000 cannot stand in a variable", name);
         }
         PL_TRY(pl_text_check(&name_bytes, builder->reterr));
         PL_TRY(pl_text_check(&value_bytes, builder->reterr));
@@ -66,7 +67,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         value = pl_text_string(&value_bytes);
     }
     if (strchr(name, '=') != NULL) {
-        return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: '=' cannot stand in a variable's name", name);
+        return pl_words_printf(builder->warnings, builder->reterr,
+                               "%s is not set: '=' cannot stand in a variable's name", name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* Whatever has the name already is another value. */
@@ -74,7 +76,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         if (builder->inherited != NULL) {
             pl_environment_unset(builder->inherited, name);
         }
-        return pl_words_printf(builder->warnings, builder->reterr, "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
+        return pl_words_printf(builder->warnings, builder->reterr,
+                               "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
                                strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
     }
     return pl_environment_set(builder->environment, name, value, builder->reterr);
@@ -103,7 +106,8 @@ static struct pl_python_json *json_group_names(const struct pl_job *job)
     const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
 
     for (; group != NULL && list != NULL; group = pl_python_json_next(group)) {
-        if (pl_python_json_append(list, pl_python_json_copy(pl_python_json_member(group, "instance_group_name")), NULL) != PL_OK) {
+        if (pl_python_json_append(list, pl_python_json_copy(pl_python_json_member(group, "instance_group_name")),
+                                  NULL) != PL_OK) {
             pl_python_json_free(list);
             return NULL;
         }
@@ -129,8 +133,8 @@ static struct pl_python_json *json_group_dict(const struct pl_job *job)
     const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
 
     for (; group != NULL && dict != NULL; group = pl_python_json_next(group)) {
-        if (pl_python_json_set(dict, pl_python_json_text(pl_python_json_member(group, "instance_group_name")), pl_python_json_copy(group), NULL) !=
-            PL_OK) {
+        if (pl_python_json_set(dict, pl_python_json_text(pl_python_json_member(group, "instance_group_name")),
+                               pl_python_json_copy(group), NULL) != PL_OK) {
             pl_python_json_free(dict);
             return NULL;
         }
@@ -158,7 +162,8 @@ static struct pl_python_json *json_channel_dirs(const struct pl_job *job)
     struct pl_python_json *dict = pl_python_json_new_object();
 
     for (size_t i = 0; i < job->channels_count && dict != NULL; i++) {
-        if (pl_python_json_set(dict, job->channels[i].name, pl_python_json_new_string(job->channels[i].path), NULL) != PL_OK) {
+        if (pl_python_json_set(dict, job->channels[i].name, pl_python_json_new_string(job->channels[i].path), NULL) !=
+            PL_OK) {
             pl_python_json_free(dict);
             return NULL;
         }
@@ -201,7 +206,8 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
 {
     const char *value = pl_environment_get(job->process, "SM_HP_MP_PARAMETERS");
 
-    return value == NULL ? pl_python_json_new_null() : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
+    return value == NULL ? pl_python_json_new_null()
+                         : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
 /* The object behind SM_TRAINING_ENV; NULL when memory is out. */
@@ -331,7 +337,8 @@ static enum pl_status add_named(struct builder *builder)
         PL_TRY(upper_name(builder, "SM_CHANNEL_", job->channels[i].name, &name));
         PL_TRY(set(builder, pl_text_string(&name), job->channels[i].path));
     }
-    for (const struct pl_python_json *member = pl_python_json_first(job->hyperparameters); member != NULL; member = pl_python_json_next(member)) {
+    for (const struct pl_python_json *member = pl_python_json_first(job->hyperparameters); member != NULL;
+         member = pl_python_json_next(member)) {
         PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
         PL_TRY(upper_name(builder, "SM_HP_", pl_python_json_name(member), &name));
@@ -360,22 +367,25 @@ static enum pl_status add_knobs(struct builder *builder)
 
     for (size_t i = 0; i < job->knobs.count; i++) {
         const char *equals = strchr(job->knobs.items[i], '=');
-        PL_AUTO_FREE char *name = pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), builder->reterr);
+        PL_AUTO_FREE char *name =
+            pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), builder->reterr);
 
         if (name == NULL) {
             return PL_MEMORY;
         }
-        if (pl_environment_get_or(job->process, name, NULL) == NULL) { /* as pl_job_option(): an empty variable is none */
+        /* as pl_job_option(): an empty variable is none */
+        if (pl_environment_get_or(job->process, name, NULL) == NULL) {
             PL_TRY(set(builder, name, equals + 1));
         }
     }
     return PL_OK;
 }
 
-enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_environment *inherited,
-                                struct pl_words *warnings, struct pl_error *reterr)
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
+                                struct pl_environment *inherited, struct pl_words *warnings, struct pl_error *reterr)
 {
-    struct builder builder = {.job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .reterr = reterr};
+    struct builder builder = {
+        .job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .reterr = reterr};
 
     PL_TRY(add_fixed(&builder));
     PL_TRY(add_named(&builder));

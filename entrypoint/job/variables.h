@@ -19,15 +19,17 @@ enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
  * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then Paceline's own knobs and PYTHONPATH.
  *
  * A value over Linux's limit for one string (128 KiB) is left out: SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and the like
- * keep the program from starting otherwise. It is also taken out of `inherited` (may be NULL), what the program gets besides: a value there
- * is somebody else's. A hyperparameter with '=' in its name has no variable. Each such case adds a sentence to `warnings`.
+ * keep the program from starting otherwise. It is also taken out of `inherited` (may be NULL), what the program gets
+ * besides: a value there is somebody else's. A hyperparameter with '=' in its name has no variable. Each such case adds
+ * a sentence to `warnings`.
  */
-enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment, struct pl_environment *inherited,
-                                struct pl_words *warnings, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
+                                struct pl_environment *inherited, struct pl_words *warnings,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Append the bytes that a program sees for a text in the inner form of base/python_json.h: lone surrogates DC80..DCFF are the bytes
- * they stand for, others U+FFFD. PL_INVALID for U+0000, which neither arguments nor variables can hold.
+ * Append the bytes that a program sees for a text in the inner form of base/python_json.h: lone surrogates DC80..DCFF
+ * are the bytes they stand for, others U+FFFD. PL_INVALID for U+0000, which neither arguments nor variables can hold.
  */
 enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text) PL_MUST_CHECK;
 

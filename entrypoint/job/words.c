@@ -87,7 +87,8 @@ void pl_words_done(struct pl_words *words)
     *words = PL_WORDS_NONE;
 }
 
-/* The part of a word between double quotes; `at` stands behind the first. Returns the place of the closing one, or NULL. */
+/* The part of a word between double quotes; `at` stands behind the first. Returns the place of the closing one, or
+ * NULL. */
 static const char *split_quoted(const char *at, struct pl_text *word)
 {
     for (; *at != '"'; at++) {
@@ -105,7 +106,8 @@ static const char *split_quoted(const char *at, struct pl_text *word)
     return at;
 }
 
-enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at, struct pl_text *word, struct pl_error *reterr)
+enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at,
+                             struct pl_text *word, struct pl_error *reterr)
 {
     const char *at = *at_at;
 
@@ -120,7 +122,8 @@ enum pl_status pl_words_read(const char *text, const char *ends, const char *wha
         } else if (*at == '"') {
             at = split_quoted(at + 1, word);
         } else if (*at == '\\' && at[1] == '\0') {
-            return pl_error_set(reterr, PL_INVALID, "%s: expected a character behind the backslash at column %td, found the end", what,
+            return pl_error_set(reterr, PL_INVALID,
+                                "%s: expected a character behind the backslash at column %td, found the end", what,
                                 start - text + 1);
         } else if (*at == '\\') {
             at++;
@@ -131,7 +134,8 @@ enum pl_status pl_words_read(const char *text, const char *ends, const char *wha
             pl_text_append_char(word, *at);
         }
         if (at == NULL) {
-            return pl_error_set(reterr, PL_INVALID, "%s: the quote %c at column %td is not closed", what, *start, start - text + 1);
+            return pl_error_set(reterr, PL_INVALID, "%s: the quote %c at column %td is not closed", what, *start,
+                                start - text + 1);
         }
         at++;
     }

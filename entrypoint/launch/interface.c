@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which network interface leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no container has, and a
- * name that does not exist stops Open MPI and NCCL.
+ * Which network interface leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no container has,
+ * and a name that does not exist stops Open MPI and NCCL.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -30,7 +30,8 @@ static bool source_address(const char *host, struct sockaddr_storage *ret_addres
         PL_AUTO_CLOSE int fd = socket(item->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         socklen_t length = sizeof(*ret_address);
 
-        ok = fd >= 0 && connect(fd, item->ai_addr, item->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)ret_address, &length) == 0;
+        ok = fd >= 0 && connect(fd, item->ai_addr, item->ai_addrlen) == 0 &&
+             getsockname(fd, (struct sockaddr *)ret_address, &length) == 0;
     }
     freeaddrinfo(found);
     return ok;
@@ -43,7 +44,8 @@ static bool is_candidate(const struct ifaddrs *item)
 
     return address != NULL && (item->ifa_flags & IFF_UP) != 0 && (item->ifa_flags & IFF_LOOPBACK) == 0 &&
            (address->sa_family == AF_INET ||
-            (address->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr)));
+            (address->sa_family == AF_INET6 &&
+             !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr)));
 }
 
 static bool is_same(const struct sockaddr *one, const struct sockaddr *other)
@@ -58,7 +60,8 @@ static bool is_same(const struct sockaddr *one, const struct sockaddr *other)
                                       : four->sin_addr.s_addr == other_four->sin_addr.s_addr;
 }
 
-/* The only interface with an address, else the one whose address leads to a peer, else the first; "lo" when there is none. */
+/* The only interface with an address, else the one whose address leads to a peer, else the first; "lo" when there is
+ * none. */
 static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
 {
     const struct ifaddrs *first = NULL;
@@ -85,7 +88,8 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     return first != NULL ? first->ifa_name : "lo";
 }
 
-enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name, struct pl_error *reterr)
+enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name,
+                                            struct pl_error *reterr)
 {
     struct ifaddrs *list = NULL;
 
@@ -98,5 +102,6 @@ enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_
     if (*ret_name == NULL) {
         return PL_MEMORY;
     }
-    return pl_words_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used", job->network_interface, *ret_name);
+    return pl_words_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
+                           job->network_interface, *ret_name);
 }

@@ -10,7 +10,8 @@ bool pl_launcher_includes(const struct pl_job *job)
     return pl_words_find(&job->distribution_groups, job->group_name) >= 0 && job->distribution_index >= 0;
 }
 
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_plan *plan,
+                                     struct pl_error *reterr)
 {
     PL_TRY(pl_words_add_all(&plan->hosts, &job->distribution_hosts, reterr));
     plan->host_index = job->distribution_index;

@@ -17,13 +17,20 @@ extern const struct pl_launcher pl_launcher_direct;
 /** True when this host belongs to the job's distribution groups. */
 bool pl_launcher_includes(const struct pl_job *job);
 
-/** Fill hosts, host_index and role for a launch over the distribution hosts; with `linked`, the master's result is everybody's. */
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Fill hosts, host_index and role for a launch over the distribution hosts; with `linked`, the master's result is
+ * everybody's.
+ */
+enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_plan *plan,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set a variable that train adds for the program. */
-enum pl_status pl_launcher_set(struct pl_plan *plan, const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launcher_set(struct pl_plan *plan, const char *name, const char *value,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** True for instance types with an Elastic Fabric Adapter, and for those whose adapter reads and writes device memory. */
+/**
+ * True for instance types with an Elastic Fabric Adapter, and for those whose adapter reads and writes device memory.
+ */
 bool pl_launcher_has_efa(const char *instance_type);
 bool pl_launcher_has_efa_rdma(const char *instance_type);
 
@@ -31,6 +38,7 @@ bool pl_launcher_has_efa_rdma(const char *instance_type);
  * The network interface for traffic between hosts: the configured one where it exists, else the one that leads to the
  * other hosts, with a sentence in plan->warnings. The caller frees.
  */
-enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name,
+                                            struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

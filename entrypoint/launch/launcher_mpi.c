@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`. */
+/* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
+ * */
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
@@ -24,7 +25,9 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv,
 
         if (strpbrk(host, ",: \t\r\n") != NULL) {
             return pl_error_set(reterr, PL_INVALID,
-                                "resourceconfig.json: the host name '%.200s' cannot stand in mpirun's list: expected no ',', ':' or blank", host);
+                                "resourceconfig.json: the host name '%.200s' cannot stand in mpirun's list: expected "
+                                "no ',', ':' or blank",
+                                host);
         }
         pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", host);
         if (job->processes_per_host > 1) {
@@ -32,7 +35,8 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv,
         }
     }
     PL_TRY(pl_text_check(&list, reterr));
-    PL_TRY(pl_words_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
+    PL_TRY(
+        pl_words_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
     return pl_words_printf(argv, reterr, "%d", job->processes);
 }
 
@@ -53,8 +57,8 @@ static enum pl_status add_nccl(const char *interface, const char *level, struct 
 }
 
 /*
- * The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. It also
- * goes to mpirun and its daemons: a mpirun whose own name is in its host list needs no ssh to itself.
+ * The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. It
+ * also goes to mpirun and its daemons: a mpirun whose own name is in its host list needs no ssh to itself.
  */
 static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
@@ -73,8 +77,8 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *pl
 }
 
 /*
- * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take two
- * hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
+ * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take
+ * two hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
  */
 static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
@@ -98,8 +102,10 @@ static bool is_export_of(const struct pl_words *words, size_t at, const char *pr
     return at > 0 && strcmp(words->items[at - 1], "-x") == 0 && strncmp(words->items[at], prefix, strlen(prefix)) == 0;
 }
 
-/* The user's options. Who preloads a library of his own keeps ours in front of it, without which ranks share one host name. */
-static enum pl_status add_custom(const struct pl_words *custom, const char *libraries, struct pl_words *argv, struct pl_error *reterr)
+/* The user's options. Who preloads a library of his own keeps ours in front of it, without which ranks share one host
+ * name. */
+static enum pl_status add_custom(const struct pl_words *custom, const char *libraries, struct pl_words *argv,
+                                 struct pl_error *reterr)
 {
     static const char preload[] = "LD_PRELOAD=";
 
@@ -114,8 +120,8 @@ static enum pl_status add_custom(const struct pl_words *custom, const char *libr
 }
 
 /*
- * Each rank takes its host's own SM_* in place of those that mpirun passes on. So what the user's -x SM_NAME=value adds is
- * added on every host; as with the toolkit, it does not replace a variable of the job.
+ * Each rank takes its host's own SM_* in place of those that mpirun passes on. So what the user's -x SM_NAME=value adds
+ * is added on every host; as with the toolkit, it does not replace a variable of the job.
  */
 static enum pl_status keep_exports(const struct pl_words *custom, struct pl_plan *plan, struct pl_error *reterr)
 {
@@ -171,11 +177,13 @@ static enum pl_status add_names(const struct pl_plan *plan, struct pl_words *arg
 }
 
 /* SageMaker's model parallel library reads its settings from one hyperparameter. */
-static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_plan *plan, struct pl_words *argv,
+                                         struct pl_error *reterr)
 {
     const char *parameters = pl_environment_get(plan->additions, "SM_HP_MP_PARAMETERS");
     const char *torch = pl_environment_get(job->process, "SM_DLC_TORCH_VERSION");
-    const struct pl_python_json *backend = pl_python_json_member(pl_python_json_member(job->hyperparameters, "mp_parameters"), "ddp_dist_backend");
+    const struct pl_python_json *backend =
+        pl_python_json_member(pl_python_json_member(job->hyperparameters, "mp_parameters"), "ddp_dist_backend");
     PL_AUTO_FREE char *smddpmprun = NULL;
 
     if (parameters == NULL || strcmp(parameters, "{}") == 0) {
@@ -187,15 +195,17 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
             PL_TRY(add_export(argv, "NCCL_ALGO=ring", reterr));
         }
     }
-    if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) && pl_program_search(job, "smddpmprun", &smddpmprun, NULL) == PL_OK) {
-        return pl_words_add_list(argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
+    if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) &&
+        pl_program_search(job, "smddpmprun", &smddpmprun, NULL) == PL_OK) {
+        return pl_words_add_list(
+            argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
     }
     return PL_OK;
 }
 
 /*
- * More ranks than the host list has room for would make mpirun fail much later, in its own words. Only the master knows: its
- * devices count for all hosts.
+ * More ranks than the host list has room for would make mpirun fail much later, in its own words. Only the master
+ * knows: its devices count for all hosts.
  */
 static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_custom *custom, struct pl_error *reterr)
 {
@@ -203,14 +213,16 @@ static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_
 
     if (job->processes > slots && !custom->oversubscribe) {
         return pl_error_set(reterr, PL_INVALID,
-                            "%d processes do not fit: %zu hosts with %d each make %d; raise sagemaker_mpi_num_of_processes_per_host, or put "
+                            "%d processes do not fit: %zu hosts with %d each make %d; raise "
+                            "sagemaker_mpi_num_of_processes_per_host, or put "
                             "--oversubscribe into sagemaker_mpi_custom_mpi_options",
                             job->processes, job->distribution_hosts.count, job->processes_per_host, slots);
     }
     return PL_OK;
 }
 
-/* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not say. */
+/* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not
+ * say. */
 static const char *find_other_type(const struct pl_job *job)
 {
     const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
@@ -218,8 +230,10 @@ static const char *find_other_type(const struct pl_job *job)
     for (; group != NULL; group = pl_python_json_next(group)) {
         const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
 
-        if (pl_words_find(&job->distribution_groups, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
-            pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type != NULL && pl_python_json_kind(type) == PL_PYTHON_JSON_STRING &&
+        if (pl_words_find(&job->distribution_groups,
+                          pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
+            pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type != NULL &&
+            pl_python_json_kind(type) == PL_PYTHON_JSON_STRING &&
             strcmp(pl_python_json_text(type), job->instance_type) != 0) {
             return pl_python_json_text(type);
         }
@@ -236,14 +250,15 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_pl
         return PL_OK;
     }
     return pl_words_printf(&plan->warnings, reterr,
-                           "every host gets %d processes, counted from the devices of this one (%s), and there are hosts of another type (%s): "
+                           "every host gets %d processes, counted from the devices of this one (%s), and there are "
+                           "hosts of another type (%s): "
                            "sagemaker_mpi_num_of_processes_per_host names the number",
                            job->processes_per_host, job->instance_type, other);
 }
 
 /*
- * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an image
- * without mpi4py does without: the interpreter is asked once.
+ * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an
+ * image without mpi4py does without: the interpreter is asked once.
  */
 static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
 {
@@ -254,11 +269,14 @@ static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl
     plan->optional_at = plan->argv.count + 1;
     plan->optional_count = 2;
     return pl_words_add_list(
-        argv, (const char *const[]){program->python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)", NULL}, reterr);
+        argv,
+        (const char *const[]){program->python, "-c",
+                              "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)", NULL},
+        reterr);
 }
 
-static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program, const struct pl_mpi_custom *custom, struct pl_plan *plan,
-                                struct pl_error *reterr)
+static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program,
+                                const struct pl_mpi_custom *custom, struct pl_plan *plan, struct pl_error *reterr)
 {
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
@@ -303,12 +321,15 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     PL_TRY(set_host_name(job, plan, reterr));
     PL_TRY(keep_whole_names(job, plan, reterr));
     if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {
-        /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for none. */
+        /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for
+         * none. */
         PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));
     }
     plan->processes = job->processes;
-    if (options != NULL && pl_python_json_kind(options) != PL_PYTHON_JSON_STRING && pl_python_json_kind(options) != PL_PYTHON_JSON_NULL) {
-        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
+    if (options != NULL && pl_python_json_kind(options) != PL_PYTHON_JSON_STRING &&
+        pl_python_json_kind(options) != PL_PYTHON_JSON_NULL) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
                             pl_python_json_kind_text(pl_python_json_kind(options)));
     }
     status = pl_mpi_options_split(options != NULL ? pl_python_json_text(options) : "", &custom, reterr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorFlow's two distributions that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the parameter
- * server a task of its own runs beside the program on each host, until the master's program has ended.
+ * TensorFlow's two distributions that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the
+ * parameter server a task of its own runs beside the program on each host, until the master's program has ended.
  */
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
@@ -12,14 +12,16 @@
 enum { TRAINING_PORT = 2222, SERVER_PORT = 2223, MIRRORED_PORT = 8890 };
 
 /* What a ps task is: a server that is told its cluster by TF_CONFIG and joined until it is ended. */
-static const char server_program[] = "import json, os\n"
-                                     "import tensorflow as tf\n"
-                                     "config = json.loads(os.environ['TF_CONFIG'])\n"
-                                     "cluster = tf.train.ClusterSpec(config['cluster'])\n"
-                                     "tf.distribute.Server(cluster, job_name='ps', task_index=config['task']['index']).join()\n";
+static const char server_program[] =
+    "import json, os\n"
+    "import tensorflow as tf\n"
+    "config = json.loads(os.environ['TF_CONFIG'])\n"
+    "cluster = tf.train.ClusterSpec(config['cluster'])\n"
+    "tf.distribute.Server(cluster, job_name='ps', task_index=config['task']['index']).join()\n";
 
 /* "NAME": ["host:port", ...] for the hosts from `first` on, `end` excluded. */
-static void append_addresses(const struct pl_words *hosts, const char *name, size_t first, size_t end, int port, struct pl_text *text)
+static void append_addresses(const struct pl_words *hosts, const char *name, size_t first, size_t end, int port,
+                             struct pl_text *text)
 {
     pl_text_printf(text, "\"%s\": [", name);
     for (size_t i = first; i < end; i++) {
@@ -51,7 +53,8 @@ static void append_server_cluster(const struct pl_words *hosts, struct pl_text *
 
 static bool matches_server(const struct pl_job *job)
 {
-    return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 && pl_launcher_includes(job);
+    return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 &&
+           pl_launcher_includes(job);
 }
 
 static enum pl_status add_server(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
@@ -65,9 +68,9 @@ static enum pl_status add_server(const struct pl_program *program, struct pl_pla
     plan->side = side;
     side->name = "ps";
     if (program->python == NULL) {
-        return pl_error_set(
-            reterr, PL_NOT_FOUND,
-            "sagemaker_parameter_server_enabled: the server beside the program is TensorFlow's and needs Python, and there is none on PATH");
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "sagemaker_parameter_server_enabled: the server beside the program is TensorFlow's and "
+                            "needs Python, and there is none on PATH");
     }
     PL_TRY(pl_words_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
     append_server_cluster(&plan->hosts, &config);
@@ -119,5 +122,7 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_plan *pl
     return pl_program_use(job, &program, plan, reterr);
 }
 
-const struct pl_launcher pl_launcher_parameter_server = {.name = "parameter_server", .matches = matches_server, .plan = plan_server};
-const struct pl_launcher pl_launcher_multi_worker_mirrored = {.name = "multi_worker_mirrored", .matches = matches_mirrored, .plan = plan_mirrored};
+const struct pl_launcher pl_launcher_parameter_server = {
+    .name = "parameter_server", .matches = matches_server, .plan = plan_server};
+const struct pl_launcher pl_launcher_multi_worker_mirrored = {
+    .name = "multi_worker_mirrored", .matches = matches_mirrored, .plan = plan_mirrored};

@@ -39,9 +39,10 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     plan->processes = job->processes_per_host * (int)hosts;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     if (program.kind != PL_PROGRAM_SCRIPT) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "sagemaker_torch_distributed_enabled: expected a Python script for torchrun, found the program '%s'",
-                            job->program != NULL ? job->program : program.words.items[0]);
+        return pl_error_set(
+            reterr, PL_UNSUPPORTED,
+            "sagemaker_torch_distributed_enabled: expected a Python script for torchrun, found the program '%s'",
+            job->program != NULL ? job->program : program.words.items[0]);
     }
     PL_TRY(add_environment(job, plan, reterr));
     if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {
@@ -55,7 +56,9 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", job->processes_per_host));
     if (hosts > 1) {
         PL_TRY(pl_words_add_list(
-            &plan->argv, (const char *const[]){"--master_addr", job->master_host, "--master_port", master_port, "--node_rank", NULL}, reterr));
+            &plan->argv,
+            (const char *const[]){"--master_addr", job->master_host, "--master_port", master_port, "--node_rank", NULL},
+            reterr));
         PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", plan->host_index));
     }
     PL_TRY(pl_words_add_all(&plan->argv, &program.words, reterr));

@@ -11,9 +11,9 @@ static enum pl_status refuse_smddp(const struct pl_job *job, struct pl_plan *pla
 {
     (void)job;
     (void)plan;
-    return pl_error_set(
-        reterr, PL_UNSUPPORTED,
-        "SageMaker's distributed data parallel library (smddp) is not supported, use MPI: distribution={\"mpi\": {\"enabled\": True}}");
+    return pl_error_set(reterr, PL_UNSUPPORTED,
+                        "SageMaker's distributed data parallel library (smddp) is not supported, use MPI: "
+                        "distribution={\"mpi\": {\"enabled\": True}}");
 }
 
 static bool matches_xla(const struct pl_job *job)
@@ -26,7 +26,8 @@ static enum pl_status refuse_xla(const struct pl_job *job, struct pl_plan *plan,
     (void)job;
     (void)plan;
     return pl_error_set(reterr, PL_UNSUPPORTED,
-                        "PyTorch/XLA workers (Training Compiler) are not supported, use MPI: distribution={\"mpi\": {\"enabled\": True}}");
+                        "PyTorch/XLA workers (Training Compiler) are not supported, use MPI: distribution={\"mpi\": "
+                        "{\"enabled\": True}}");
 }
 
 const struct pl_launcher pl_launcher_smddp = {.name = "smddp", .matches = matches_smddp, .plan = refuse_smddp};

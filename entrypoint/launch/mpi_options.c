@@ -76,8 +76,9 @@ static const char *option_name(const char *word)
 }
 
 /*
- * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them. Of two parameters (three words) both refuse. And 5 ends without a word
- * when it is to use the loopback interface and there is another one; by itself it takes what there is.
+ * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them. Of two parameters (three words) both refuse.
+ * And 5 ends without a word when it is to use the loopback interface and there is another one; by itself it takes what
+ * there is.
  */
 static bool is_left_out(const char *const *option, const char *interface, const struct pl_words *custom)
 {
@@ -92,8 +93,8 @@ static bool is_left_out(const char *const *option, const char *interface, const 
     return false;
 }
 
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom, struct pl_words *words,
-                                        struct pl_error *reterr)
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom,
+                                        struct pl_words *words, struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(fixed); i++) {
         const char *const *option = major >= 5 ? fixed[i].v5 : fixed[i].v4;
@@ -150,7 +151,9 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
         }
         if (*level == '\0' && strchr(word, '=') == NULL) {
             if (i + 1 >= all.count || all.items[i + 1][0] == '-') {
-                return pl_error_set(reterr, PL_INVALID, "sagemaker_mpi_custom_mpi_options: expected a level behind %s, such as INFO or WARN", word);
+                return pl_error_set(
+                    reterr, PL_INVALID,
+                    "sagemaker_mpi_custom_mpi_options: expected a level behind %s, such as INFO or WARN", word);
             }
             level = all.items[++i];
         }
@@ -158,9 +161,11 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
         custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
     }
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
-        /* It would take the option that Paceline adds behind it for a variable, and mpirun the word after that for the program. */
-        return pl_error_set(reterr, PL_INVALID,
-                            "sagemaker_mpi_custom_mpi_options: expected a variable behind the last -x, such as NAME or NAME=VALUE");
+        /* It would take the option that Paceline adds behind it for a variable, and mpirun the word after that for the
+         * program. */
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "sagemaker_mpi_custom_mpi_options: expected a variable behind the last -x, such as NAME or NAME=VALUE");
     }
     return PL_OK;
 }

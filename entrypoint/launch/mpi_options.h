@@ -13,11 +13,12 @@
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. What Open MPI 5 would refuse
- * is left out: an option that is among the user's, `custom`, and the loopback interface for its daemons.
+ * Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. What
+ * Open MPI 5 would refuse is left out: an option that is among the user's, `custom`, and the loopback interface for its
+ * daemons.
  */
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom, struct pl_words *words,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom,
+                                        struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_mpi_custom {
     const char *nccl_debug; /* one of `words`' texts, or "INFO" */
@@ -27,14 +28,17 @@ struct pl_mpi_custom {
 };
 
 /**
- * Split sagemaker_mpi_custom_mpi_options as a shell would and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a prefix of the
- * name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, a last -x without its variable.
+ * Split sagemaker_mpi_custom_mpi_options as a shell would and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a
+ * prefix of the name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, a last
+ * -x without its variable.
  */
-enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * mpirun takes a word that is exactly ":" for the border between two programs, also among a program's arguments. Here such words, from
- * `first` on, get a backslash in front, as do those of backslashes and a last ":"; pl_mpi_options_unguard() gives back what they were.
+ * mpirun takes a word that is exactly ":" for the border between two programs, also among a program's arguments. Here
+ * such words, from `first` on, get a backslash in front, as do those of backslashes and a last ":";
+ * pl_mpi_options_unguard() gives back what they were.
  */
 enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
 const char *pl_mpi_options_unguard(const char *word);

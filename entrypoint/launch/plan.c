@@ -18,8 +18,13 @@
 
 /* The first that matches; the last matches every job. */
 static const struct pl_launcher *const launchers[] = {
-    &pl_launcher_mpi, &pl_launcher_smddp,  &pl_launcher_torchrun, &pl_launcher_parameter_server, &pl_launcher_multi_worker_mirrored,
-    &pl_launcher_xla, &pl_launcher_direct,
+    &pl_launcher_mpi,
+    &pl_launcher_smddp,
+    &pl_launcher_torchrun,
+    &pl_launcher_parameter_server,
+    &pl_launcher_multi_worker_mirrored,
+    &pl_launcher_xla,
+    &pl_launcher_direct,
 };
 
 static const struct pl_launcher *choose(const struct pl_job *job)
@@ -37,10 +42,13 @@ static const char *intermediate_uri(const struct pl_job *job)
 {
     const struct pl_python_json *uri = pl_python_json_member(job->platform, "sagemaker_s3_output");
 
-    return uri != NULL && pl_python_json_kind(uri) == PL_PYTHON_JSON_STRING && *pl_python_json_text(uri) != '\0' ? pl_python_json_text(uri) : NULL;
+    return uri != NULL && pl_python_json_kind(uri) == PL_PYTHON_JSON_STRING && *pl_python_json_text(uri) != '\0'
+               ? pl_python_json_text(uri)
+               : NULL;
 }
 
-/* True when the directory is there already: the platform or local mode has mounted it and sees to it, or so it seems. */
+/* True when the directory is there already: the platform or local mode has mounted it and sees to it, or so it seems.
+ * */
 static bool has_intermediate(const struct pl_job *job)
 {
     struct stat info;
@@ -73,22 +81,28 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
             return PL_OK;
         }
         return pl_words_printf(&plan->warnings, reterr,
-                               "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if an earlier run left it",
+                               "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if "
+                               "an earlier run left it",
                                job->paths.output_intermediate);
     }
     if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
-        return pl_words_printf(&plan->warnings, reterr,
-                               "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
-                               job->paths.output_intermediate);
+        return pl_words_printf(
+            &plan->warnings, reterr,
+            "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
+            job->paths.output_intermediate);
     }
-    pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name, *name != '\0' ? "/" : "");
+    pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name,
+                   *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
     snprintf(seconds, sizeof(seconds), "%.10g", pl_settings_number(job, "PACELINE_INTERMEDIATE_S"));
-    return pl_words_add_list(
-        &plan->sync, (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate, pl_text_string(&text), NULL}, reterr);
+    return pl_words_add_list(&plan->sync,
+                             (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
+                                                   pl_text_string(&text), NULL},
+                             reterr);
 }
 
-/* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and well. */
+/* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and
+ * well. */
 static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
     for (size_t i = 0; i < job->distribution_groups.count; i++) {
@@ -100,11 +114,11 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
             found = strcmp(name, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) == 0;
         }
         if (!found) {
-            PL_TRY(pl_words_printf(
-                &plan->warnings, reterr,
-                "sagemaker_distribution_instance_groups names '%s', and the job has no such group: expected names of instance_groups in "
-                "resourceconfig.json",
-                name));
+            PL_TRY(pl_words_printf(&plan->warnings, reterr,
+                                   "sagemaker_distribution_instance_groups names '%s', and the job has no such group: "
+                                   "expected names of instance_groups in "
+                                   "resourceconfig.json",
+                                   name));
         }
     }
     return PL_OK;
@@ -120,7 +134,8 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
     PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
     PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
-    plan->needs_names = job->hosts.count > 1 && strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
+    plan->needs_names = job->hosts.count > 1 &&
+                        strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
@@ -182,11 +197,13 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
         return PL_OK;
     }
     if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
-        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
         /* The first directory behind it would be taken for a bucket, which somebody else may have. */
-        return pl_error_set(reterr, PL_INVALID, "hyperparameter sagemaker_s3_output: expected a bucket behind s3://, found '%s'", uri);
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_s3_output: expected a bucket behind s3://, found '%s'", uri);
     }
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }

@@ -13,7 +13,8 @@ static struct pl_python_json *object_of(const struct pl_environment *environment
     for (char *const *at = pl_environment_strings(environment); *at != NULL && object != NULL; at++) {
         PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), NULL);
 
-        if (name == NULL || pl_python_json_set(object, name, pl_python_json_new_string(*at + strlen(name) + 1), NULL) != PL_OK) {
+        if (name == NULL ||
+            pl_python_json_set(object, name, pl_python_json_new_string(*at + strlen(name) + 1), NULL) != PL_OK) {
             pl_python_json_free(object);
             return NULL;
         }
@@ -56,7 +57,8 @@ static struct pl_python_json *side_of(const struct pl_plan_side *side)
     config = pl_environment_get(side->environment, "TF_CONFIG");
     name = pl_python_json_set(object, "name", pl_python_json_new_string(side->name), NULL);
     argv = pl_python_json_set(object, "argv", pl_words_json(&side->argv), NULL);
-    env = pl_python_json_set(object, "TF_CONFIG", config != NULL ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
+    env = pl_python_json_set(object, "TF_CONFIG",
+                             config != NULL ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
     if (name != PL_OK || argv != PL_OK || env != PL_OK) {
         pl_python_json_free(object);
         return NULL;
@@ -71,7 +73,8 @@ static enum pl_status print(const struct pl_python_json *root, struct pl_text *t
     return pl_text_check(text, reterr);
 }
 
-enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
+                                         struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *object = object_of(environment);
 
@@ -81,8 +84,8 @@ enum pl_status pl_plan_print_environment(const struct pl_environment *environmen
     return print(object, text, reterr);
 }
 
-enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source, struct pl_text *text,
-                             struct pl_error *reterr)
+enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source,
+                             struct pl_text *text, struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = pl_python_json_new_object();
     const struct {

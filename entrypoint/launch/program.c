@@ -103,7 +103,8 @@ static bool starts_itself(const char *head)
 }
 
 /* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
-static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan,
+                                  struct pl_error *reterr)
 {
     char head[HEAD_BYTES];
 
@@ -112,7 +113,9 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         PL_TRY(pl_words_add(&program->words, "/bin/sh", reterr));
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
             PL_TRY(pl_words_printf(&plan->warnings, reterr,
-                                   "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: save it without one", word,
+                                   "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
+                                   "save it without one",
+                                   word,
                                    memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
         }
     } else if (access(path, X_OK) != 0) {
@@ -122,7 +125,8 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     return pl_words_add(&program->words, word, reterr);
 }
 
-static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE char *path = NULL;
     PL_AUTO_FREE char *on_path = NULL;
@@ -143,7 +147,8 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
     if (strchr(job->program, '/') == NULL && pl_program_search(job, job->program, &on_path, NULL) == PL_OK) {
         return use_command(on_path, on_path, program, plan, reterr);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program, job->paths.code);
+    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program,
+                        job->paths.code);
 }
 
 /* -m "pkg.sub" for "pkg.sub.py". */
@@ -163,16 +168,19 @@ static enum pl_status need_python(const struct pl_job *job, struct pl_program *p
         return PL_OK;
     }
     if (named != NULL) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' needs Python, and '%s', which PACELINE_PYTHON names, is not on PATH",
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "the program '%s' needs Python, and '%s', which PACELINE_PYTHON names, is not on PATH",
                             job->program, named);
     }
     return pl_error_set(reterr, PL_NOT_FOUND,
-                        "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; install it or name the interpreter "
+                        "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; "
+                        "install it or name the interpreter "
                         "in PACELINE_PYTHON",
                         job->program);
 }
 
-static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program,
+                                 struct pl_plan *plan, struct pl_error *reterr)
 {
     bool is_shell = ends_with(job->program, ".sh");
     bool is_python = ends_with(job->program, ".py");
@@ -186,7 +194,8 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
         program->kind = PL_PROGRAM_SCRIPT;
         PL_TRY(need_python(job, program, reterr));
         if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program, job->paths.code);
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program,
+                                job->paths.code);
         }
         return pl_words_add(&program->words, job->program, reterr);
     }
@@ -198,7 +207,8 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 }
 
 /* The same; the name's origin is told where another name gives way to it. */
-static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program,
+                                 struct pl_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = find_named(job, pending, program, plan, reterr);
 
@@ -206,11 +216,14 @@ static enum pl_status find_heard(const struct pl_job *job, bool pending, struct 
         return status;
     }
     if (status != PL_OK) {
-        pl_error_context(reterr, "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect", job->unheard);
+        pl_error_context(reterr,
+                         "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect",
+                         job->unheard);
         return status;
     }
     return pl_words_printf(&plan->warnings, reterr,
-                           "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter sagemaker_program, '%.200s', has no effect",
+                           "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter "
+                           "sagemaker_program, '%.200s', has no effect",
                            job->program, job->unheard);
 }
 
@@ -224,24 +237,28 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 }
 
 /* An image with Python need not have pip, and the interpreter's own words for that name no way out. */
-static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file, struct pl_plan *plan,
-                                   struct pl_error *reterr)
+static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
+                                   struct pl_plan *plan, struct pl_error *reterr)
 {
     struct pl_words *argv = NULL;
 
     PL_TRY(pl_steps_add(&plan->steps, "looking for pip", job->paths.code, &argv, reterr));
     PL_TRY(pl_words_add_list(
         argv,
-        (const char *const[]){program->python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None and sys.argv[1])", NULL},
+        (const char *const[]){program->python, "-c",
+                              "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None and sys.argv[1])",
+                              NULL},
         reterr));
     return pl_words_printf(argv, reterr,
-                           "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of Paceline's Dockerfile), or switch the "
+                           "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of "
+                           "Paceline's Dockerfile), or switch the "
                            "installation off by PACELINE_INSTALL=0",
                            file);
 }
 
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
-static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+                              struct pl_error *reterr)
 {
     bool requirements = code_has(job, "requirements.txt");
     bool package = program->kind == PL_PROGRAM_PACKAGE;
@@ -254,16 +271,20 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         return PL_OK;
     }
     if (program->python == NULL) {
-        return pl_words_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image", reterr);
+        return pl_words_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image",
+                            reterr);
     }
     if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
-        PL_TRY(pl_words_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL", reterr));
+        PL_TRY(pl_words_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL",
+                            reterr));
     }
     PL_TRY(look_for_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
-    PL_TRY(pl_steps_add(&plan->steps, package ? "installing the package in the code directory" : "installing requirements.txt", job->paths.code,
-                        &argv, reterr));
+    PL_TRY(pl_steps_add(&plan->steps,
+                        package ? "installing the package in the code directory" : "installing requirements.txt",
+                        job->paths.code, &argv, reterr));
     if (pl_environment_get(job->process, break_packages) == NULL) {
-        /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container has one purpose. */
+        /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container
+         * has one purpose. */
         PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
     }
     PL_TRY(pl_words_add(argv, program->python, reterr));
@@ -271,10 +292,12 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     if (package) {
         PL_TRY(pl_words_add(argv, ".", reterr));
     }
-    return requirements ? pl_words_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr) : PL_OK;
+    return requirements ? pl_words_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr)
+                        : PL_OK;
 }
 
-enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+                               struct pl_error *reterr)
 {
     bool has_code = pl_program_has_code(job);
     bool pending = !has_code && job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0;
@@ -289,12 +312,14 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
         PL_TRY(find_bundled(job, program, reterr));
     } else {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "there is code, but no program is named: set the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
+                            "there is code, but no program is named: set the hyperparameter sagemaker_program or the "
+                            "variable SAGEMAKER_PROGRAM");
     }
     return add_pip(job, program, plan, reterr);
 }
 
-enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program, struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,
+                                        struct pl_words *words, struct pl_error *reterr)
 {
     if (program->kind == PL_PROGRAM_GIVEN) {
         return pl_words_add_list(words, (const char *const *)job->command.items + 1, reterr);
@@ -303,13 +328,16 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
         PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
 
         if (pl_variables_os_text(job->user_args.items[i], &bytes) != PL_OK) {
-            return pl_error_set(reterr, PL_INVALID, "the hyperparameter behind '%s': expected a value without U+0000, which no argument can hold",
-                                i > 0 ? job->user_args.items[i - 1] : "");
+            return pl_error_set(
+                reterr, PL_INVALID,
+                "the hyperparameter behind '%s': expected a value without U+0000, which no argument can hold",
+                i > 0 ? job->user_args.items[i - 1] : "");
         }
         PL_TRY(pl_text_check(&bytes, reterr));
         if (bytes.length >= PL_VARIABLES_STRING_MAX_BYTES) {
             return pl_error_set(reterr, PL_LIMIT,
-                                "the hyperparameter behind '%.200s': expected less than the %d bytes that Linux passes in one argument, found %zu",
+                                "the hyperparameter behind '%.200s': expected less than the %d bytes that Linux passes "
+                                "in one argument, found %zu",
                                 i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
         }
         PL_TRY(pl_words_add(words, pl_text_string(&bytes), reterr));
@@ -317,7 +345,8 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
     return PL_OK;
 }
 
-enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module,
+                                   struct pl_words *words, struct pl_error *reterr)
 {
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(pl_words_add(words, program->python, reterr));
@@ -328,7 +357,8 @@ enum pl_status pl_program_add_name(const struct pl_program *program, const char 
     return pl_words_add_all(words, &program->words, reterr);
 }
 
-enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+                              struct pl_error *reterr)
 {
     PL_TRY(pl_program_add_name(program, NULL, &plan->argv, reterr));
     plan->program_words = plan->argv.count;

@@ -21,25 +21,30 @@ enum pl_program_kind {
 
 struct pl_program {
     enum pl_program_kind kind;
-    char *python;          /* the interpreter; NULL when the program needs none or there is none */
-    struct pl_words words; /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
+    char *python; /* the interpreter; NULL when the program needs none or there is none */
+    /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
+    struct pl_words words;
 };
 
 /**
- * Decide what kind of program the job names and whether it is there. Adds to `plan` the steps that install its requirements,
- * the file whose execute bits are missing, and warnings.
+ * Decide what kind of program the job names and whether it is there. Adds to `plan` the steps that install its
+ * requirements, the file whose execute bits are missing, and warnings.
  *
  * Errors  PL_NOT_FOUND: no program is named though there is code, the program is not there, or Python is not.
  */
-enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add the words that name the program: the interpreter where it has one, with `launcher_module` (NULL: none) as in `PY -m mpi4py name`. */
-enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_words *words,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Add the words that name the program: the interpreter where it has one, with `launcher_module` (NULL: none) as in `PY
+ * -m mpi4py name`.
+ */
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module,
+                                   struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add the program's arguments: the hyperparameters, as the bytes that it sees, or those of the given command. */
-enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program, struct pl_words *words,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,
+                                        struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Make the program with its arguments the plan's own process. */
 enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
@@ -53,6 +58,7 @@ void pl_program_done(struct pl_program *program);
 bool pl_program_has_code(const struct pl_job *job);
 
 /** The path of an executable `name` on PATH; the caller frees. PL_NOT_FOUND. */
-enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

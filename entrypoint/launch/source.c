@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive; what was fetched from S3 is one. */
-static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched, struct pl_plan_steps *steps, struct pl_error *reterr)
+static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
+                                 struct pl_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     struct pl_words *argv = NULL;
@@ -36,13 +37,16 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_plan_steps *ste
 
     if (pl_verb_find_companion(job->self_path, "paceline-s3", &companion, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "the code is at %s, and this image has no paceline-s3 to fetch it: put the code into the image's %s or into a channel",
+                            "the code is at %s, and this image has no paceline-s3 to fetch it: put the code into the "
+                            "image's %s or into a channel",
                             job->submit_uri, job->paths.code);
     }
-    pl_text_printf(&file, "%s/paceline-%ld-source", pl_environment_get_or(job->process, "TMPDIR", "/tmp"), (long)getpid());
+    pl_text_printf(&file, "%s/paceline-%ld-source", pl_environment_get_or(job->process, "TMPDIR", "/tmp"),
+                   (long)getpid());
     PL_TRY(pl_text_check(&file, reterr));
     PL_TRY(pl_steps_add(steps, "fetching the code from S3", NULL, &argv, reterr));
-    PL_TRY(pl_words_add_list(argv, (const char *const[]){companion, "cp", job->submit_uri, pl_text_string(&file), NULL}, reterr));
+    PL_TRY(pl_words_add_list(argv, (const char *const[]){companion, "cp", job->submit_uri, pl_text_string(&file), NULL},
+                             reterr));
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 
@@ -61,10 +65,12 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_plan_steps *st
     if (strncmp(uri, "file://", 7) == 0) {
         uri += 7;
     } else if (strstr(uri, "://") != NULL) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "sagemaker_submit_directory: expected s3://, file:// or a path, found %s", uri);
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "sagemaker_submit_directory: expected s3://, file:// or a path, found %s", uri);
     }
     if (stat(uri, &source) != 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "sagemaker_submit_directory: expected code at %s, found nothing there", uri);
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "sagemaker_submit_directory: expected code at %s, found nothing there", uri);
     }
     if (stat(job->paths.code, &code) == 0 && code.st_dev == source.st_dev && code.st_ino == source.st_ino) {
         return PL_OK;

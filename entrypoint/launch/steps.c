@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-enum pl_status pl_steps_add(struct pl_plan_steps *steps, const char *what, const char *cwd, struct pl_words **ret_argv, struct pl_error *reterr)
+enum pl_status pl_steps_add(struct pl_plan_steps *steps, const char *what, const char *cwd, struct pl_words **ret_argv,
+                            struct pl_error *reterr)
 {
     PL_AUTO_FREE char *own_what = pl_memory_string(what, reterr);
     PL_AUTO_FREE char *own_cwd = cwd != NULL ? pl_memory_string(cwd, reterr) : NULL;

@@ -10,8 +10,8 @@ static bool is_assignment(const char *word)
 {
     size_t length = 0;
 
-    while ((word[length] >= 'A' && word[length] <= 'Z') || (word[length] >= 'a' && word[length] <= 'z') || word[length] == '_' ||
-           (length > 0 && word[length] >= '0' && word[length] <= '9')) {
+    while ((word[length] >= 'A' && word[length] <= 'Z') || (word[length] >= 'a' && word[length] <= 'z') ||
+           word[length] == '_' || (length > 0 && word[length] >= '0' && word[length] <= '9')) {
         length++;
     }
     return length > 0 && word[length] == '=';
@@ -67,7 +67,8 @@ static enum pl_status collect(const char *text, struct pl_words *words, struct p
         if (finished) {
             return pl_error_set(reterr, PL_INVALID, "%s: a second command '%.100s'", what, pl_text_string(&word));
         }
-        if (strcmp(pl_text_string(&word), "--daemonize") != 0 && (words->count > 0 || !is_assignment(pl_text_string(&word)))) {
+        if (strcmp(pl_text_string(&word), "--daemonize") != 0 &&
+            (words->count > 0 || !is_assignment(pl_text_string(&word)))) {
             PL_TRY(add_word(words, pl_text_string(&word), reterr));
         }
     }
@@ -85,7 +86,8 @@ static enum pl_status check_daemon(const struct pl_words *words, struct pl_error
     slash = strrchr(words->items[0], '/');
     name = slash != NULL ? slash + 1 : words->items[0];
     if (strcmp(name, "orted") != 0 && strcmp(name, "prted") != 0) {
-        return pl_error_set(reterr, PL_INVALID, "%s: only orted and prted may be started, not '%.100s'", what, words->items[0]);
+        return pl_error_set(reterr, PL_INVALID, "%s: only orted and prted may be started, not '%.100s'", what,
+                            words->items[0]);
     }
     return PL_OK;
 }

@@ -32,11 +32,13 @@ enum pl_status pl_keys_derive(const void *secret, size_t secret_bytes, const cha
     return derived ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "derive a key: libcrypto refused");
 }
 
-enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES], unsigned char ret_public[PL_KEYS_PUBLIC_BYTES], struct pl_error *reterr)
+enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
+                              unsigned char ret_public[PL_KEYS_PUBLIC_BYTES], struct pl_error *reterr)
 {
     EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, PL_KEYS_SEED_BYTES);
     size_t bytes = PL_KEYS_PUBLIC_BYTES;
-    bool made = key != NULL && EVP_PKEY_get_raw_public_key(key, ret_public, &bytes) == 1 && bytes == PL_KEYS_PUBLIC_BYTES;
+    bool made =
+        key != NULL && EVP_PKEY_get_raw_public_key(key, ret_public, &bytes) == 1 && bytes == PL_KEYS_PUBLIC_BYTES;
 
     EVP_PKEY_free(key);
     return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "make an Ed25519 key: libcrypto refused");
@@ -62,7 +64,8 @@ static void put_public(struct pl_text *text, const unsigned char public_key[PL_K
     put_bytes(text, public_key, PL_KEYS_PUBLIC_BYTES);
 }
 
-static enum pl_status put_base64(struct pl_text *text, const struct pl_text *bytes, size_t line_length, struct pl_error *reterr)
+static enum pl_status put_base64(struct pl_text *text, const struct pl_text *bytes, size_t line_length,
+                                 struct pl_error *reterr)
 {
     unsigned char *encoded;
     int length;
@@ -105,8 +108,8 @@ static void put_private_section(struct pl_text *text, const unsigned char seed[P
     OPENSSL_cleanse(both, sizeof(both));
 }
 
-enum pl_status pl_keys_print(const unsigned char seed[PL_KEYS_SEED_BYTES], const char *comment, struct pl_text *private_file,
-                             struct pl_text *public_file, struct pl_error *reterr)
+enum pl_status pl_keys_print(const unsigned char seed[PL_KEYS_SEED_BYTES], const char *comment,
+                             struct pl_text *private_file, struct pl_text *public_file, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text blob = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text section = PL_TEXT_NONE;

@@ -26,11 +26,12 @@ enum pl_status pl_keys_derive(const void *secret, size_t secret_bytes, const cha
                               unsigned char ret_seed[PL_KEYS_SEED_BYTES], struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The public half of the Ed25519 key with this seed. */
-enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES], unsigned char ret_public[PL_KEYS_PUBLIC_BYTES],
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
+                              unsigned char ret_public[PL_KEYS_PUBLIC_BYTES], struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append the two files that ssh reads: the private key without a passphrase, and the public line. */
-enum pl_status pl_keys_print(const unsigned char seed[PL_KEYS_SEED_BYTES], const char *comment, struct pl_text *private_file,
-                             struct pl_text *public_file, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_keys_print(const unsigned char seed[PL_KEYS_SEED_BYTES], const char *comment,
+                             struct pl_text *private_file, struct pl_text *public_file,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

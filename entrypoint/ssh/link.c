@@ -16,8 +16,8 @@ static const char frame_magic[2] = {'P', 'L'};
 const char *pl_frame_name(enum pl_frame_type type)
 {
     switch (type) {
-#define PL_FRAME_CASE(name, fields)                                                                                                                  \
-    case PL_FRAME_##name:                                                                                                                            \
+#define PL_FRAME_CASE(name, fields)                                                                                    \
+    case PL_FRAME_##name:                                                                                              \
         return #name;
         PL_FRAME_LIST(PL_FRAME_CASE)
 #undef PL_FRAME_CASE
@@ -27,7 +27,8 @@ const char *pl_frame_name(enum pl_frame_type type)
     return "UNKNOWN";
 }
 
-enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used, struct pl_error *reterr)
+enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
+                               struct pl_error *reterr)
 {
     const unsigned char *head = (const unsigned char *)data;
     size_t payload_bytes;
@@ -42,15 +43,18 @@ enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *
         return PL_OK;
     }
     if (head[2] != PL_FRAME_VERSION) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: the other side speaks version %d, this one %d: use the same image on all hosts",
-                            head[2], PL_FRAME_VERSION);
+        return pl_error_set(
+            reterr, PL_CORRUPT,
+            "control link: the other side speaks version %d, this one %d: use the same image on all hosts", head[2],
+            PL_FRAME_VERSION);
     }
     if (head[3] >= PL_FRAME_TYPES) {
         return pl_error_set(reterr, PL_CORRUPT, "control link: frame type %d is unknown", head[3]);
     }
     payload_bytes = (size_t)head[4] | (size_t)head[5] << 8 | (size_t)head[6] << 16 | (size_t)head[7] << 24;
     if (payload_bytes > PL_FRAME_MAX_BYTES) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: a frame of %zu bytes, at most %d are allowed", payload_bytes, PL_FRAME_MAX_BYTES);
+        return pl_error_set(reterr, PL_CORRUPT, "control link: a frame of %zu bytes, at most %d are allowed",
+                            payload_bytes, PL_FRAME_MAX_BYTES);
     }
     if (bytes < PL_FRAME_HEAD_BYTES + payload_bytes) {
         return PL_OK;
@@ -62,7 +66,8 @@ enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *
         const char *end = memchr(field, '\0', payload_bytes - at);
 
         if (end == NULL || frame->count == PL_FRAME_MAX_FIELDS) {
-            return pl_error_set(reterr, PL_CORRUPT, "control link: the fields of a %s frame do not end", pl_frame_name(frame->type));
+            return pl_error_set(reterr, PL_CORRUPT, "control link: the fields of a %s frame do not end",
+                                pl_frame_name(frame->type));
         }
         frame->fields[frame->count++] = field;
         at += (size_t)(end - field) + 1;
@@ -71,7 +76,8 @@ enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *
     return PL_OK;
 }
 
-enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count, struct pl_error *reterr)
+enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count,
+                               struct pl_error *reterr)
 {
     size_t payload_bytes = 0;
     char head[PL_FRAME_HEAD_BYTES] = {frame_magic[0], frame_magic[1], PL_FRAME_VERSION, (char)type};
@@ -81,8 +87,8 @@ enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, co
         payload_bytes += strlen(fields[i]) + 1;
     }
     if (payload_bytes > PL_FRAME_MAX_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, "control link: a %s frame of %zu bytes, at most %d are allowed", pl_frame_name(type), payload_bytes,
-                            PL_FRAME_MAX_BYTES);
+        return pl_error_set(reterr, PL_LIMIT, "control link: a %s frame of %zu bytes, at most %d are allowed",
+                            pl_frame_name(type), payload_bytes, PL_FRAME_MAX_BYTES);
     }
     for (size_t i = 0; i < 4; i++) {
         head[4 + i] = (char)(unsigned char)(payload_bytes >> (8 * i));
@@ -94,7 +100,8 @@ enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, co
     return pl_text_check(text, reterr);
 }
 
-enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high, int64_t *ret_value, struct pl_error *reterr)
+enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high,
+                               int64_t *ret_value, struct pl_error *reterr)
 {
     char *end = NULL;
     long long value;
@@ -107,8 +114,8 @@ enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there", index,
-                        pl_frame_name(frame->type));
+    return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there",
+                        index, pl_frame_name(frame->type));
 }
 
 enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reterr)
@@ -120,7 +127,8 @@ enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reter
     return PL_OK;
 }
 
-enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const char *const *fields, size_t count, struct pl_error *reterr)
+enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const char *const *fields, size_t count,
+                            struct pl_error *reterr)
 {
     if (link->fd < 0 || link->ended) {
         return PL_OK;
@@ -136,7 +144,8 @@ enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const
 void pl_link_flush(struct pl_link *link)
 {
     while (link->fd >= 0 && link->sent_bytes < link->out.length) {
-        ssize_t sent = send(link->fd, link->out.data + link->sent_bytes, link->out.length - link->sent_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = send(link->fd, link->out.data + link->sent_bytes, link->out.length - link->sent_bytes,
+                            MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (sent < 0) {
             if (errno == EINTR) {

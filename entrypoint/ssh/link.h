@@ -16,16 +16,16 @@
 #include <stdint.h>
 
 /* type, its fields in order */
-#define PL_FRAME_LIST(X)                                                                                                                             \
-    X(HELLO, "kind, host, of a watch its rank: the first frame on every connection")                                                                 \
-    X(READY, "host: this host has everything that it needs to run ranks")                                                                            \
-    X(HEARTBEAT, "nothing: I am alive")                                                                                                              \
-    X(START, "host, command: run this launch daemon on your host")                                                                                   \
-    X(STARTED, "error: the daemon runs where it is empty, or why not")                                                                               \
-    X(BEGUN, "pid: a watched program runs")                                                                                                          \
-    X(ENDED, "an ending, see ending.h")                                                                                                              \
-    X(STOP, "signal: pass this signal to the programs")                                                                                              \
-    X(RESULT, "failed (0 or 1), text: how the job ended")                                                                                            \
+#define PL_FRAME_LIST(X)                                                                                               \
+    X(HELLO, "kind, host, of a watch its rank: the first frame on every connection")                                   \
+    X(READY, "host: this host has everything that it needs to run ranks")                                              \
+    X(HEARTBEAT, "nothing: I am alive")                                                                                \
+    X(START, "host, command: run this launch daemon on your host")                                                     \
+    X(STARTED, "error: the daemon runs where it is empty, or why not")                                                 \
+    X(BEGUN, "pid: a watched program runs")                                                                            \
+    X(ENDED, "an ending, see ending.h")                                                                                \
+    X(STOP, "signal: pass this signal to the programs")                                                                \
+    X(RESULT, "failed (0 or 1), text: how the job ended")                                                              \
     X(DONE, "nothing: nobody of the job is left on this host")
 
 enum pl_frame_type {
@@ -55,15 +55,16 @@ struct pl_frame {
  *
  * Errors  PL_CORRUPT: wrong magic, version, type, size, or fields that do not end.
  */
-enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append the encoded frame to `text`. */
 enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Field `index` as a whole number within [low, high]. */
-enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high, int64_t *ret_value,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high,
+                               int64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 
 const char *pl_frame_name(enum pl_frame_type type);
 
@@ -86,8 +87,9 @@ enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** pl_link_send() with the fields as arguments. */
-#define PL_LINK_SEND(link, type, reterr, ...)                                                                                                        \
-    pl_link_send((link), (type), (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), (reterr))
+#define PL_LINK_SEND(link, type, reterr, ...)                                                                          \
+    pl_link_send((link), (type), (const char *const[]){__VA_ARGS__},                                                   \
+                 sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), (reterr))
 
 /** Send what waits. */
 void pl_link_flush(struct pl_link *link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to the
- *                                           worker's process 1
+ * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to
+ *                                           the worker's process 1
  * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
@@ -54,7 +54,8 @@ static int join(const char *run_dir)
             break;
         }
         /* Frames are small and both sides read all the time, so a blocking write here cannot lock up. */
-        if ((waits[1].revents != 0 && !move(link.fd, STDOUT_FILENO)) || (waits[0].revents != 0 && !move(STDIN_FILENO, link.fd))) {
+        if ((waits[1].revents != 0 && !move(link.fd, STDOUT_FILENO)) ||
+            (waits[0].revents != 0 && !move(STDIN_FILENO, link.fd))) {
             break;
         }
     }
@@ -100,7 +101,8 @@ static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
     enum pl_status status;
 
     if (run_dir == NULL) {
-        return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train", PL_RUNDIR_VARIABLE);
+        return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train",
+                            PL_RUNDIR_VARIABLE);
     }
     for (size_t i = 2; i < call->words.count; i++) { /* as ssh joins its words */
         pl_text_printf(&command, "%s%s", i > 2 ? " " : "", call->words.items[i]);

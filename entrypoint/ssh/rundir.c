@@ -50,7 +50,8 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
     return PL_OK;
 }
 
-enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes, struct pl_error *reterr)
+enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name, const void *data, size_t bytes,
+                               struct pl_error *reterr)
 {
     char path[PL_RUNDIR_PATH_BYTES + 64];
 
@@ -72,7 +73,8 @@ static bool is_of_host(const char *text)
     return strncmp(text, "SM_", 3) == 0 && text[length] == '=';
 }
 
-enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment, struct pl_error *reterr)
+enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const struct pl_environment *environment,
+                                          struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 

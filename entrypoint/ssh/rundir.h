@@ -37,7 +37,8 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
  * Put what process 1 of this host saved in place of what describes another host; all else in `environment` stays, as
  * mpirun and its -x options made it.
  */
-enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Connect to process 1 of this host. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;

@@ -31,14 +31,16 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
     PL_TRY(pl_text_check(&path, reterr));
     if (access(pl_text_string(&path), R_OK) != 0) {
         return pl_error_raise(reterr, PL_NOT_FOUND, PL_DOMAIN_ERRNO, errno,
-                              "a job on several hosts needs ssh keys in the image: '%.200s' (make it with ssh-keygen -t ed25519 -N '', as Paceline's "
+                              "a job on several hosts needs ssh keys in the image: '%.200s' (make it with ssh-keygen "
+                              "-t ed25519 -N '', as Paceline's "
                               "Dockerfile does, or name its directory in PACELINE_SSH_DIR)",
                               pl_text_string(&path));
     }
     return pl_text_take(&path, ret_path, reterr);
 }
 
-enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir, struct pl_plan_step *ret_step, struct pl_error *reterr)
+enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
+                                 struct pl_plan_step *ret_step, struct pl_error *reterr)
 {
     const char *secret = pl_job_option(job, "PACELINE_SSH_SECRET", "");
     PL_AUTO_FREE char *companion = NULL;
@@ -50,11 +52,14 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
     PL_TRY(pl_verb_find_companion(job->self_path, "paceline-keys", &companion, reterr));
     ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
     PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
-    return pl_words_add_list(&ret_step->argv,
-                             (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL}, reterr);
+    return pl_words_add_list(
+        &ret_step->argv,
+        (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL},
+        reterr);
 }
 
-/* Without these the hosts would knock at each other's doors in vain: ssh wants a user with a name, sshd one with a shell. */
+/* Without these the hosts would knock at each other's doors in vain: ssh wants a user with a name, sshd one with a
+ * shell. */
 static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
 {
     const char *shell = user != NULL && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
@@ -62,20 +67,23 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
     const char *name = slash != NULL ? slash + 1 : shell;
 
     if (user == NULL) {
-        return pl_error_set(reterr, PL_INVALID, "a job on several hosts needs ssh, and ssh a user with a name: /etc/passwd has none of number %u",
-                            (unsigned)geteuid());
-    }
-    if (strcmp(name, "nologin") == 0 || strcmp(name, "false") == 0 || access(shell, X_OK) != 0) {
         return pl_error_set(
             reterr, PL_INVALID,
-            "a job on several hosts needs sshd, which runs its commands by the user's login shell: '%.100s' has '%.200s' in /etc/passwd, "
-            "expected a shell such as /bin/sh",
-            user->pw_name, shell);
+            "a job on several hosts needs ssh, and ssh a user with a name: /etc/passwd has none of number %u",
+            (unsigned)geteuid());
+    }
+    if (strcmp(name, "nologin") == 0 || strcmp(name, "false") == 0 || access(shell, X_OK) != 0) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "a job on several hosts needs sshd, which runs its commands by the user's login shell: "
+                            "'%.100s' has '%.200s' in /etc/passwd, "
+                            "expected a shell such as /bin/sh",
+                            user->pw_name, shell);
     }
     return PL_OK;
 }
 
-enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr)
+enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
+                            struct pl_error *reterr)
 {
     const bool derived = pl_job_option(job, "PACELINE_SSH_SECRET", "")[0] != '\0';
     const char *directory = derived ? rundir->path : pl_job_option(job, "PACELINE_SSH_DIR", PL_SSHD_DEFAULT_DIR);
@@ -114,8 +122,10 @@ static enum pl_status read_public(const char *private_path, char **ret_line, str
 /* sshd says that a port is taken only in its own log; find out before, so that the failure file can name it. */
 static enum pl_status probe_port(int port, struct pl_error *reterr)
 {
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_ANY_INIT};
-    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {.s_addr = htonl(INADDR_ANY)}};
+    struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_ANY_INIT};
+    struct sockaddr_in four = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {.s_addr = htonl(INADDR_ANY)}};
     const struct sockaddr *addresses[] = {(const struct sockaddr *)&four, (const struct sockaddr *)&six};
     const socklen_t sizes[] = {sizeof(four), sizeof(six)};
     const int on = 1;
@@ -131,16 +141,18 @@ static enum pl_status probe_port(int port, struct pl_error *reterr)
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
         }
         if ((bind(fd, addresses[i], sizes[i]) != 0 || listen(fd, 1) != 0) && errno != EADDRNOTAVAIL) {
-            return pl_error_errno(reterr,
-                                  "sshd for the other hosts cannot have port %d (another port: PACELINE_SSH_PORT or hyperparameter "
-                                  "paceline_ssh_port, the same on all hosts)",
-                                  port);
+            return pl_error_errno(
+                reterr,
+                "sshd for the other hosts cannot have port %d (another port: PACELINE_SSH_PORT or hyperparameter "
+                "paceline_ssh_port, the same on all hosts)",
+                port);
         }
     }
     return PL_OK;
 }
 
-static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_text *text)
+static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
+                          struct pl_text *text)
 {
     pl_text_printf(text, "Port %d\n", sshd->port);
     pl_text_printf(text, "HostKey %s/host_key\n", rundir->path);
@@ -175,7 +187,8 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "LogLevel ERROR\n");
 }
 
-static enum pl_status copy_key(const struct pl_rundir *rundir, const char *from, const char *name, struct pl_error *reterr)
+static enum pl_status copy_key(const struct pl_rundir *rundir, const char *from, const char *name,
+                               struct pl_error *reterr)
 {
     PL_AUTO_FREE char *key = NULL;
     enum pl_status status;
@@ -187,8 +200,8 @@ static enum pl_status copy_key(const struct pl_rundir *rundir, const char *from,
     return status;
 }
 
-enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_words *argv,
-                              struct pl_error *reterr)
+enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
+                              struct pl_words *argv, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *program = NULL;
@@ -212,7 +225,8 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     return pl_words_printf(argv, reterr, "%s/sshd_config", rundir->path);
 }
 
-enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, struct pl_error *reterr)
+enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir,
+                                      struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *public_key = NULL;
@@ -224,8 +238,8 @@ enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct p
     return copy_key(rundir, sshd->user_key, "user_key", reterr);
 }
 
-enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host, struct pl_words *argv,
-                              struct pl_error *reterr)
+enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host,
+                              struct pl_words *argv, struct pl_error *reterr)
 {
     static const char *const options[] = {"BatchMode=yes",
                                           "StrictHostKeyChecking=yes",

@@ -22,23 +22,28 @@ struct pl_sshd {
 
 #define PL_SSHD_NONE ((struct pl_sshd){.user_key = NULL})
 
-/** The step that makes the keys from the job's secret, when PACELINE_SSH_SECRET names one; `ret_step->what` is NULL otherwise. */
-enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir, struct pl_plan_step *ret_step,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * The step that makes the keys from the job's secret, when PACELINE_SSH_SECRET names one; `ret_step->what` is NULL
+ * otherwise.
+ */
+enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
+                                 struct pl_plan_step *ret_step, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find keys, user and port. PL_NOT_FOUND says which file is missing and how it is made. */
-enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
+                            struct pl_error *reterr) PL_MUST_CHECK;
 void pl_sshd_close(struct pl_sshd *sshd);
 
 /** Write the server's files and its argument vector; an address that is taken is found here, with a clear text. */
-enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir, struct pl_words *argv,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
+                              struct pl_words *argv, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Write the client's files. */
-enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The client's argument vector for `host`. */
-enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host, struct pl_words *argv,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host,
+                              struct pl_words *argv, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -17,7 +17,8 @@
 
 enum { PATH_BYTES = 4096 };
 
-static enum pl_status write_file(const char *directory, const char *name, const char *suffix, const struct pl_text *text, struct pl_error *reterr)
+static enum pl_status write_file(const char *directory, const char *name, const char *suffix,
+                                 const struct pl_text *text, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
@@ -26,8 +27,8 @@ static enum pl_status write_file(const char *directory, const char *name, const 
     return pl_file_write_atomic(pl_text_string(&path), text->data, text->length, 0600, reterr);
 }
 
-static enum pl_status make_pair(const char *secret, size_t secret_bytes, const char *job_name, const char *directory, const char *name,
-                                struct pl_error *reterr)
+static enum pl_status make_pair(const char *secret, size_t secret_bytes, const char *job_name, const char *directory,
+                                const char *name, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text private_file = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text public_file = PL_TEXT_NONE;
@@ -44,7 +45,8 @@ static enum pl_status make_pair(const char *secret, size_t secret_bytes, const c
     return write_file(directory, name, ".pub", &public_file, reterr);
 }
 
-static enum pl_status make_all(const char *secret_file, const char *job_name, const char *directory, struct pl_error *reterr)
+static enum pl_status make_all(const char *secret_file, const char *job_name, const char *directory,
+                               struct pl_error *reterr)
 {
     PL_AUTO_FREE char *secret = NULL;
     enum pl_status status;
@@ -52,12 +54,13 @@ static enum pl_status make_all(const char *secret_file, const char *job_name, co
     size_t bytes;
 
     if (stat(secret_file, &info) != 0 || !S_ISREG(info.st_mode)) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "PACELINE_SSH_SECRET: '%.300s' is not a file; use a channel in File mode", secret_file);
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "PACELINE_SSH_SECRET: '%.300s' is not a file; use a channel in File mode", secret_file);
     }
     PL_TRY(pl_file_read(secret_file, PL_KEYS_SECRET_MAX_BYTES, &secret, &bytes, reterr));
     if (bytes < PL_KEYS_SECRET_MIN_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "PACELINE_SSH_SECRET: '%.300s' holds %zu bytes, at least %d are needed", secret_file, bytes,
-                            PL_KEYS_SECRET_MIN_BYTES);
+        return pl_error_set(reterr, PL_INVALID, "PACELINE_SSH_SECRET: '%.300s' holds %zu bytes, at least %d are needed",
+                            secret_file, bytes, PL_KEYS_SECRET_MIN_BYTES);
     }
     status = make_pair(secret, bytes, job_name, directory, "id_ed25519", reterr);
     if (status == PL_OK) {

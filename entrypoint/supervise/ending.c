@@ -26,8 +26,9 @@ enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *li
     snprintf(of, sizeof(of), "%d", (int)ending->of);
     snprintf(rank, sizeof(rank), "%d", ending->rank);
     snprintf(code, sizeof(code), "%d", ending->code);
-    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, of, rank, ending->host, ending->signalled ? "1" : "0", code, ending->out_of_memory ? "1" : "0",
-                        ending->not_started ? "1" : "0", ending->program, ending->note, ending->tail);
+    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, of, rank, ending->host, ending->signalled ? "1" : "0", code,
+                        ending->out_of_memory ? "1" : "0", ending->not_started ? "1" : "0", ending->program,
+                        ending->note, ending->tail);
 }
 
 enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending *ret_ending, struct pl_error *reterr)
@@ -77,8 +78,9 @@ void pl_ending_sentence(const struct pl_ending *ending, struct pl_text *text)
         pl_text_printf(text, " exited with code %d", ending->code);
     }
     if (ending->out_of_memory) {
-        pl_text_append(text, ending->signalled && ending->code == SIGKILL ? ": out of memory, the container's memory limit was reached"
-                                                                          : ": the container's memory limit was reached, and a process was killed");
+        pl_text_append(text, ending->signalled && ending->code == SIGKILL
+                                 ? ": out of memory, the container's memory limit was reached"
+                                 : ": the container's memory limit was reached, and a process was killed");
     }
     if (ending->note[0] != '\0') {
         pl_text_printf(text, ": %s", ending->note);

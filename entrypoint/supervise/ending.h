@@ -8,14 +8,14 @@
 #include "entrypoint/ssh/link.h"
 
 /* what, words for people */
-#define PL_ENDING_LIST(X)                                                                                                                            \
-    X(PROGRAM, "the program")                                                                                                                        \
-    X(RANK, "rank")                                                                                                                                  \
-    X(LAUNCHER, "mpirun")                                                                                                                            \
-    X(DAEMON, "Open MPI's launch daemon")                                                                                                            \
-    X(SSHD, "sshd")                                                                                                                                  \
-    X(SIDE, "the parameter server")                                                                                                                  \
-    X(SYNC, "the upload of intermediate output")                                                                                                     \
+#define PL_ENDING_LIST(X)                                                                                              \
+    X(PROGRAM, "the program")                                                                                          \
+    X(RANK, "rank")                                                                                                    \
+    X(LAUNCHER, "mpirun")                                                                                              \
+    X(DAEMON, "Open MPI's launch daemon")                                                                              \
+    X(SSHD, "sshd")                                                                                                    \
+    X(SIDE, "the parameter server")                                                                                    \
+    X(SYNC, "the upload of intermediate output")                                                                       \
     X(STEP, "the command")
 
 enum pl_ending_of {
@@ -40,18 +40,21 @@ struct pl_ending {
     int code;                              /* exit code, or the signal's number */
     bool out_of_memory;                    /* the kernel's memory limit killed something here meanwhile */
     char program[PL_ENDING_PROGRAM_BYTES]; /* "" when its watcher was killed and so told nothing */
-    char note[PL_ENDING_NOTE_BYTES];       /* why it did not start; a limit, a full disk; what mpirun leaves unsaid; "" mostly */
-    char tail[PL_ENDING_TAIL_BYTES];       /* its last stderr lines */
+    /* why it did not start; a limit, a full disk; what mpirun leaves unsaid; "" mostly */
+    char note[PL_ENDING_NOTE_BYTES];
+    char tail[PL_ENDING_TAIL_BYTES]; /* its last stderr lines */
 };
 
 #define PL_ENDING_NONE ((struct pl_ending){.rank = -1})
 
 bool pl_ending_ok(const struct pl_ending *ending);
 
-enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_ending_send(const struct pl_ending *ending, struct pl_link *link,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Decode an ENDED frame. */
-enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending *ret_ending, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending *ret_ending,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * One sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory ...".

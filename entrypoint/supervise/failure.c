@@ -23,7 +23,9 @@ static enum pl_status remove_old(int directory_fd, const char *name, struct pl_e
     if (fstatat(directory_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
         return PL_OK;
     }
-    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove the old file '%s'", name);
+    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT
+               ? PL_OK
+               : pl_error_errno(reterr, "remove the old file '%s'", name);
 }
 
 static enum pl_status open_directory(const char *path, int *ret_fd, struct pl_error *reterr)
@@ -53,7 +55,8 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure->directory_fd, "success", reterr);
 }
 
-/* Where the files go: a program that clears the directory may have removed the one that is held, and nobody looks there. */
+/* Where the files go: a program that clears the directory may have removed the one that is held, and nobody looks
+ * there. */
 static enum pl_status settle_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
     struct stat held, named;
@@ -62,7 +65,8 @@ static enum pl_status settle_directory(struct pl_failure *failure, struct pl_err
     if (failure->directory_fd < 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "there is no output directory");
     }
-    if (stat(failure->path, &named) == 0 && fstat(failure->directory_fd, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino) {
+    if (stat(failure->path, &named) == 0 && fstat(failure->directory_fd, &held) == 0 && named.st_dev == held.st_dev &&
+        named.st_ino == held.st_ino) {
         return PL_OK;
     }
     if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* else the one that is held has to do */
@@ -79,12 +83,14 @@ static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
     char part[4096];
     size_t bytes;
 
-    while (fd >= 0 && text->length < max_bytes && pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
+    while (fd >= 0 && text->length < max_bytes &&
+           pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
         pl_text_append_n(text, part, bytes);
     }
 }
 
-static enum pl_status write_behind_own(const struct pl_failure *failure, size_t own_max_bytes, const char *text, struct pl_error *reterr)
+static enum pl_status write_behind_own(const struct pl_failure *failure, size_t own_max_bytes, const char *text,
+                                       struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
     size_t own_bytes;
@@ -149,7 +155,8 @@ void pl_failure_full_disks(const char *const *paths, char *text, size_t text_byt
         if ((uint64_t)info.f_bavail * info.f_frsize >= 4096 && (info.f_files == 0 || info.f_favail > 0)) {
             continue;
         }
-        length = snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "the disk is full under " : ", ", paths[i]);
+        length =
+            snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "the disk is full under " : ", ", paths[i]);
         if (length < 0 || (size_t)length >= text_bytes - used) {
             return;
         }

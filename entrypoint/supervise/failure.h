@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The two files that tell SageMaker how a job ended: output/failure, whose first 1,024 characters people see, and
- * output/success. The directory is held open from the start, and room on its disk is kept for the report. Where the program has
- * removed it, or put another in its place, the files go where its path leads then.
+ * output/success. The directory is held open from the start, and room on its disk is kept for the report. Where the
+ * program has removed it, or put another in its place, the files go where its path leads then.
  *
  * Source  docs/supervision.md, "How a job ends"
  * Test    tests/unit/entrypoint/supervise/test_failure.c
@@ -30,16 +30,17 @@ struct pl_failure {
 #define PL_FAILURE_NONE ((struct pl_failure){.path = NULL, .directory_fd = -1, .reserve_fd = -1})
 
 /**
- * Open (and make) the directory `output` and remove what an earlier run left of the two files. Call it before anything of this job runs.
+ * Open (and make) the directory `output` and remove what an earlier run left of the two files. Call it before anything
+ * of this job runs.
  *
  * Errors  PL_SYSTEM. Where only an old file could not be removed, `failure` is usable all the same.
  */
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its first
- * PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are replaced, not followed.
- * What is no UTF-8 in `text` becomes '?': names come from outside, and long ones are cut.
+ * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its
+ * first PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are replaced,
+ * not followed. What is no UTF-8 in `text` becomes '?': names come from outside, and long ones are cut.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 

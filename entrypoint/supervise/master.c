@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host that runs the job's first process, or its only one: reach the workers, run the program or mpirun, find out how
- * the job ended, tell the workers, end everything.
+ * The host that runs the job's first process, or its only one: reach the workers, run the program or mpirun, find out
+ * how the job ended, tell the workers, end everything.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -27,7 +27,8 @@
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* A rank's report from another host may come just after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
-/* An mpirun that ended well has run ranks, whose reports may lie on their way; one that was asked for its version has not. */
+/* An mpirun that ended well has run ranks, whose reports may lie on their way; one that was asked for its version has
+ * not. */
 #define FIRST_REPORT_NS (5 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
 
@@ -120,7 +121,8 @@ static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent,
 
         if (strcmp(worker->host, frame->fields[0]) == 0 && worker->link != NULL) {
             agent->index = (int)i;
-            agent->dropped = PL_LINK_SEND(&worker->link->link, PL_FRAME_START, NULL, worker->host, frame->fields[1]) != PL_OK;
+            agent->dropped =
+                PL_LINK_SEND(&worker->link->link, PL_FRAME_START, NULL, worker->host, frame->fields[1]) != PL_OK;
             return;
         }
     }
@@ -128,11 +130,14 @@ static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent,
     refuse_start(supervisor, frame->fields[0], not_ours);
 }
 
-static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
+static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party,
+                       const struct pl_frame *frame)
 {
     if (frame->count < 1 || strcmp(frame->fields[0], worker->host) != 0) {
-        pl_supervise_fail(supervisor, "host name '%.200s' leads to a host that calls itself '%.200s': check the names in resourceconfig.json",
-                          worker->host, frame->count > 0 ? frame->fields[0] : "");
+        pl_supervise_fail(
+            supervisor,
+            "host name '%.200s' leads to a host that calls itself '%.200s': check the names in resourceconfig.json",
+            worker->host, frame->count > 0 ? frame->fields[0] : "");
         return;
     }
     worker->ready = true;
@@ -140,7 +145,8 @@ static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, 
     pl_supervise_pass_stop(supervisor, party); /* it came too late to hear it with the others */
 }
 
-static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party, const struct pl_frame *frame)
+static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party,
+                              const struct pl_frame *frame)
 {
     struct master *master = supervisor->state;
     struct pl_party *agent;
@@ -176,7 +182,8 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
         }
         break;
     case PL_FRAME_RESULT: /* the worker itself cannot go on */
-        pl_supervise_fail(supervisor, "host %.200s: %.700s", worker->host, frame->count >= 2 ? frame->fields[1] : "failed");
+        pl_supervise_fail(supervisor, "host %.200s: %.700s", worker->host,
+                          frame->count >= 2 ? frame->fields[1] : "failed");
         break;
     case PL_FRAME_DONE:
         worker->done = true;
@@ -205,8 +212,9 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_party *part
 }
 
 /*
- * The last line that ssh wrote, without the names that the progress line says anyway. Where a server hangs up before its greeting, as
- * that of OpenSSH 9.8 does to who has failed at its keys a few times, what these sessions said stays the reason.
+ * The last line that ssh wrote, without the names that the progress line says anyway. Where a server hangs up before
+ * its greeting, as that of OpenSSH 9.8 does to who has failed at its keys a few times, what these sessions said stays
+ * the reason.
  */
 static void read_reason(struct worker *worker)
 {
@@ -288,7 +296,8 @@ static size_t count_missing(const struct master *master, struct pl_text *text)
         const struct worker *worker = &master->workers[i];
 
         if (!worker->ready && ++missing <= 5) {
-            pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", worker->host, worker->reason[0] != '\0' ? worker->reason : "no answer yet");
+            pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", worker->host,
+                           worker->reason[0] != '\0' ? worker->reason : "no answer yet");
         }
     }
     if (missing > 5) {
@@ -338,11 +347,13 @@ static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_
             if (only_tells || supervisor->stop_number != 0) {
                 return PL_OK;
             }
-            return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not come within %lld s: %.400s", missing, supervisor->plan->hosts.count,
-                                (long long)(supervisor->peer_wait_ns / PL_NS_PER_S), pl_text_string(&names));
+            return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not come within %lld s: %.400s", missing,
+                                supervisor->plan->hosts.count, (long long)(supervisor->peer_wait_ns / PL_NS_PER_S),
+                                pl_text_string(&names));
         }
         if (pl_deadline_passed(say_ns)) {
-            pl_log(PL_LOG_INFO, "waiting for %zu of %zu hosts: %s", missing, supervisor->plan->hosts.count, pl_text_string(&names));
+            pl_log(PL_LOG_INFO, "waiting for %zu of %zu hosts: %s", missing, supervisor->plan->hosts.count,
+                   pl_text_string(&names));
             say_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
         PL_TRY(open_due_sessions(supervisor, &next_ns, reterr));
@@ -356,7 +367,8 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
     if (master->workers_count > 0 && supervisor->plan->spawns_ranks) {
-        /* mpirun asks us for its daemons instead of running ssh; a variable, so that its words stay what people expect. */
+        /* mpirun asks us for its daemons instead of running ssh; a variable, so that its words stay what people expect.
+         * */
         pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
         PL_TRY(pl_text_check(&agent, reterr));
         PL_TRY(pl_environment_set(supervisor->environment, "OMPI_MCA_plm_rsh_agent", pl_text_string(&agent), reterr));
@@ -365,11 +377,12 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     return pl_supervise_start_main(supervisor, reterr);
 }
 
-/* True when what failed ended while the job was being stopped: what still runs has the stop's time, unless mpirun ends it. */
+/* True when what failed ended while the job was being stopped: what still runs has the stop's time, unless mpirun ends
+ * it. */
 static bool failed_while_stopping(const struct pl_supervisor *supervisor)
 {
-    return supervisor->failed && supervisor->ending_known && supervisor->stop_number != 0 && supervisor->stop_ns <= supervisor->failed_ns &&
-           !supervisor->plan->spawns_ranks;
+    return supervisor->failed && supervisor->ending_known && supervisor->stop_number != 0 &&
+           supervisor->stop_ns <= supervisor->failed_ns && !supervisor->plan->spawns_ranks;
 }
 
 /* How long the launcher of a failed job may still take. */
@@ -430,15 +443,18 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
         PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
     }
     if (!ok) {
-        if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed && !master->main_ending.signalled &&
-            master->main_ending.note[0] == '\0') {
-            /* mpirun's own words for it are longer than what a failure file shows. A host whose report is missing may know better. */
+        if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed &&
+            !master->main_ending.signalled && master->main_ending.note[0] == '\0') {
+            /* mpirun's own words for it are longer than what a failure file shows. A host whose report is missing may
+             * know better. */
             snprintf(master->main_ending.note, sizeof(master->main_ending.note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
         }
         pl_supervise_fail_by(supervisor, &master->main_ending);
     } else if (has_ranks && master->ranks_ended == 0) {
-        pl_supervise_fail(supervisor, "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
+        pl_supervise_fail(
+            supervisor,
+            "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
     }
     return PL_OK;
 }
@@ -477,7 +493,8 @@ static void tell_result(struct pl_supervisor *supervisor)
         struct worker *worker = &master->workers[i];
 
         if (worker->link != NULL) {
-            PL_SUPERVISE_SEND(supervisor, worker->link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0", pl_text_string(&text));
+            PL_SUPERVISE_SEND(supervisor, worker->link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0",
+                              pl_text_string(&text));
         }
     }
 }

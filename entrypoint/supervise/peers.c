@@ -48,7 +48,8 @@ _Noreturn static void resolve_all(const struct pl_words *hosts, int64_t deadline
 
         for (int attempt = 0; (reason = resolve_once(hosts->items[i])) != 0; attempt++) {
             if (pl_deadline_passed(deadline_ns)) {
-                snprintf(text, sizeof(text), "host name '%.255s' does not resolve: %s", hosts->items[i], gai_strerror(reason));
+                snprintf(text, sizeof(text), "host name '%.255s' does not resolve: %s", hosts->items[i],
+                         gai_strerror(reason));
                 break;
             }
             if (pl_deadline_passed(say_ns)) {

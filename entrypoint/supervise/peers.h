@@ -6,10 +6,12 @@
 #include "entrypoint/supervise/supervise.h"
 
 /**
- * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's peer wait is over or the job is stopped.
+ * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's peer wait is
+ * over or the job is stopped.
  *
  * Errors  PL_TIMEOUT names the host and the resolver's reason.
  */
-enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

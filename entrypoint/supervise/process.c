@@ -21,7 +21,8 @@
 struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
-    /* How the file of a failed exec begins, as far as Linux looks for an interpreter: only the child stands where a relative name counts from. */
+    /* How the file of a failed exec begins, as far as Linux looks for an interpreter: only the child stands where a
+     * relative name counts from. */
     char head[257];
 };
 
@@ -64,14 +65,15 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
 }
 
-/* An executable file that Linux refuses may have an interpreter to blame; what is no file may not be opened by everybody, or not at once. */
+/* An executable file that Linux refuses may have an interpreter to blame; what is no file may not be opened by
+ * everybody, or not at once. */
 static void child_look_at(const char *path, struct start_failure *failure)
 {
     struct stat info;
     int fd;
 
-    if ((failure->code != ENOENT && failure->code != EACCES && failure->code != ENOEXEC) || access(path, X_OK) != 0 || stat(path, &info) != 0 ||
-        !S_ISREG(info.st_mode)) {
+    if ((failure->code != ENOENT && failure->code != EACCES && failure->code != ENOEXEC) || access(path, X_OK) != 0 ||
+        stat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
         return;
     }
     fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -100,37 +102,45 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
 }
 
 /* Linux blames the file for what its interpreter lacks: that of a script's first line, or a program's loader. */
-static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status, struct pl_error *reterr)
+static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status,
+                                         struct pl_error *reterr)
 {
     if (strncmp(failure->head, "#!", 2) == 0) {
         const char *name = failure->head + 2 + strspn(failure->head + 2, " \t");
         size_t length = strcspn(name, " \t\r\n");
         bool has_cr = name[length] == '\r';
 
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': its interpreter '%.*s%s' cannot be started%s", path,
-                              (int)length, name, has_cr ? "\\r" : "", has_cr ? ": the script's lines end in CR LF, save it with LF alone" : "");
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "start '%.200s': its interpreter '%.*s%s' cannot be started%s", path, (int)length, name,
+                              has_cr ? "\\r" : "",
+                              has_cr ? ": the script's lines end in CR LF, save it with LF alone" : "");
     }
     if (failure->code == ENOENT && failure->head[0] != '\0') {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s': the file is there, its dynamic loader is not", path);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
+                              "start '%.200s': the file is there, its dynamic loader is not", path);
     }
     if (failure->code == ENOEXEC) {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': neither a program for this machine nor a script with a '#!' line%s", path,
-                              strncmp(failure->head, "\xEF\xBB\xBF", 3) == 0 ? ": it begins with a byte order mark, save it without one" : "");
+        return pl_error_raise(
+            reterr, status, PL_DOMAIN_ERRNO, failure->code,
+            "start '%.200s': neither a program for this machine nor a script with a '#!' line%s", path,
+            strncmp(failure->head, "\xEF\xBB\xBF", 3) == 0 ? ": it begins with a byte order mark, save it without one"
+                                                           : "");
     }
     return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "start '%.200s'", path);
 }
 
-static enum pl_status raise_start_failure(const struct pl_process_setup *setup, const char *path, const struct start_failure *failure,
-                                          struct pl_error *reterr)
+static enum pl_status raise_start_failure(const struct pl_process_setup *setup, const char *path,
+                                          const struct start_failure *failure, struct pl_error *reterr)
 {
     enum pl_status status = failure->code == ENOENT || failure->code == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM;
 
     switch (failure->step) {
     case STEP_DIRECTORY:
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "enter the working directory '%s'", setup->cwd);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "enter the working directory '%s'",
+                              setup->cwd);
     case STEP_DESCRIPTORS:
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "set up the descriptors of '%.200s'", path);
+        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code, "set up the descriptors of '%.200s'",
+                              path);
     case STEP_EXEC:
         break;
     }
@@ -179,7 +189,9 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
 void pl_process_adopt_orphans(void)
 {
     if (getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL) != 0) {
-        pl_log(PL_LOG_WARNING, "processes that leave the job may outlive it: the system refuses PR_SET_CHILD_SUBREAPER (%s)", strerror(errno));
+        pl_log(PL_LOG_WARNING,
+               "processes that leave the job may outlive it: the system refuses PR_SET_CHILD_SUBREAPER (%s)",
+               strerror(errno));
     }
 }
 
@@ -228,7 +240,8 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
     for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-        if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) && parent_of(dirfd(directory), entry->d_name) == self) {
+        if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) &&
+            parent_of(dirfd(directory), entry->d_name) == self) {
             kill(pid, signal);
             found++;
         }

@@ -15,10 +15,12 @@ struct pl_process_setup {
     const char *cwd;                    /* NULL: the caller's */
     const struct pl_signals *signals;   /* what to restore; NULL: nothing was changed */
     int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's */
-    bool keep_blocked;                  /* leave signals blocked: the program takes them itself, and none can end it before it does */
-    bool own_group;                     /* a process group of its own, led by the program */
-    bool foreground;                    /* make that group the terminal's foreground, when stdin is one */
-    int death_signal;                   /* 0, or what the program gets when the calling thread ends (an extra, no mechanism) */
+    /* leave signals blocked: the program takes them itself, and none can end it before it does */
+    bool keep_blocked;
+    bool own_group;  /* a process group of its own, led by the program */
+    bool foreground; /* make that group the terminal's foreground, when stdin is one */
+    /* 0, or what the program gets when the calling thread ends (an extra, no mechanism) */
+    int death_signal;
 };
 
 #define PL_PROCESS_SETUP_NONE ((struct pl_process_setup){.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1})
@@ -29,7 +31,8 @@ struct pl_process_setup {
  * Errors  PL_NOT_FOUND: no such program or directory, PL_SYSTEM: everything else (not executable, no memory); the
  *         child's errno is the code. Nothing is left running.
  */
-enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Become the process that orphaned descendants fall to, when not process 1 already, so that none escapes. Where the

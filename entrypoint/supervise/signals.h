@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Signals as events: everything a supervisor may get is blocked once, before the first fork, and read from a descriptor. */
+/**
+ * Signals as events: everything a supervisor may get is blocked once, before the first fork, and read from a
+ * descriptor.
+ */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SIGNALS_H
 #define PL_ENTRYPOINT_SUPERVISE_SIGNALS_H
 
@@ -19,8 +22,8 @@ struct pl_signals {
  * Block all signals but the ones that report our own faults, ignore SIGPIPE (a broken pipe is a write error here), and
  * open the descriptor, both for the rest of the process: a signal that comes while it ends must not end it otherwise.
  *
- * SIGCHLD gets its standard disposition for good: where it was ignored when we were started, the kernel would keep the exit
- * codes of children from us, and from mpirun, pip and every program that starts others.
+ * SIGCHLD gets its standard disposition for good: where it was ignored when we were started, the kernel would keep the
+ * exit codes of children from us, and from mpirun, pip and every program that starts others.
  */
 enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -30,11 +30,13 @@ enum {
 };
 /* How long a host that failed in its preparation waits for the others to tell them. */
 #define TELL_FAILURE_NS (60 * PL_NS_PER_S)
-/* Of the stop budget, the part that one has that was stopped then: the others mostly know, and whoever stopped us may not wait long. */
+/* Of the stop budget, the part that one has that was stopped then: the others mostly know, and whoever stopped us may
+ * not wait long. */
 #define TELL_STOP_PART 12
 /*
- * Where Open MPI 5 keeps its files. By itself it takes a directory in /tmp named by host and process number, and refuses to start where one is
- * left of that name: by a container that was killed and is started again, whose processes have the same numbers.
+ * Where Open MPI 5 keeps its files. By itself it takes a directory in /tmp named by host and process number, and
+ * refuses to start where one is left of that name: by a container that was killed and is started again, whose processes
+ * have the same numbers.
  */
 #define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
@@ -43,9 +45,11 @@ static int64_t setting_ns(const struct pl_job *job, const char *name)
     return (int64_t)(pl_settings_number(job, name) * (double)PL_NS_PER_S);
 }
 
-void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
+void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
+                       struct pl_failure *failure)
 {
-    *supervisor = (struct pl_supervisor){.job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .ending = PL_ENDING_NONE};
+    *supervisor = (struct pl_supervisor){
+        .job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .ending = PL_ENDING_NONE};
     supervisor->silence_ns = setting_ns(job, "PACELINE_SILENCE_S");
     supervisor->peer_wait_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
@@ -72,7 +76,8 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     supervisor->environment = NULL;
 }
 
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan,
+                                      struct pl_error *reterr)
 {
     supervisor->plan = plan;
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
@@ -87,14 +92,15 @@ enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const st
     return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
 }
 
-enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd, struct pl_party **ret_party,
-                                struct pl_error *reterr)
+enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd,
+                                struct pl_party **ret_party, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int owned_fd = fd;
     struct pl_party *party;
     enum pl_status status;
 
-    PL_TRY(pl_memory_grow(&supervisor->parties, &supervisor->parties_capacity, supervisor->parties_count + 1, sizeof(*supervisor->parties), reterr));
+    PL_TRY(pl_memory_grow(&supervisor->parties, &supervisor->parties_capacity, supervisor->parties_count + 1,
+                          sizeof(*supervisor->parties), reterr));
     party = pl_memory_new(1, sizeof(*party), reterr);
     if (party == NULL) {
         return PL_MEMORY;
@@ -120,9 +126,9 @@ static int failure_code(const struct pl_supervisor *supervisor)
 }
 
 /*
- * Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a signal that was sent to all: the
- * program got SIGTERM, or its watcher SIGKILL. Between them is how Open MPI 5 ends a rank that a peer's socket was closed to, which may be heard of
- * before the peer's own ending.
+ * Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a
+ * signal that was sent to all: the program got SIGTERM, or its watcher SIGKILL. Between them is how Open MPI 5 ends a
+ * rank that a peer's socket was closed to, which may be heard of before the peer's own ending.
  */
 static int weight(const struct pl_ending *ending)
 {
@@ -172,7 +178,8 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
 
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
 {
-    if (supervisor->failed && supervisor->ending_known && supervisor->stop_number == 0 && weight(&supervisor->ending) < CAUSE) {
+    if (supervisor->failed && supervisor->ending_known && supervisor->stop_number == 0 &&
+        weight(&supervisor->ending) < CAUSE) {
         supervisor->failed = false;
         supervisor->ending_known = false;
     }
@@ -184,7 +191,8 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
     char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
     if (status == PL_CANCELLED) {
-        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started", pl_signal_name(supervisor->stop_number, name));
+        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started",
+                          pl_signal_name(supervisor->stop_number, name));
     } else if (status != PL_OK) {
         pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
     }
@@ -242,13 +250,15 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     char name[16];
 
     if (!first) {
-        if (from_link || (number == supervisor->stop_number && pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS)) {
+        if (from_link ||
+            (number == supervisor->stop_number && pl_clock_now_ns() - supervisor->stop_ns < SAME_STOP_NS)) {
             return;
         }
     } else {
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
-        early_ns = supervisor->plan != NULL && supervisor->plan->spawns_ranks ? PL_SUPERVISE_TELL_LAUNCHER_NS : PL_SUPERVISE_KILL_NS;
+        early_ns = supervisor->plan != NULL && supervisor->plan->spawns_ranks ? PL_SUPERVISE_TELL_LAUNCHER_NS
+                                                                              : PL_SUPERVISE_KILL_NS;
         pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signal_name(number, name),
                (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
     }
@@ -457,7 +467,8 @@ static void accept_party(struct pl_supervisor *supervisor)
     }
 }
 
-void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type, const char *const *fields, size_t count)
+void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type,
+                       const char *const *fields, size_t count)
 {
     if (!party->dropped && pl_link_send(&party->link, type, fields, count, NULL) != PL_OK) {
         party->dropped = true;
@@ -482,7 +493,8 @@ static void beat(struct pl_supervisor *supervisor)
             continue;
         }
         if (now_ns - party->link.heard_ns > supervisor->silence_ns) {
-            snprintf(why, sizeof(why), "nothing was heard from it for %lld s", (long long)(supervisor->silence_ns / PL_NS_PER_S));
+            snprintf(why, sizeof(why), "nothing was heard from it for %lld s",
+                     (long long)(supervisor->silence_ns / PL_NS_PER_S));
             party->dropped = true;
             tell_gone(supervisor, party, why);
         } else if (due) {
@@ -518,7 +530,8 @@ enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadl
     waits[0] = (struct pollfd){.fd = supervisor->signals->fd, .events = POLLIN};
     waits[1] = (struct pollfd){.fd = supervisor->rundir.listen_fd, .events = POLLIN};
     for (size_t i = 0; i < count; i++) {
-        waits[2 + i] = (struct pollfd){.fd = supervisor->parties[i]->link.fd, .events = pl_link_events(&supervisor->parties[i]->link)};
+        waits[2 + i] = (struct pollfd){.fd = supervisor->parties[i]->link.fd,
+                                       .events = pl_link_events(&supervisor->parties[i]->link)};
         linked = linked || is_host_link(supervisor->parties[i]);
     }
     if (linked && supervisor->next_heartbeat_ns < deadline_ns) {
@@ -528,7 +541,8 @@ enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadl
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
     }
     if (waits[0].revents != 0) {
-        for (int number = pl_signals_next(supervisor->signals); number != 0; number = pl_signals_next(supervisor->signals)) {
+        for (int number = pl_signals_next(supervisor->signals); number != 0;
+             number = pl_signals_next(supervisor->signals)) {
             take_signal(supervisor, number);
         }
         reap();
@@ -557,7 +571,8 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
     forget_dropped(supervisor);
 }
 
-/* True for who goes on when the others are killed: the upload of intermediate output, and with `links` what links to other hosts run through. */
+/* True for who goes on when the others are killed: the upload of intermediate output, and with `links` what links to
+ * other hosts run through. */
 static bool survives_sweep(const struct pl_party *party, bool links)
 {
     if (party->kind == PL_PARTY_WORKER) {

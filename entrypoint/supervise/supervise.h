@@ -43,8 +43,8 @@ struct pl_party {
 struct pl_supervisor;
 
 /**
- * What a role does about events. All are called from pl_supervise_turn(); where one is NULL, the event is passed over. The end of the
- * upload of intermediate output, which fails no job, is no event.
+ * What a role does about events. All are called from pl_supervise_turn(); where one is NULL, the event is passed over.
+ * The end of the upload of intermediate output, which fails no job, is no event.
  */
 struct pl_role {
     void (*ended)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending);
@@ -86,32 +86,38 @@ struct pl_supervisor {
 #define PL_SUPERVISE_TELL_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
-/* How long the upload of intermediate output may take, once its time is over, to have the server forget what is not whole. */
+/* How long the upload of intermediate output may take, once its time is over, to have the server forget what is not
+ * whole. */
 #define PL_SUPERVISE_SYNC_GRACE_NS (15 * PL_NS_PER_S)
 
 /** Read the options, become the parent of orphans. `failure` and `signals` stay the caller's. */
-void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure);
+void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
+                       struct pl_failure *failure);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /** Take the plan: its environment, and the run directory when ranks or other hosts will report. */
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait for events until `deadline_ns`, handle them once. */
-enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add a party that owns `fd`. */
-enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd, struct pl_party **ret_party,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd,
+                                struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Send a frame to another host; one that takes no more is gone, and the role hears of it. */
-#define PL_SUPERVISE_SEND(supervisor, party, type, ...)                                                                                              \
-    pl_supervise_send((supervisor), (party), (type), (const char *const[]){__VA_ARGS__},                                                             \
+#define PL_SUPERVISE_SEND(supervisor, party, type, ...)                                                                \
+    pl_supervise_send((supervisor), (party), (type), (const char *const[]){__VA_ARGS__},                               \
                       sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
-void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type, const char *const *fields, size_t count);
+void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type,
+                       const char *const *fields, size_t count);
 
 /** Start a program under a watcher. */
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
-                                  struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of,
+                                  const struct pl_process_setup *setup, struct pl_party **ret_party,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start the plan's side process, when it has one. */
 enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
@@ -122,7 +128,10 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
 /** Ask the side process to end and give it a moment. */
 void pl_supervise_end_side(struct pl_supervisor *supervisor);
 
-/** Start uploading intermediate output, when the plan says so. That it cannot be started is a warning: the job goes on without. */
+/**
+ * Start uploading intermediate output, when the plan says so. That it cannot be started is a warning: the job goes on
+ * without.
+ */
 void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 
 /** Have the last uploads done, for as long as they may take, and end it. Nothing else of it can fail the job either. */
@@ -132,18 +141,19 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of);
 
 /**
- * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a question and the answer is no,
- * PL_CANCELLED when the job is stopped meanwhile.
+ * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a question and the
+ * answer is no, PL_CANCELLED when the job is stopped meanwhile.
  */
-enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step,
+                                 char *const *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find the ssh keys of the job, or make them from its secret, also when the job is stopped meanwhile. */
-enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 and the signal's number
- * where the job is being stopped.
+ * Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 and the
+ * signal's number where the job is being stopped.
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
@@ -157,15 +167,19 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
 void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending);
 
 /**
- * The job failed because another host went away: `whose` is "host" or "the master host". However late that is seen, it replaces the ending of
- * what was only killed, as mpirun, which may know earlier, does with its ranks; but not while the job is being stopped.
+ * The job failed because another host went away: `whose` is "host" or "the master host". However late that is seen, it
+ * replaces the ending of what was only killed, as mpirun, which may know earlier, does with its ranks; but not while
+ * the job is being stopped.
  */
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why);
 
 /** Write how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
 
-/** Pass `number` to the program or the ranks of this host, remember that the job is being stopped, and at first tell the other hosts. */
+/**
+ * Pass `number` to the program or the ranks of this host, remember that the job is being stopped, and at first tell the
+ * other hosts.
+ */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
 /** Tell another host that the job is being stopped, when it is. */
@@ -175,8 +189,8 @@ void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *h
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
 
 /**
- * End every process below this one but the upload of intermediate output and, with `keep_links`, the sessions and the server that links to
- * other hosts run through; afterwards none of the others is left.
+ * End every process below this one but the upload of intermediate output and, with `keep_links`, the sessions and the
+ * server that links to other hosts run through; afterwards none of the others is left.
  */
 void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links);
 
@@ -186,12 +200,16 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
 /** The end of the stop budget less `early_ns`; never when the job is not being stopped. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
-/** Until when hosts that began to wait for each other at `begun_ns` do so: not for long where all that is left is to tell a failure or a stop. */
+/**
+ * Until when hosts that began to wait for each other at `begun_ns` do so: not for long where all that is left is to
+ * tell a failure or a stop.
+ */
 int64_t pl_supervise_meeting_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
- * The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. Where the job has failed
- * already, or is stopped before its program starts, all that is done is to meet the other hosts and tell them.
+ * The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. Where
+ * the job has failed already, or is stopped before its program starts, all that is done is to meet the other hosts and
+ * tell them.
  */
 int pl_master_run(struct pl_supervisor *supervisor);
 int pl_worker_run(struct pl_supervisor *supervisor);

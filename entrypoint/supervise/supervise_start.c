@@ -12,9 +12,11 @@
 #include <string.h>
 
 #define SIDE_GRACE_NS (2 * PL_NS_PER_S)
-#define URGE_SYNC_NS (8 * PL_NS_PER_S) /* so long before the end of a stop's time uploads are given up, which the server is to hear of */
+/* so long before the end of a stop's time uploads are given up, which the server is to hear of */
+#define URGE_SYNC_NS (8 * PL_NS_PER_S)
 
-/* How much of a command a report may show: of the user's program what the plan says, of our own steps every word but code behind -c. */
+/* How much of a command a report may show: of the user's program what the plan says, of our own steps every word but
+ * code behind -c. */
 static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of, const char *const *argv)
 {
     size_t words = 0;
@@ -38,11 +40,13 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_endi
     return 1;
 }
 
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of, const struct pl_process_setup *setup,
-                                  struct pl_party **ret_party, struct pl_error *reterr)
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of,
+                                  const struct pl_process_setup *setup, struct pl_party **ret_party,
+                                  struct pl_error *reterr)
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
-    const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code, "/tmp", "/dev/shm", NULL};
+    const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
+                                 "/tmp",        "/dev/shm",         NULL};
     struct pl_watch watch = {.of = of,
                              .rank = -1,
                              .host = supervisor->job->current_host,
@@ -94,7 +98,8 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = !plan->spawns_ranks;
-    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_ENDING_LAUNCHER : PL_ENDING_PROGRAM, &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_ENDING_LAUNCHER : PL_ENDING_PROGRAM, &setup, NULL,
+                              reterr);
 }
 
 void pl_supervise_end_side(struct pl_supervisor *supervisor)
@@ -133,7 +138,8 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 
     pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGTERM);
     while (pl_supervise_runs(supervisor, PL_ENDING_SYNC)) {
-        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, urged ? PL_SUPERVISE_KILL_NS : URGE_SYNC_NS); /* the stop may come meanwhile */
+        /* the stop may come meanwhile */
+        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, urged ? PL_SUPERVISE_KILL_NS : URGE_SYNC_NS);
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
 
         if (pl_deadline_passed(deadline_ns)) {
@@ -178,7 +184,8 @@ static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party,
     }
 }
 
-enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step, char *const *environment, struct pl_error *reterr)
+enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step,
+                                 char *const *environment, struct pl_error *reterr)
 {
     static const struct pl_role role = {.ended = step_ended};
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
@@ -231,8 +238,10 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     if (status == PL_OK && step.what != NULL) {
         status = pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), reterr);
     }
-    if (status == PL_CANCELLED && pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), NULL) == PL_OK) {
-        status = PL_OK; /* the stop ended it like a program, and without keys the other hosts would not hear of the stop */
+    if (status == PL_CANCELLED &&
+        pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), NULL) == PL_OK) {
+        /* the stop ended it like a program, and without keys the other hosts would not hear of the stop */
+        status = PL_OK;
     }
     free(step.what);
     pl_words_done(&step.argv);

@@ -74,7 +74,8 @@ static void copier_write(struct copier *copier)
     }
 }
 
-/* Control-Z at the terminal that the program has to itself: no shell could ever continue it, so it goes on, as a container's process 1 would. */
+/* Control-Z at the terminal that the program has to itself: no shell could ever continue it, so it goes on, as a
+ * container's process 1 would. */
 static void refuse_suspension(const struct watcher *watcher, int stop_number)
 {
     if (stop_number == SIGTSTP && watcher->watch->setup.foreground && isatty(STDIN_FILENO)) {
@@ -135,7 +136,8 @@ static void take_frames(struct watcher *watcher)
 
     while (status == PL_OK) {
         status = pl_link_next(watcher->link, &frame, NULL);
-        if (status == PL_OK && frame.type == PL_FRAME_STOP && pl_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
+        if (status == PL_OK && frame.type == PL_FRAME_STOP &&
+            pl_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
             pass_signal(watcher, (int)number);
         }
     }
@@ -192,8 +194,10 @@ struct group_counter {
     const char *name; /* and the blank behind it */
 };
 
-static const struct group_counter memory_kills = {{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}, "oom_kill "};
-static const struct group_counter refused_forks = {{"/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"}, "max "};
+static const struct group_counter memory_kills = {
+    {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}, "oom_kill "};
+static const struct group_counter refused_forks = {{"/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"},
+                                                   "max "};
 
 /* 0 when it cannot be known. */
 static int64_t count_of(const struct group_counter *counter)
@@ -271,7 +275,8 @@ static void say_begun(struct watcher *watcher)
     }
 }
 
-/* What the program left behind fell to us: nobody outlives its program, or mpirun would wait for who holds its output. */
+/* What the program left behind fell to us: nobody outlives its program, or mpirun would wait for who holds its output.
+ * */
 static void end_leftovers(struct watcher *watcher)
 {
     int64_t deadline_ns = pl_deadline_after_ns(LEFTOVERS_NS);
@@ -320,7 +325,8 @@ static void add_note(struct pl_ending *ending, const char *text)
     snprintf(ending->note + used, sizeof(ending->note) - used, "%s%s", used > 0 ? ": " : "", text);
 }
 
-void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link, struct pl_ending *ret_ending)
+void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link,
+                  struct pl_ending *ret_ending)
 {
     struct watcher watcher = {.watch = watch, .signals = signals, .link = link, .copier = {.fd = -1}};
     struct pl_ending *ending = ret_ending;
@@ -375,7 +381,8 @@ static void keep_only(int link_fd, int signals_fd)
     pl_process_close_range(high_fd + 1, INT_MAX);
 }
 
-enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid, int *ret_fd, struct pl_error *reterr)
+enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid,
+                             int *ret_fd, struct pl_error *reterr)
 {
     struct pl_link link = PL_LINK_NONE;
     struct pl_ending ending;
@@ -395,7 +402,9 @@ enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signa
     }
     if (pid == 0) {
         if (!watch->setup.foreground) {
-            setpgid(0, 0); /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill its ranks */
+            /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill
+             * its ranks */
+            setpgid(0, 0);
         }
         keep_only(pair[1], signals->fd);
         if (pl_link_open(&link, pair[1], NULL) != PL_OK) {

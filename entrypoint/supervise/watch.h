@@ -16,9 +16,11 @@ struct pl_watch {
     enum pl_ending_of of;
     int rank; /* -1 when it is no rank */
     const char *host;
-    size_t program_words;          /* how many of its first words name the program in a report; those behind them may hold secrets */
+    /* how many of its first words name the program in a report; those behind them may hold secrets */
+    size_t program_words;
     struct pl_process_setup setup; /* stderr_fd, own_group and signals are the watcher's to set */
-    const char *const *disks;      /* places to look for a full disk when the program failed; NULL-terminated, may be NULL */
+    /* places to look for a full disk when the program failed; NULL-terminated, may be NULL */
+    const char *const *disks;
 };
 
 /**
@@ -26,10 +28,11 @@ struct pl_watch {
  * signal that this process gets go to the program's group; the end of the link kills it. What the program leaves behind
  * when it ends is killed. The ending, a failed start included, is left in `*ret_ending` too.
  */
-void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link, struct pl_ending *ret_ending);
+void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link,
+                  struct pl_ending *ret_ending);
 
 /** Fork a watcher whose link's other end is `*ret_fd`. The child never returns. */
-enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid, int *ret_fd,
-                             struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid,
+                             int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host that takes the job's result from the master, mostly one whose ranks the master's mpirun starts: run sshd for the master's session, start
- * mpirun's daemon when asked, pass on how its ranks end and who wants to stop, take the result, leave nobody behind, leave after the master.
+ * A host that takes the job's result from the master, mostly one whose ranks the master's mpirun starts: run sshd for
+ * the master's session, start mpirun's daemon when asked, pass on how its ranks end and who wants to stop, take the
+ * result, leave nobody behind, leave after the master.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -22,7 +23,8 @@
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
 /* After the result: how long the master may take to end; compose stops everything when the first container ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
-#define AFTER_MASTER_NS (PL_NS_PER_S) /* its session ends before it does: the rest of its end, on a machine that is busy */
+/* its session ends before it does: the rest of its end, on a machine that is busy */
+#define AFTER_MASTER_NS (PL_NS_PER_S)
 #define PROGRESS_NS (30 * PL_NS_PER_S)
 
 struct worker_state {
@@ -100,8 +102,10 @@ static enum pl_status find_beside(const char *program, const char *name, char **
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* Where the daemon lies: beside this host's own mpirun, by the name that is in PATH or the file it leads to, whatever the command says. */
-static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path, struct pl_error *reterr)
+/* Where the daemon lies: beside this host's own mpirun, by the name that is in PATH or the file it leads to, whatever
+ * the command says. */
+static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path,
+                                  struct pl_error *reterr)
 {
     const char *slash = strrchr(wanted, '/');
     const char *name = slash != NULL ? slash + 1 : wanted;
@@ -144,7 +148,8 @@ static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *
     }
 }
 
-/* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has come. */
+/* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has come.
+ * */
 static enum pl_status start_own(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_TRY(pl_supervise_start_side(supervisor, reterr));
@@ -157,7 +162,8 @@ static void meet_master(struct pl_supervisor *supervisor, struct pl_party *party
     struct worker_state *state = supervisor->state;
 
     if (state->master != NULL || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
-        pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1], master_host(supervisor));
+        pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
+               master_host(supervisor));
         party->dropped = true;
         return;
     }
@@ -188,7 +194,8 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
     }
     switch (frame->type) {
     case PL_FRAME_HELLO:
-        if (party != state->master && frame->count >= 2) { /* the master's first frame; one that comes later has nothing to say */
+        /* the master's first frame; one that comes later has nothing to say */
+        if (party != state->master && frame->count >= 2) {
             meet_master(supervisor, party, frame);
         }
         break;
@@ -258,8 +265,8 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
             if (only_tells || supervisor->stop_number != 0) {
                 break;
             }
-            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s", master_host(supervisor),
-                                (long long)(supervisor->peer_wait_ns / PL_NS_PER_S));
+            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s",
+                                master_host(supervisor), (long long)(supervisor->peer_wait_ns / PL_NS_PER_S));
         }
         if (pl_deadline_passed(say_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s", master_host(supervisor));
@@ -298,7 +305,8 @@ static void leave(struct pl_supervisor *supervisor)
         pl_supervise_failure_text(supervisor, &text);
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
-    while (state->result_known && (pl_supervise_runs(supervisor, PL_ENDING_DAEMON) || pl_supervise_runs(supervisor, PL_ENDING_PROGRAM)) &&
+    while (state->result_known &&
+           (pl_supervise_runs(supervisor, PL_ENDING_DAEMON) || pl_supervise_runs(supervisor, PL_ENDING_PROGRAM)) &&
            !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
             break;

@@ -33,7 +33,8 @@ static bool has_archive_name(const char *source)
     return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
 }
 
-static enum pl_status bring(const char *source, const char *dest, bool is_archive, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+static enum pl_status bring(const char *source, const char *dest, bool is_archive,
+                            const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int dest_fd = -1;
     struct stat info;

@@ -37,7 +37,8 @@ static enum pl_status count_entry(struct unpacker *unpacker)
 static enum pl_status count_bytes(struct unpacker *unpacker, size_t bytes)
 {
     if ((int64_t)bytes > unpacker->left_bytes) {
-        return pl_error_set(unpacker->reterr, PL_LIMIT, "expected at most %lld bytes of code, found more", (long long)unpacker->limits->max_bytes);
+        return pl_error_set(unpacker->reterr, PL_LIMIT, "expected at most %lld bytes of code, found more",
+                            (long long)unpacker->limits->max_bytes);
     }
     unpacker->left_bytes -= (int64_t)bytes;
     return PL_OK;
@@ -53,8 +54,10 @@ static struct archive *new_reader(void)
     struct archive *archive = archive_read_new();
 
     /* Only filters that run inside this process: no external programs. */
-    if (archive != NULL && archive_read_support_filter_gzip(archive) == ARCHIVE_OK && archive_read_support_filter_bzip2(archive) == ARCHIVE_OK &&
-        archive_read_support_filter_xz(archive) == ARCHIVE_OK && archive_read_support_filter_zstd(archive) == ARCHIVE_OK &&
+    if (archive != NULL && archive_read_support_filter_gzip(archive) == ARCHIVE_OK &&
+        archive_read_support_filter_bzip2(archive) == ARCHIVE_OK &&
+        archive_read_support_filter_xz(archive) == ARCHIVE_OK &&
+        archive_read_support_filter_zstd(archive) == ARCHIVE_OK &&
         archive_read_support_format_tar(archive) == ARCHIVE_OK) {
         return archive;
     }
@@ -63,10 +66,11 @@ static struct archive *new_reader(void)
 }
 
 /*
- * Open the directory below `dir_fd` where `name` lies, with `make` making what is missing, and set `*ret_last` to the name's
- * last part within `name`. Each part is opened without following links.
+ * Open the directory below `dir_fd` where `name` lies, with `make` making what is missing, and set `*ret_last` to the
+ * name's last part within `name`. Each part is opened without following links.
  */
-static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *name, bool make, int *ret_fd, const char **ret_last)
+static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *name, bool make, int *ret_fd,
+                                  const char **ret_last)
 {
     PL_AUTO_CLOSE int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char *part = name;
@@ -178,11 +182,13 @@ static enum pl_status read_failed(struct archive *archive, struct pl_error *rete
     const char *text = archive_error_string(archive);
 
     return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive),
-                          "reading the tar archive (plain, or with gzip, bzip2, xz or zstd): %s", text != NULL ? text : "unknown error");
+                          "reading the tar archive (plain, or with gzip, bzip2, xz or zstd): %s",
+                          text != NULL ? text : "unknown error");
 }
 
 /* The data of the entry at hand into `fd`. Holes are counted like data: a sparse entry cannot get round the limit. */
-static enum pl_status write_data(struct unpacker *unpacker, struct archive *archive, int64_t size, int fd, const char *name)
+static enum pl_status write_data(struct unpacker *unpacker, struct archive *archive, int64_t size, int fd,
+                                 const char *name)
 {
     int64_t end = 0;
 
@@ -249,10 +255,11 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
 }
 
 /*
- * A hard link to an entry before it becomes a copy of that file: found below the destination without following links, as
- * everything else, and read before its own name, which may be the same, is replaced.
+ * A hard link to an entry before it becomes a copy of that file: found below the destination without following links,
+ * as everything else, and read before its own name, which may be the same, is replaced.
  */
-static enum pl_status copy_link(struct unpacker *unpacker, const char *target, const char *name, int dest_fd, int parent_fd, const char *last)
+static enum pl_status copy_link(struct unpacker *unpacker, const char *target, const char *name, int dest_fd,
+                                int parent_fd, const char *last)
 {
     PL_AUTO_FREE char *parts = pl_memory_string(target, unpacker->reterr);
     struct unpacker quiet = {.reterr = NULL};
@@ -266,12 +273,15 @@ static enum pl_status copy_link(struct unpacker *unpacker, const char *target, c
         fd = openat(from_parent_fd, from_last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     }
     if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        return refuse(unpacker, name, "it is a hard link to no file of the archive before it; pack files of their own (tar --hard-dereference)");
+        return refuse(
+            unpacker, name,
+            "it is a hard link to no file of the archive before it; pack files of their own (tar --hard-dereference)");
     }
     return copy_data(unpacker, fd, last, parent_fd);
 }
 
-static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *archive, struct archive_entry *entry, int dest_fd)
+static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *archive, struct archive_entry *entry,
+                                   int dest_fd)
 {
     const char *given = archive_entry_pathname(entry);
     PL_AUTO_FREE char *name = NULL;
@@ -301,9 +311,11 @@ static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *ar
     return write_data(unpacker, archive, archive_entry_size(entry), fd, name);
 }
 
-static enum pl_status unpack(struct archive *archive, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+static enum pl_status unpack(struct archive *archive, int dest_fd, const struct pl_unpack_limits *limits,
+                             struct pl_error *reterr)
 {
-    struct unpacker unpacker = {.left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
+    struct unpacker unpacker = {
+        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
 
     for (bool first = true;; first = false) {
         struct archive_entry *entry = NULL;
@@ -319,7 +331,8 @@ static enum pl_status unpack(struct archive *archive, int dest_fd, const struct 
     }
 }
 
-enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                              struct pl_error *reterr)
 {
     __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
 
@@ -332,7 +345,8 @@ enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unp
     return unpack(archive, dest_fd, limits, reterr);
 }
 
-enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, const struct pl_unpack_limits *limits,
+                                struct pl_error *reterr)
 {
     __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
 
@@ -400,7 +414,8 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
     }
     if (depth > MAX_DEPTH) {
         (void)closedir(dir);
-        return pl_error_set(unpacker->reterr, PL_LIMIT, "expected at most %d levels of directories, found more (a link to a parent?)", MAX_DEPTH);
+        return pl_error_set(unpacker->reterr, PL_LIMIT,
+                            "expected at most %d levels of directories, found more (a link to a parent?)", MAX_DEPTH);
     }
     while (status == PL_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
@@ -414,9 +429,11 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
     return status;
 }
 
-enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                                   struct pl_error *reterr)
 {
-    struct unpacker unpacker = {.left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
+    struct unpacker unpacker = {
+        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd < 0) {
@@ -425,9 +442,11 @@ enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct p
     return copy_directory(&unpacker, fd, dest_fd, 0);
 }
 
-enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr)
+enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                                   struct pl_error *reterr)
 {
-    struct unpacker unpacker = {.left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
+    struct unpacker unpacker = {
+        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     const char *slash = strrchr(path, '/');
 

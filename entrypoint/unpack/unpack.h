@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Bringing the user's code into the code directory: unpacking an archive that nobody has looked at, or copying a directory.
+ * Bringing the user's code into the code directory: unpacking an archive that nobody has looked at, or copying a
+ * directory.
  *
- * Nothing is written outside the destination: names are resolved one part at a time below its descriptor, links are never
- * followed, and an archive with an absolute name, "..", a symbolic link or a device is refused whole. A hard link to a file
- * that was unpacked before it becomes a copy. What was unpacked before a refusal stays.
+ * Nothing is written outside the destination: names are resolved one part at a time below its descriptor, links are
+ * never followed, and an archive with an absolute name, "..", a symbolic link or a device is refused whole. A hard link
+ * to a file that was unpacked before it becomes a copy. What was unpacked before a refusal stays.
  *
  * Test    tests/unit/entrypoint/unpack/test_unpack.c, tests/fuzz/fuzz_unpack.c
  */
@@ -25,17 +26,22 @@ struct pl_unpack_limits {
  *
  * Errors  PL_INVALID (an entry that is refused), PL_LIMIT, PL_CORRUPT (not such an archive), PL_SYSTEM.
  */
-enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_unpack_file() for an archive in memory. */
 enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, const struct pl_unpack_limits *limits,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Copy what the directory `path` holds into `dest_fd`. Links in it are followed as files, a dangling one is an error. */
-enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Copy what the directory `path` holds into `dest_fd`. Links in it are followed as files, a dangling one is an error.
+ */
+enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy the file `path` into `dest_fd` under its own name. */
-enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** True when the beginning of `path` is that of an archive pl_unpack_file() knows. */
 bool pl_unpack_is_archive(const char *path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolutional network for CIFAR-10, fed from a stream of TFRecords while it trains: nothing is held in memory but a shuffle buffer. */
+/* A convolutional network for CIFAR-10, fed from a stream of TFRecords while it trains: nothing is held in memory but a
+ * shuffle buffer. */
 #include "examples/cifar10/data.h"
 #include "examples/nn/device.h"
 #include "examples/nn/nn.h"
@@ -29,15 +30,18 @@ static const struct nn_layer_spec layers[] = {
 static const struct nn_option option_table[] = {
     NN_NUMBER(struct cifar10_options, epochs, "10", 1, 1e9, "how often the training records are gone through"),
     NN_NUMBER(struct cifar10_options, batch_size, "64", 1, 4096, "pictures a rank and step"),
-    NN_NUMBER(struct cifar10_options, learning_rate, "0.01", 0, 100, "what one rank would use; multiplied by the number of ranks"),
+    NN_NUMBER(struct cifar10_options, learning_rate, "0.01", 0, 100,
+              "what one rank would use; multiplied by the number of ranks"),
     NN_NUMBER(struct cifar10_options, warmup_steps, "100", 0, 1e9, "steps over which the rate rises to its full size"),
     NN_NUMBER(struct cifar10_options, momentum, "0.9", 0, 1, "of SGD"),
     NN_NUMBER(struct cifar10_options, weight_decay, "0.0005", 0, 1, "of SGD"),
     NN_NUMBER(struct cifar10_options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
-    NN_NUMBER(struct cifar10_options, shuffle_buffer, "2000", 0, 1e7, "records a rank picks its next one from; 0: as they come"),
+    NN_NUMBER(struct cifar10_options, shuffle_buffer, "2000", 0, 1e7,
+              "records a rank picks its next one from; 0: as they come"),
     NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12, "end behind so many steps; 0: no limit"),
     NN_NUMBER(struct cifar10_options, timeout, "600", 1, 1e6, "seconds to wait for one record"),
-    NN_TEXT(struct cifar10_options, data, "", "directory or s3://BUCKET/PREFIX with training/ and testing/, in place of SageMaker's channels"),
+    NN_TEXT(struct cifar10_options, data, "",
+            "directory or s3://BUCKET/PREFIX with training/ and testing/, in place of SageMaker's channels"),
     NN_TEXT(struct cifar10_options, model_dir, "", "where model.safetensors goes, in place of SM_MODEL_DIR"),
     NN_DEVICE_OPTIONS(struct cifar10_options),
     NN_OPTIONS_END,
@@ -76,7 +80,8 @@ static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
 
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 {
-    struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
+    struct pl_optimizer_options options = {
+        .kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
 
     PL_TRY(nn_plan_new(t->world, NULL, t->model, t->options.seed, &t->plan, reterr));
     return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
@@ -92,7 +97,8 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
         .scale = (double)pl_world_size(t->world),
         .warmup_steps = t->options.warmup_steps,
     };
-    return nn_model_new(t->device.backend, &t->device.options, layers, shape, batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
+    return nn_model_new(t->device.backend, &t->device.options, layers, shape,
+                        batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
 }
 
 static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct pl_error *reterr)
@@ -114,10 +120,11 @@ static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch
 }
 
 /*
- * The next batch, if every rank has one: a stream does not say beforehand how long it is, and ranks may get one batch more than
- * others. What only some ranks have left at the end of an epoch is dropped.
+ * The next batch, if every rank has one: a stream does not say beforehand how long it is, and ranks may get one batch
+ * more than others. What only some ranks have left at the end of an epoch is dropped.
  */
-static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have, struct pl_error *reterr)
+static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have,
+                                  struct pl_error *reterr)
 {
     enum pl_status status = cifar10_data_next(t->training, ret_batch, reterr);
     int64_t have = status == PL_OK;
@@ -179,7 +186,8 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
     return PL_OK;
 }
 
-static enum pl_status report(struct trainer *t, uint64_t number, const struct epoch *epoch, double accuracy, struct pl_error *reterr)
+static enum pl_status report(struct trainer *t, uint64_t number, const struct epoch *epoch, double accuracy,
+                             struct pl_error *reterr)
 {
     struct pl_metrics metrics = PL_METRICS_NONE;
     double seconds = (double)epoch->elapsed_ns / (double)PL_NS_PER_S;
@@ -190,7 +198,8 @@ static enum pl_status report(struct trainer *t, uint64_t number, const struct ep
     }
     pl_metrics_whole(&metrics, "epoch", (int64_t)number);
     pl_metrics_whole(&metrics, "step", (int64_t)t->step);
-    pl_metrics_real(&metrics, "train_loss", 4, epoch->score.samples ? epoch->score.loss_sum / (double)epoch->score.samples : 0.0);
+    pl_metrics_real(&metrics, "train_loss", 4,
+                    epoch->score.samples ? epoch->score.loss_sum / (double)epoch->score.samples : 0.0);
     if (t->testing) {
         pl_metrics_real(&metrics, "test_accuracy", 4, accuracy);
     }

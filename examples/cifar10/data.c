@@ -26,7 +26,8 @@ static const float means[CIFAR10_CHANNELS] = {0.4914F, 0.4822F, 0.4465F};
 static const float spreads[CIFAR10_CHANNELS] = {0.2470F, 0.2435F, 0.2616F};
 
 /* One tf.Example: "image" is 3072 bytes, one colour behind the other; "label" a number. Runs on the loader's thread. */
-static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields, struct pl_error *reterr)
+static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
+                             struct pl_error *reterr)
 {
     struct pl_example_feature feature;
     struct pl_view image;
@@ -39,8 +40,9 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
     PL_TRY(pl_example_find(record->data, record->bytes, "label", &feature, reterr));
     PL_TRY(pl_example_int64(&feature, &label, 1, &count, reterr));
     if (image.bytes != CIFAR10_VALUES || count != 1 || label < 0 || label >= CLASSES) {
-        return pl_error_set(reterr, PL_INVALID, "an image of %zu bytes with label %lld; expected %d bytes and a label from 0 to 9", image.bytes,
-                            (long long)label, (int)CIFAR10_VALUES);
+        return pl_error_set(reterr, PL_INVALID,
+                            "an image of %zu bytes with label %lld; expected %d bytes and a label from 0 to 9",
+                            image.bytes, (long long)label, (int)CIFAR10_VALUES);
     }
     for (size_t colour = 0; colour < CIFAR10_CHANNELS; colour++) {
         const unsigned char *from = image.data + colour * CIFAR10_PIXELS;
@@ -55,8 +57,10 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
     return PL_OK;
 }
 
-/* Where the ranks of this host meet to share a FIFO: in the job's directory, or, without one, where ranks of the same mpirun look. */
-static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar10_data *data, const char *name, struct pl_error *reterr)
+/* Where the ranks of this host meet to share a FIFO: in the job's directory, or, without one, where ranks of the same
+ * mpirun look. */
+static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
+                                       struct pl_error *reterr)
 {
     const struct pl_environment *environment = pl_runtime_environment(runtime);
     const char *directory = pl_environment_get_or(environment, "PACELINE_RUN_DIR", NULL);
@@ -65,13 +69,14 @@ static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar1
     if (directory) {
         pl_text_printf(&path, "%s/channel-%s", directory, name);
     } else {
-        pl_text_printf(&path, "%s/paceline-%ld-%ld-%s", pl_environment_get_or(environment, "TMPDIR", "/tmp"), (long)getuid(), (long)getppid(), name);
+        pl_text_printf(&path, "%s/paceline-%ld-%ld-%s", pl_environment_get_or(environment, "TMPDIR", "/tmp"),
+                       (long)getuid(), (long)getppid(), name);
     }
     return pl_text_take(&path, &data->socket_path, reterr);
 }
 
-static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *data, const char *url, const struct pl_stream_options *options,
-                              struct pl_error *reterr)
+static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *data, const char *url,
+                              const struct pl_stream_options *options, struct pl_error *reterr)
 {
     struct pl_s3_options s3 = {.endpoint_url = NULL};
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
@@ -94,12 +99,13 @@ static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *d
     return status;
 }
 
-static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_data *data, const char *name, const char *directory,
-                                   struct pl_stream_options *options, struct pl_error *reterr)
+static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
+                                   const char *directory, struct pl_stream_options *options, struct pl_error *reterr)
 {
     const struct pl_world *world = pl_runtime_world(runtime);
     struct pl_deal local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
-    struct pl_share_options share = {.local_rank = local.rank, .local_size = local.size, .timeout_ns = data->timeout_ns};
+    struct pl_share_options share = {
+        .local_rank = local.rank, .local_size = local.size, .timeout_ns = data->timeout_ns};
 
     if (directory) {
         PL_TRY(pl_channel_setup_directory(name, directory, &data->channel, reterr));
@@ -113,7 +119,8 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
     return pl_stream_open(&data->channel.facts, options, &data->samples.stream, reterr);
 }
 
-static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_data *data, const char *name, const char *from, struct pl_error *reterr)
+static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
+                                  const char *from, struct pl_error *reterr)
 {
     const struct pl_world *world = pl_runtime_world(runtime);
     PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
@@ -136,8 +143,9 @@ static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_dat
     return open_channel(runtime, data, name, pl_text_string(&place), &options, reterr);
 }
 
-enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training, const struct cifar10_options *options,
-                                 struct cifar10_data **ret_data, struct pl_error *reterr)
+enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training,
+                                 const struct cifar10_options *options, struct cifar10_data **ret_data,
+                                 struct pl_error *reterr)
 {
     struct cifar10_data *data = pl_memory_new(1, sizeof(*data), reterr);
     struct pl_loader_options shape = {

@@ -5,7 +5,12 @@
 
 #include "runtime/paceline.h"
 
-enum { CIFAR10_SIDE = 32, CIFAR10_CHANNELS = 3, CIFAR10_PIXELS = CIFAR10_SIDE * CIFAR10_SIDE, CIFAR10_VALUES = CIFAR10_PIXELS * CIFAR10_CHANNELS };
+enum {
+    CIFAR10_SIDE = 32,
+    CIFAR10_CHANNELS = 3,
+    CIFAR10_PIXELS = CIFAR10_SIDE * CIFAR10_SIDE,
+    CIFAR10_VALUES = CIFAR10_PIXELS * CIFAR10_CHANNELS
+};
 
 /** The program's hyperparameters; cifar10.c says what each means. */
 struct cifar10_options {
@@ -22,20 +27,25 @@ struct cifar10_options {
 struct cifar10_data;
 
 /**
- * Open the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME when that is set. Training batches are full and
- * shuffled; `training` false keeps the order and a short last batch.
+ * Open the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME when that is set. Training batches are full
+ * and shuffled; `training` false keeps the order and a short last batch.
  *
  * Collective  for a Pipe Mode channel, over the ranks of a host.
  * Errors      PL_NOT_FOUND: no such channel.
  */
-enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training, const struct cifar10_options *options,
-                                 struct cifar10_data **ret_data, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training,
+                                 const struct cifar10_options *options, struct cifar10_data **ret_data,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Begin `epoch`. */
 enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** This rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8 [samples]. PL_END behind the last. */
-enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * This rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8 [samples].
+ * PL_END behind the last.
+ */
+enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_loader_progress cifar10_data_progress(const struct cifar10_data *data);
 

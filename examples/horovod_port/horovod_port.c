@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A Horovod program carried over step by step. Each step's comment names the Horovod call that it stands for; README.md has the
- * two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist does the same
- * training on a gradient plan, which is faster because nothing is copied.
+ * A Horovod program carried over step by step. Each step's comment names the Horovod call that it stands for; README.md
+ * has the two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist
+ * does the same training on a gradient plan, which is faster because nothing is copied.
  */
 #include "base/file.h"
 #include "examples/mnist/data.h"
@@ -72,7 +72,8 @@ static enum pl_status build_model(struct port *port, struct pl_error *reterr)
         }
         PL_TRY(nn_model_bind(port->model, i, port->values[i], port->gradients[i], reterr));
     }
-    PL_TRY(nn_model_initialize(port->model, (uint64_t)pl_world_rank(port->world) + 1, reterr)); /* different on every rank, until step 5 */
+    /* different on every rank, until step 5 */
+    PL_TRY(nn_model_initialize(port->model, (uint64_t)pl_world_rank(port->world) + 1, reterr));
     port->inputs = pl_memory_new(BATCH, images->item_bytes * sizeof(float), reterr);
     port->labels = pl_memory_new(BATCH, 1, reterr);
     return port->inputs && port->labels ? PL_OK : PL_MEMORY;
@@ -84,8 +85,13 @@ static enum pl_status broadcast(struct port *port, float *const *arrays, const c
     for (size_t i = 0; i < port->parameters; i++) {
         const struct nn_parameter *parameter = nn_model_parameter(port->model, i);
         char name[NN_PARAMETER_NAME_BYTES + 16];
-        struct pl_named_op op = {
-            .name = name, .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = 0, .dims = 1, .shape = {parameter->count_elems}, .recv = arrays[i]};
+        struct pl_named_op op = {.name = name,
+                                 .kind = PL_BROADCAST,
+                                 .dtype = PL_FLOAT32,
+                                 .root = 0,
+                                 .dims = 1,
+                                 .shape = {parameter->count_elems},
+                                 .recv = arrays[i]};
 
         snprintf(name, sizeof(name), "%s%s", parameter->name, suffix);
         PL_TRY(pl_named_submit(port->named, &op, &port->handles[i], reterr));
@@ -96,7 +102,8 @@ static enum pl_status broadcast(struct port *port, float *const *arrays, const c
     return PL_OK;
 }
 
-/* Step 5. hvd.broadcast_parameters(model.state_dict(), root_rank=0); hvd.broadcast_optimizer_state(optimizer, root_rank=0) */
+/* Step 5. hvd.broadcast_parameters(model.state_dict(), root_rank=0); hvd.broadcast_optimizer_state(optimizer,
+ * root_rank=0) */
 static enum pl_status broadcast_state(struct port *port, struct pl_error *reterr)
 {
     PL_TRY(broadcast(port, port->values, "", reterr));
@@ -142,7 +149,8 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
     int last_rank;
 
     /* Step 3. torch.utils.data.DistributedSampler(dataset, num_replicas=hvd.size(), rank=hvd.rank()) */
-    PL_TRY(pl_sampler_init(&sampler, port->training.pairs.count, 1, true, PL_SAMPLER_JOIN, port->training.deal, reterr));
+    PL_TRY(
+        pl_sampler_init(&sampler, port->training.pairs.count, 1, true, PL_SAMPLER_JOIN, port->training.deal, reterr));
     pl_sampler_start(&sampler, epoch);
     PL_TRY(nn_model_set_score(port->model, NULL, reterr));
     while ((samples = fill_batch(port, &port->training, &sampler)) > 0) {
@@ -204,7 +212,8 @@ static enum pl_status save(struct port *port, const char *directory, struct pl_e
     for (size_t i = 0; i < port->parameters; i++) {
         const struct nn_parameter *parameter = nn_model_parameter(port->model, i);
 
-        tensors[i] = (struct pl_tensor){.name = parameter->name, .dtype = PL_FLOAT32, .dims = parameter->dims, .data = port->values[i]};
+        tensors[i] = (struct pl_tensor){
+            .name = parameter->name, .dtype = PL_FLOAT32, .dims = parameter->dims, .data = port->values[i]};
         tensors[i].bytes = parameter->count_elems * sizeof(float);
         for (unsigned d = 0; d < parameter->dims; d++) {
             tensors[i].shape[d] = parameter->shape[d];
@@ -266,7 +275,8 @@ int main(int argc, char **argv)
 
     pl_log_set_prefix("horovod_port");
     if (argc != 3) {
-        pl_log(PL_LOG_ERROR, "usage: horovod_port DATA_DIR MODEL_DIR (DATA_DIR holds training/ and testing/ with IDX files)");
+        pl_log(PL_LOG_ERROR,
+               "usage: horovod_port DATA_DIR MODEL_DIR (DATA_DIR holds training/ and testing/ with IDX files)");
         return 2;
     }
     if (run(&port, argv[1], argv[2], &error) != PL_OK) {

@@ -7,8 +7,8 @@
 
 enum { LOAD_TIMEOUT_S = 600 };
 
-enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory, struct mnist_data *ret_data,
-                               struct pl_error *reterr)
+enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory,
+                               struct mnist_data *ret_data, struct pl_error *reterr)
 {
     struct pl_world *world = pl_runtime_world(runtime);
     struct pl_deal all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
@@ -70,7 +70,8 @@ static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_p
 
     PL_TRY(pl_broadcast(host, &count, sizeof(count), PL_UINT8, 0, reterr));
     if (count == none) {
-        return stopped ? PL_CANCELLED : pl_error_set(reterr, PL_CANCELLED, "the rank that reads this host's FIFOs was asked to stop");
+        return stopped ? PL_CANCELLED
+                       : pl_error_set(reterr, PL_CANCELLED, "the rank that reads this host's FIFOs was asked to stop");
     }
     pairs->count = count;
     PL_TRY(share_idx(host, &pairs->images, count, reterr));
@@ -84,7 +85,8 @@ static enum pl_status load(struct mnist_data *data, uint64_t epoch, struct pl_er
     enum pl_status status = PL_OK;
 
     if (reader) {
-        status = pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr);
+        status =
+            pl_idx_pairs_load(channel, epoch, pl_deadline_after_ns(LOAD_TIMEOUT_S * PL_NS_PER_S), &data->pairs, reterr);
     }
     if (!data->host || (status != PL_OK && status != PL_CANCELLED)) {
         return status;
@@ -106,7 +108,8 @@ enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct p
     PL_TRY(load(data, epoch, reterr));
     bytes = data->pairs.images.item_bytes;
     if (data->image_bytes > 0 && bytes != data->image_bytes) {
-        return pl_error_set(reterr, PL_INVALID, "images of the channel '%s' have %zu bytes, expected %zu", channel->name, bytes, data->image_bytes);
+        return pl_error_set(reterr, PL_INVALID, "images of the channel '%s' have %zu bytes, expected %zu",
+                            channel->name, bytes, data->image_bytes);
     }
     data->image_bytes = bytes;
     return PL_OK;

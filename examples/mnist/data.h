@@ -15,14 +15,15 @@ struct mnist_data {
 };
 
 /** Open the channel `name`, or the directory `directory`/`name` unless that is empty. PL_NOT_FOUND: no such channel. */
-enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory, struct mnist_data *ret_data,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory,
+                               struct mnist_data *ret_data, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Have the samples of `epoch` in `pairs`. Files are read once, by every rank; a Pipe Mode FIFO is read every epoch, by one
- * rank of the host, since what is read from it is gone for the others.
+ * Have the samples of `epoch` in `pairs`. Files are read once, by every rank; a Pipe Mode FIFO is read every epoch, by
+ * one rank of the host, since what is read from it is gone for the others.
  *
- * Errors  PL_INVALID: images of another size than before. PL_CANCELLED, on all ranks of the host: asked to stop while its FIFO brought nothing.
+ * Errors  PL_INVALID: images of another size than before. PL_CANCELLED, on all ranks of the host: asked to stop while
+ *         its FIFO brought nothing.
  */
 enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Synthetic digits in MNIST's format, for trying things out without any data: strokes with random slant, size, place, thickness
- * and noise. They are easier than handwriting; accuracies on them say nothing about MNIST.
+ * Synthetic digits in MNIST's format, for trying things out without any data: strokes with random slant, size, place,
+ * thickness and noise. They are easier than handwriting; accuracies on them say nothing about MNIST.
  *
  *   make_digits DIR TRAIN_COUNT TEST_COUNT SEED
  *
@@ -94,7 +94,8 @@ static void draw_digit(struct random *random, unsigned digit, unsigned char imag
         down = true;
     }
     for (int p = 0; p < IMAGE_BYTES; p++) {
-        image[p] = (unsigned char)(255.0 * fmin(fmax(ink[p] * draw(random, 0.8, 1.0) + draw(random, 0.0, 0.05), 0.0), 1.0));
+        image[p] =
+            (unsigned char)(255.0 * fmin(fmax(ink[p] * draw(random, 0.8, 1.0) + draw(random, 0.0, 0.05), 0.0), 1.0));
     }
 }
 
@@ -105,7 +106,8 @@ static void put_u32(unsigned char *to, uint32_t value)
     }
 }
 
-static enum pl_status write_set(const char *directory, const char *folder, const char *prefix, uint32_t count, uint64_t seed, struct pl_error *reterr)
+static enum pl_status write_set(const char *directory, const char *folder, const char *prefix, uint32_t count,
+                                uint64_t seed, struct pl_error *reterr)
 {
     PL_AUTO_FREE unsigned char *images = pl_memory_new(16 + (size_t)count * IMAGE_BYTES, 1, reterr);
     PL_AUTO_FREE unsigned char *labels = pl_memory_new(8 + (size_t)count, 1, reterr);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digit classifier of many tutorials, trained on any number of ranks: two convolutions, pooling, two dense layers. */
+/* The digit classifier of many tutorials, trained on any number of ranks: two convolutions, pooling, two dense layers.
+ * */
 #include "examples/mnist/data.h"
 #include "examples/nn/device.h"
 #include "examples/nn/nn.h"
@@ -41,7 +42,8 @@ struct options {
 static const struct nn_option option_table[] = {
     NN_NUMBER(struct options, epochs, "3", 0, 1e9, "how often the training images are gone through"),
     NN_NUMBER(struct options, batch_size, "64", 1, 65536, "images a rank and step"),
-    NN_NUMBER(struct options, learning_rate, "0.02", 0, 1e6, "what one rank would use; multiplied by the number of ranks"),
+    NN_NUMBER(struct options, learning_rate, "0.02", 0, 1e6,
+              "what one rank would use; multiplied by the number of ranks"),
     NN_NUMBER(struct options, scale_learning_rate, "1", 0, 1, "0: do not multiply it"),
     NN_NUMBER(struct options, warmup_epochs, "1", 0, 1e9, "epochs over which the rate rises to its full size"),
     NN_NUMBER(struct options, momentum, "0.9", 0, 1, "of SGD"),
@@ -51,8 +53,10 @@ static const struct nn_option option_table[] = {
     NN_NUMBER(struct options, max_steps, "0", 0, 1e15, "end behind so many steps; 0: no limit"),
     NN_NUMBER(struct options, named, "0", 0, 1, "1: gradients travel as named tensors, Horovod's way"),
     NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "end behind the first epoch that reaches it; 0: never"),
-    NN_TEXT(struct options, checkpoint_dir, "", "where checkpoints go and come from, in place of /opt/ml/checkpoints where that exists"),
-    NN_NUMBER(struct options, checkpoint_steps, "0", 0, 1e15, "one every so many steps, besides those behind each epoch; 0: no others"),
+    NN_TEXT(struct options, checkpoint_dir, "",
+            "where checkpoints go and come from, in place of /opt/ml/checkpoints where that exists"),
+    NN_NUMBER(struct options, checkpoint_steps, "0", 0, 1e15,
+              "one every so many steps, besides those behind each epoch; 0: no others"),
     NN_TEXT(struct options, data, "", "directory with training/ and testing/, in place of SageMaker's channels"),
     NN_TEXT(struct options, model_dir, "", "where model.safetensors goes, in place of SM_MODEL_DIR"),
     NN_DEVICE_OPTIONS(struct options),
@@ -106,10 +110,12 @@ static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struc
     return filled;
 }
 
-/* With named tensors the plan keeps values and gradients for the optimizer and the checkpoints, but exchanges nothing. */
+/* With named tensors the plan keeps values and gradients for the optimizer and the checkpoints, but exchanges nothing.
+ * */
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 {
-    struct pl_optimizer_options options = {.kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
+    struct pl_optimizer_options options = {
+        .kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
     struct pl_plan_options plan_options = {.local = t->options.named != 0};
     struct pl_named_options named_options = {.stream = nn_model_stream(t->model)};
 
@@ -146,7 +152,8 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
     struct nn_shape shape;
 
     if (images->dims != 3) {
-        return pl_error_set(reterr, PL_INVALID, "the channel training holds arrays of %u dimensions, expected images of 3", images->dims);
+        return pl_error_set(reterr, PL_INVALID,
+                            "the channel training holds arrays of %u dimensions, expected images of 3", images->dims);
     }
     memcpy(chain, layers, sizeof(layers));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(chain); i++) {
@@ -164,7 +171,8 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
     return nn_model_new(t->device.backend, &t->device.options, chain, shape, t->max_samples, &t->model, reterr);
 }
 
-/* Ranks may have different numbers of samples (a channel sharded by key); all do as many steps as the one with the fewest. */
+/* Ranks may have different numbers of samples (a channel sharded by key); all do as many steps as the one with the
+ * fewest. */
 static enum pl_status count_steps(struct trainer *t, const struct pl_sampler *sampler, struct pl_error *reterr)
 {
     int64_t samples = (int64_t)pl_sampler_length(sampler);
@@ -268,8 +276,8 @@ static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct p
     return PL_OK;
 }
 
-static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const struct nn_score *score, double rate, double accuracy,
-                                   struct pl_error *reterr)
+static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const struct nn_score *score, double rate,
+                                   double accuracy, struct pl_error *reterr)
 {
     const char *directory = pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_OUTPUT_DATA_DIR", NULL);
     struct pl_metrics metrics = PL_METRICS_NONE;
@@ -306,7 +314,8 @@ static void note_checkpoint(void *context, const char *text)
 /* Go on where the newest checkpoint stands, if there is one. */
 static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 {
-    struct pl_checkpoints_options options = {.directory = *t->options.checkpoint_dir ? t->options.checkpoint_dir : PL_CHECKPOINT_DIRECTORY,
+    struct pl_checkpoints_options options = {.directory = *t->options.checkpoint_dir ? t->options.checkpoint_dir
+                                                                                     : PL_CHECKPOINT_DIRECTORY,
                                              .note = note_checkpoint};
     struct pl_checkpoint_state state;
     bool found;
@@ -326,14 +335,15 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
         if (state.extra_bytes == sizeof(t->resumed_score)) {
             memcpy(&t->resumed_score, state.extra, sizeof(t->resumed_score));
         }
-        pl_log(PL_LOG_INFO, "going on behind step %llu, in epoch %llu", (unsigned long long)state.step, (unsigned long long)state.sampler.epoch + 1);
+        pl_log(PL_LOG_INFO, "going on behind step %llu, in epoch %llu", (unsigned long long)state.step,
+               (unsigned long long)state.sampler.epoch + 1);
     }
     return PL_OK;
 }
 
 /* Called by all ranks behind the same step. */
-static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler, const struct nn_score *score,
-                                      struct pl_error *reterr)
+static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler,
+                                      const struct nn_score *score, struct pl_error *reterr)
 {
     struct pl_checkpoint_state state = {.step = t->step, .sampler = *sampler, .extra_bytes = sizeof(*score)};
     struct nn_score sum = *score;
@@ -352,20 +362,23 @@ static bool steps_used_up(const struct trainer *t)
 }
 
 /* Behind a step within an epoch. */
-static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken, struct pl_error *reterr)
+static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken,
+                                      struct pl_error *reterr)
 {
     struct pl_sampler_state state = pl_sampler_save(sampler);
     struct nn_score score;
 
     PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
-    if (taken < t->epoch_samples && (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
+    if (taken < t->epoch_samples &&
+        (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
         PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
         PL_TRY(save_checkpoint(t, &state, &score, reterr));
     }
     return PL_OK;
 }
 
-static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler, uint64_t epoch, double *ret_accuracy, struct pl_error *reterr)
+static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler, uint64_t epoch, double *ret_accuracy,
+                                  struct pl_error *reterr)
 {
     uint64_t before = t->resumed_score.samples;
     int64_t began_ns = pl_clock_now_ns();
@@ -379,7 +392,8 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     t->resumed_score = (struct nn_score){0};
     while (taken < t->epoch_samples && !steps_used_up(t) && !t->stopped) {
         uint64_t left = t->epoch_samples - taken;
-        size_t samples = fill_batch(t, &t->training, sampler, left < t->options.batch_size ? left : t->options.batch_size);
+        size_t samples =
+            fill_batch(t, &t->training, sampler, left < t->options.batch_size ? left : t->options.batch_size);
 
         PL_TRY(train_step(t, taken, samples, reterr));
         taken += samples;
@@ -388,8 +402,8 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
             shown_ns = pl_clock_now_ns();
             PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
             pl_progress_show("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
-                             (unsigned long long)(100 * taken / t->epoch_samples), (unsigned long long)t->training.pairs.count,
-                             score.loss_sum / (double)score.samples);
+                             (unsigned long long)(100 * taken / t->epoch_samples),
+                             (unsigned long long)t->training.pairs.count, score.loss_sum / (double)score.samples);
         }
     }
     PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr)); /* waits for a GPU, too */
@@ -405,11 +419,13 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     if (t->has_testing) {
         PL_TRY(evaluate(t, ret_accuracy, reterr));
     }
-    PL_TRY(report_epoch(t, epoch, &score, (double)(score.samples - before) / ((double)elapsed_ns / (double)PL_NS_PER_S), *ret_accuracy, reterr));
+    PL_TRY(report_epoch(t, epoch, &score, (double)(score.samples - before) / ((double)elapsed_ns / (double)PL_NS_PER_S),
+                        *ret_accuracy, reterr));
     return save_checkpoint(t, &next, &t->resumed_score, reterr);
 }
 
-/* The epoch's images. A feeder that does not come must not outlast a stop: then all ranks stop behind the epoch before. */
+/* The epoch's images. A feeder that does not come must not outlast a stop: then all ranks stop behind the epoch before.
+ * */
 static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_error *reterr)
 {
     /* A restarted job's FIFOs begin with number 0 again. */
@@ -425,9 +441,9 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
 }
 
 /*
- * Where this rank goes on. A checkpoint has rank 0's place; where each host has a shard of its own, of another number of images perhaps, ranks have
- * that in common how many images each of them has taken. Another number of ranks than took them begins where it can stand, so that a few images come
- * twice.
+ * Where this rank goes on. A checkpoint has rank 0's place; where each host has a shard of its own, of another number
+ * of images perhaps, ranks have that in common how many images each of them has taken. Another number of ranks than
+ * took them begins where it can stand, so that a few images come twice.
  */
 static struct pl_sampler_state own_place(const struct trainer *t, const struct pl_sampler *sampler)
 {
@@ -448,16 +464,19 @@ static struct pl_sampler_state own_place(const struct trainer *t, const struct p
 }
 
 /* What does not fit the data any more (another number of images) is an error of the user's. */
-static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler, struct pl_error *reterr)
+static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler,
+                                  struct pl_error *reterr)
 {
-    PL_TRY(pl_sampler_init(sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal, reterr));
+    PL_TRY(pl_sampler_init(sampler, t->training.pairs.count, t->options.seed, true, PL_SAMPLER_WRAP, t->training.deal,
+                           reterr));
     pl_sampler_start(sampler, epoch);
     if (epoch == t->first_epoch && t->resumed.count > 0) {
         struct pl_sampler_state place = own_place(t, sampler);
         enum pl_status status = pl_sampler_restore(sampler, &place, reterr);
 
         if (status != PL_OK) {
-            pl_error_context(reterr, "the checkpoint of step %llu is of other data or another seed", (unsigned long long)t->step);
+            pl_error_context(reterr, "the checkpoint of step %llu is of other data or another seed",
+                             (unsigned long long)t->step);
             return status;
         }
     }
@@ -495,7 +514,9 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     if (t->stopped && pl_world_rank(t->world) == 0) {
         pl_progress_clear();
         pl_log(PL_LOG_INFO, "stopped behind step %llu, as asked%s", (unsigned long long)t->step,
-               t->checkpoints ? "" : "; without a checkpoint, as there is no " PL_CHECKPOINT_DIRECTORY " and no --checkpoint-dir");
+               t->checkpoints ? ""
+                              : "; without a checkpoint, as there is no " PL_CHECKPOINT_DIRECTORY
+                                " and no --checkpoint-dir");
     }
     if (t->checkpoints) {
         PL_TRY(pl_checkpoints_flush(t->checkpoints, reterr));

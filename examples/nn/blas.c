@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers on CBLAS. A convolution takes one sample at a time: its patches stay in the cache between gathering and matrix
- * product, and a sample's outputs are the same bits in every batch. */
+/* The layers on CBLAS. A convolution takes one sample at a time: its patches stay in the cache between gathering and
+ * matrix product, and a sample's outputs are the same bits in every batch. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -44,8 +44,8 @@ static void blas_close(void *state)
     free(blas);
 }
 
-static enum pl_status blas_open(const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count, size_t max_samples,
-                                void **ret_state, struct pl_error *reterr)
+static enum pl_status blas_open(const struct nn_backend_options *options, const struct nn_layer *layers,
+                                size_t layer_count, size_t max_samples, void **ret_state, struct pl_error *reterr)
 {
     struct blas_state *blas;
     size_t elems = 1;
@@ -112,7 +112,8 @@ static enum pl_status blas_copy(void *state, void *to, const void *from, size_t 
     return PL_OK;
 }
 
-static enum pl_status blas_bring(void *state, enum nn_part part, const void *host, size_t bytes, const void **ret_memory, struct pl_error *reterr)
+static enum pl_status blas_bring(void *state, enum nn_part part, const void *host, size_t bytes,
+                                 const void **ret_memory, struct pl_error *reterr)
 {
     (void)state;
     (void)part;
@@ -182,10 +183,12 @@ static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, fl
 }
 
 /*
- * Turn the gradient of the output into that of the sums before max(0, x), and add its column sums to `blas->sums`. Rows are summed
- * a few at a time, those sums in double: one sum over all pixels of a batch would lose half of a float's digits.
+ * Turn the gradient of the output into that of the sums before max(0, x), and add its column sums to `blas->sums`. Rows
+ * are summed a few at a time, those sums in double: one sum over all pixels of a batch would lose half of a float's
+ * digits.
  */
-static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, size_t rows, size_t units, const float *values, float *gradient)
+static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, size_t rows, size_t units,
+                        const float *values, float *gradient)
 {
     for (size_t first = 0; first < rows; first += NN_SUM_ROWS) {
         size_t end = rows - first < NN_SUM_ROWS ? rows : first + NN_SUM_ROWS;
@@ -226,14 +229,14 @@ static void conv_forward(struct blas_state *blas, const struct nn_layer *layer, 
 
     for (size_t i = 0; i < samples; i++, input += layer->in_elems, output += layer->out_elems) {
         gather_patches(layer, input, blas->patches);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, units, patch, 1.0F, blas->patches, patch, layer->weight, patch, 0.0F, output,
-                    units);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, units, patch, 1.0F, blas->patches, patch,
+                    layer->weight, patch, 0.0F, output, units);
         add_bias(layer, positions(layer), layer->out.channels, output);
     }
 }
 
-static void conv_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
-                          float *input_gradient, bool accumulate)
+static void conv_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input,
+                          float *output_gradient, float *input_gradient, bool accumulate)
 {
     int rows = (int)positions(layer);
     int units = (int)layer->out.channels;
@@ -244,11 +247,11 @@ static void conv_backward(struct blas_state *blas, const struct nn_layer *layer,
 
         reduce_bias(blas, layer, positions(layer), layer->out.channels, layer->output + i * layer->out_elems, gradient);
         gather_patches(layer, input + i * layer->in_elems, blas->patches);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, patch, rows, 1.0F, gradient, units, blas->patches, patch,
-                    i > 0 || accumulate ? 1.0F : 0.0F, layer->weight_gradient, patch);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, patch, rows, 1.0F, gradient, units, blas->patches,
+                    patch, i > 0 || accumulate ? 1.0F : 0.0F, layer->weight_gradient, patch);
         if (input_gradient) {
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, patch, units, 1.0F, gradient, units, layer->weight, patch, 0.0F,
-                        blas->backward, patch);
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, patch, units, 1.0F, gradient, units,
+                        layer->weight, patch, 0.0F, blas->backward, patch);
             scatter_patches(layer, blas->backward, input_gradient + i * layer->in_elems);
         }
     }
@@ -260,24 +263,24 @@ static void dense_forward(const struct nn_layer *layer, size_t samples, const fl
     int inputs = (int)layer->in_elems;
     int units = (int)layer->out_elems;
 
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)samples, units, inputs, 1.0F, input, inputs, layer->weight, inputs, 0.0F, layer->output,
-                units);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)samples, units, inputs, 1.0F, input, inputs,
+                layer->weight, inputs, 0.0F, layer->output, units);
     add_bias(layer, samples, layer->out_elems, layer->output);
 }
 
-static void dense_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
-                           float *input_gradient, bool accumulate)
+static void dense_backward(struct blas_state *blas, const struct nn_layer *layer, size_t samples, const float *input,
+                           float *output_gradient, float *input_gradient, bool accumulate)
 {
     int inputs = (int)layer->in_elems;
     int units = (int)layer->out_elems;
 
     reduce_bias(blas, layer, samples, layer->out_elems, layer->output, output_gradient);
     finish_bias(blas, layer, layer->out_elems, accumulate);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, inputs, (int)samples, 1.0F, output_gradient, units, input, inputs,
-                accumulate ? 1.0F : 0.0F, layer->weight_gradient, inputs);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, units, inputs, (int)samples, 1.0F, output_gradient, units,
+                input, inputs, accumulate ? 1.0F : 0.0F, layer->weight_gradient, inputs);
     if (input_gradient) {
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)samples, inputs, units, 1.0F, output_gradient, units, layer->weight, inputs, 0.0F,
-                    input_gradient, inputs);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)samples, inputs, units, 1.0F, output_gradient,
+                    units, layer->weight, inputs, 0.0F, input_gradient, inputs);
     }
 }
 
@@ -312,14 +315,16 @@ static void pool_forward(const struct nn_layer *layer, size_t samples, const flo
     }
 }
 
-static void pool_backward(const struct nn_layer *layer, size_t samples, const float *output_gradient, float *input_gradient)
+static void pool_backward(const struct nn_layer *layer, size_t samples, const float *output_gradient,
+                          float *input_gradient)
 {
     size_t channels = layer->in.channels;
     size_t line = layer->in.width * channels;
     const uint8_t *where = layer->where;
 
     if (layer->in.height % 2 != 0 || layer->in.width % 2 != 0) {
-        memset(input_gradient, 0, samples * layer->in_elems * sizeof(float)); /* the row or column left out gets nothing */
+        /* the row or column left out gets nothing */
+        memset(input_gradient, 0, samples * layer->in_elems * sizeof(float));
     }
     for (size_t s = 0; s < samples; s++, input_gradient += layer->in_elems) {
         for (size_t y = 0; y < layer->out.height; y++) {
@@ -348,8 +353,8 @@ static void dropout(const struct nn_layer *layer, size_t samples, const struct n
     }
 }
 
-static enum pl_status blas_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input, const struct nn_pass *pass,
-                                   struct pl_error *reterr)
+static enum pl_status blas_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                   const struct nn_pass *pass, struct pl_error *reterr)
 {
     (void)reterr;
     switch (layer->spec.kind) {
@@ -373,8 +378,9 @@ static enum pl_status blas_forward(void *state, const struct nn_layer *layer, si
     return PL_OK;
 }
 
-static enum pl_status blas_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
-                                    float *input_gradient, const struct nn_pass *pass, struct pl_error *reterr)
+static enum pl_status blas_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                    float *output_gradient, float *input_gradient, const struct nn_pass *pass,
+                                    struct pl_error *reterr)
 {
     (void)reterr;
     switch (layer->spec.kind) {
@@ -400,8 +406,8 @@ static enum pl_status blas_backward(void *state, const struct nn_layer *layer, s
     return PL_OK;
 }
 
-static enum pl_status blas_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale,
-                                float *gradient, struct pl_error *reterr)
+static enum pl_status blas_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels,
+                                double gradient_scale, float *gradient, struct pl_error *reterr)
 {
     struct blas_state *blas = state;
 
@@ -409,7 +415,8 @@ static enum pl_status blas_loss(void *state, size_t samples, size_t classes, con
     for (size_t s = 0; s < samples; s++) {
         int hit;
 
-        blas->score.loss_sum += nn_softmax(logits + s * classes, classes, labels[s], gradient_scale, gradient ? gradient + s * classes : NULL, &hit);
+        blas->score.loss_sum += nn_softmax(logits + s * classes, classes, labels[s], gradient_scale,
+                                           gradient ? gradient + s * classes : NULL, &hit);
         blas->score.correct += (uint64_t)hit;
     }
     blas->score.samples += samples;

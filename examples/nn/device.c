@@ -79,8 +79,8 @@ static void say_why_cpu(struct pl_world *world)
     }
 }
 
-enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime, struct nn_device *ret_device,
-                               struct pl_error *reterr)
+enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime,
+                               struct nn_device *ret_device, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct nn_device chosen = {.backend = &nn_backend_blas};
@@ -91,11 +91,13 @@ enum pl_status nn_device_start(const char *device, const char *precision, struct
     PL_TRY(nn_device_parse(device, &knob, reterr));
     PL_TRY(nn_precision_parse(precision, &chosen.options.precision, reterr));
     if (!installed && knob && strcmp(knob, "off") != 0) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "the layers for GPUs (%s) are not installed beside this program", plugin);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "the layers for GPUs (%s) are not installed beside this program",
+                            plugin);
     }
     PL_TRY(pl_runtime_start_on_device(NULL, installed ? knob : "off", &runtime, reterr));
     if (pl_runtime_device(runtime)) {
-        PL_TRY(load_plugin(pl_text_string(&path), &chosen.backend, reterr)); /* stopping would wait for the others: the program ends */
+        /* stopping would wait for the others: the program ends */
+        PL_TRY(load_plugin(pl_text_string(&path), &chosen.backend, reterr));
         chosen.options.device = pl_device_info(pl_runtime_device(runtime))->ordinal;
     } else if (installed && !knob) {
         say_why_cpu(pl_runtime_world(runtime));

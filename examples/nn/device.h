@@ -2,7 +2,8 @@
 /**
  * The beginning of a program whose layers run on GPUs or CPUs: --device and --precision.
  *
- * The layers for GPUs are a shared object beside the programs, loaded when GPUs are used: a program starts where there is no CUDA.
+ * The layers for GPUs are a shared object beside the programs, loaded when GPUs are used: a program starts where there
+ * is no CUDA.
  *
  * Test  tests/unit/examples/test_device.c, tests/integration/nn_device.sh, nn_training.py; tests/gpu.sh on a GPU
  */
@@ -14,8 +15,9 @@
 #include "runtime/paceline.h"
 
 /** Two rows of a table of options; `owner` has fields `device` and `precision`. */
-#define NN_DEVICE_OPTIONS(owner)                                                                                                                     \
-    NN_TEXT(owner, device, "auto", "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),                \
+#define NN_DEVICE_OPTIONS(owner)                                                                                       \
+    NN_TEXT(owner, device, "auto",                                                                                     \
+            "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),         \
         NN_TEXT(owner, precision, "float32", "of products on a GPU: float32, tf32 or bf16; sums are float32")
 
 /** What nn_model_new() takes. */
@@ -24,19 +26,23 @@ struct nn_device {
     struct nn_backend_options options;
 };
 
-/** The runtime's word for --device, its knob `device`: "off", "on", "cuda:N", or NULL for "auto". PL_INVALID: none of those above. */
+/**
+ * The runtime's word for --device, its knob `device`: "off", "on", "cuda:N", or NULL for "auto". PL_INVALID: none of
+ * those above.
+ */
 enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status nn_precision_parse(const char *precision, enum nn_precision *ret_precision, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status nn_precision_parse(const char *precision, enum nn_precision *ret_precision,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * pl_runtime_start_on_device() as --device wants it, and the layers that work there. Where the layers for GPUs are not installed, "auto" is the CPU;
- * where they are and there is no GPU, rank 0 says why in one line.
+ * pl_runtime_start_on_device() as --device wants it, and the layers that work there. Where the layers for GPUs are not
+ * installed, "auto" is the CPU; where they are and there is no GPU, rank 0 says why in one line.
  *
  * Collective  yes.
- * Errors      PL_INVALID: a word that is none of those above; PL_UNSUPPORTED: "cuda", and the layers for GPUs, or a library of theirs, are missing;
- *             those of pl_runtime_start_on_device().
+ * Errors      PL_INVALID: a word that is none of those above; PL_UNSUPPORTED: "cuda", and the layers for GPUs, or a
+ *             library of theirs, are missing; those of pl_runtime_start_on_device().
  */
-enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime, struct nn_device *ret_device,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime,
+                               struct nn_device *ret_device, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

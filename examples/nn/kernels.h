@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What no library has for the layers, one element (or group, or sample) at a time: the same code runs on the CPU and, compiled by nvcc, on a
- * GPU, where a thread takes every so many indices. Layouts are nn.h's; `index` goes over what the function's comment says.
+ * What no library has for the layers, one element (or group, or sample) at a time: the same code runs on the CPU and,
+ * compiled by nvcc, on a GPU, where a thread takes every so many indices. Layouts are nn.h's; `index` goes over what
+ * the function's comment says.
  *
  * Test  tests/unit/examples/test_kernels.c
  */
@@ -50,7 +51,8 @@ struct nn_pool {
 };
 
 /** `index` over outputs [samples][height / 2][width / 2][channels]. */
-NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const float *input, float *output, uint8_t *where)
+NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const float *input, float *output,
+                                uint8_t *where)
 {
     size_t out_height = in->height / 2, out_width = in->width / 2;
     size_t c = index % in->channels;
@@ -74,7 +76,8 @@ NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const fl
 }
 
 /** `index` over inputs [samples][height][width][channels]: each gets its output's gradient, or nothing. */
-NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const uint8_t *where, const float *output_gradient, float *input_gradient)
+NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const uint8_t *where,
+                                 const float *output_gradient, float *input_gradient)
 {
     size_t out_height = in->height / 2, out_width = in->width / 2;
     size_t c = index % in->channels;
@@ -88,8 +91,8 @@ NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const u
 }
 
 /**
- * Dropout of one layer in one step. Four elements share one random word, 16 bits each, so a rate is exact to 1/65536; backward draws the same
- * again. Sample s of the batch is number first_sample + s * sample_stride of the step.
+ * Dropout of one layer in one step. Four elements share one random word, 16 bits each, so a rate is exact to 1/65536;
+ * backward draws the same again. Sample s of the batch is number first_sample + s * sample_stride of the step.
  */
 struct nn_dropout {
     uint64_t key;
@@ -120,8 +123,12 @@ NN_BOTH void nn_dropout_at(const struct nn_dropout *drop, size_t index, float *v
     }
 }
 
-/** Softmax and cross-entropy of one sample: returns its loss; `gradient` [classes] unless NULL; *ret_hit: the largest is the label's. */
-NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, double gradient_scale, float *gradient, int *ret_hit)
+/**
+ * Softmax and cross-entropy of one sample: returns its loss; `gradient` [classes] unless NULL; *ret_hit: the largest is
+ * the label's.
+ */
+NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, double gradient_scale, float *gradient,
+                          int *ret_hit)
 {
     size_t best = 0;
     double sum = 0.0;
@@ -142,8 +149,8 @@ NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, dou
 }
 
 /**
- * A bias' gradient is summed over rows a few at a time, those sums in double: one float sum would lose half of its digits. A GPU's block sums
- * groups of such parts, one group a thread of a column.
+ * A bias' gradient is summed over rows a few at a time, those sums in double: one float sum would lose half of its
+ * digits. A GPU's block sums groups of such parts, one group a thread of a column.
  */
 enum { NN_SUM_ROWS = 32, NN_SUM_PARTS = 2, NN_SUM_GROUPS = 8 };
 
@@ -161,10 +168,11 @@ NN_BOTH size_t nn_bias_first_row(size_t block, size_t group, size_t part)
 }
 
 /**
- * One column of rows [first, end) of `gradient` [rows][units]: turn the gradient of the output `values` into that of the sums before max(0, x)
- * where `relu`, and return its sum. At most NN_SUM_ROWS rows.
+ * One column of rows [first, end) of `gradient` [rows][units]: turn the gradient of the output `values` into that of
+ * the sums before max(0, x) where `relu`, and return its sum. At most NN_SUM_ROWS rows.
  */
-NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, size_t unit, size_t first, size_t end, int relu)
+NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, size_t unit, size_t first, size_t end,
+                           int relu)
 {
     float part = 0.0F;
 

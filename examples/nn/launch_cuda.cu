@@ -14,8 +14,9 @@ static unsigned blocks_for(size_t count)
     return (unsigned)(blocks < 1 ? 1 : blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 }
 
-#define FOR_EACH(index, count)                                                                                                                       \
-    for (size_t index = (size_t)blockIdx.x * THREADS + threadIdx.x; index < (count); index += (size_t)gridDim.x * THREADS)
+#define FOR_EACH(index, count)                                                                                         \
+    for (size_t index = (size_t)blockIdx.x * THREADS + threadIdx.x; index < (count);                                   \
+         index += (size_t)gridDim.x * THREADS)
 
 static __global__ void pool_forward(nn_pool in, size_t count, const float *input, float *output, uint8_t *where)
 {
@@ -25,7 +26,8 @@ static __global__ void pool_forward(nn_pool in, size_t count, const float *input
     }
 }
 
-static __global__ void pool_backward(nn_pool in, size_t count, const uint8_t *where, const float *output_gradient, float *input_gradient)
+static __global__ void pool_backward(nn_pool in, size_t count, const uint8_t *where, const float *output_gradient,
+                                     float *input_gradient)
 {
     FOR_EACH(i, count)
     {
@@ -49,7 +51,8 @@ static __global__ void activate(size_t count, size_t units, const float *bias, i
     }
 }
 
-static __global__ void activate_bfloat16(size_t count, size_t units, const uint16_t *sums, const float *bias, int relu, float *values)
+static __global__ void activate_bfloat16(size_t count, size_t units, const uint16_t *sums, const float *bias, int relu,
+                                         float *values)
 {
     FOR_EACH(i, count)
     {
@@ -74,7 +77,8 @@ static __global__ void from_bfloat16(size_t count, const uint16_t *from, int acc
 }
 
 /* Block (b, c) sums its rows of columns [c * LANES, ...) into scratch[b][column]. */
-static __global__ void bias_parts(size_t rows, size_t units, const float *values, int relu, float *gradient, double *scratch)
+static __global__ void bias_parts(size_t rows, size_t units, const float *values, int relu, float *gradient,
+                                  double *scratch)
 {
     __shared__ double sums[NN_SUM_GROUPS][LANES];
     size_t unit = (size_t)blockIdx.y * LANES + threadIdx.x;
@@ -96,7 +100,8 @@ static __global__ void bias_parts(size_t rows, size_t units, const float *values
     }
 }
 
-static __global__ void bias_finish(size_t parts, size_t units, const double *scratch, int accumulate, float *bias_gradient)
+static __global__ void bias_finish(size_t parts, size_t units, const double *scratch, int accumulate,
+                                   float *bias_gradient)
 {
     __shared__ double sums[NN_SUM_GROUPS][LANES];
     size_t unit = (size_t)blockIdx.x * LANES + threadIdx.x;
@@ -116,8 +121,8 @@ static __global__ void bias_finish(size_t parts, size_t units, const double *scr
 }
 
 /* One block: samples are few, and their sum has one order. */
-static __global__ void loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale, float *gradient,
-                            nn_device_score *score)
+static __global__ void loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels,
+                            double gradient_scale, float *gradient, nn_device_score *score)
 {
     __shared__ double losses[THREADS];
     __shared__ unsigned hits[THREADS];
@@ -127,7 +132,8 @@ static __global__ void loss(size_t samples, size_t classes, const float *logits,
     for (size_t s = threadIdx.x; s < samples; s += THREADS) {
         int hit;
 
-        sum += nn_softmax(logits + s * classes, classes, labels[s], gradient_scale, gradient ? gradient + s * classes : NULL, &hit);
+        sum += nn_softmax(logits + s * classes, classes, labels[s], gradient_scale,
+                          gradient ? gradient + s * classes : NULL, &hit);
         correct += (unsigned)hit;
     }
     losses[threadIdx.x] = sum;
@@ -146,7 +152,8 @@ static __global__ void loss(size_t samples, size_t classes, const float *logits,
     }
 }
 
-extern "C" cudaError_t nn_launch_pool_forward(nn_pool in, size_t samples, const float *input, float *output, uint8_t *where, cudaStream_t stream)
+extern "C" cudaError_t nn_launch_pool_forward(nn_pool in, size_t samples, const float *input, float *output,
+                                              uint8_t *where, cudaStream_t stream)
 {
     size_t count = samples * (in.height / 2) * (in.width / 2) * in.channels;
 
@@ -154,8 +161,8 @@ extern "C" cudaError_t nn_launch_pool_forward(nn_pool in, size_t samples, const 
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t nn_launch_pool_backward(nn_pool in, size_t samples, const uint8_t *where, const float *output_gradient, float *input_gradient,
-                                               cudaStream_t stream)
+extern "C" cudaError_t nn_launch_pool_backward(nn_pool in, size_t samples, const uint8_t *where,
+                                               const float *output_gradient, float *input_gradient, cudaStream_t stream)
 {
     size_t count = samples * in.height * in.width * in.channels;
 
@@ -171,14 +178,15 @@ extern "C" cudaError_t nn_launch_dropout(nn_dropout drop, size_t samples, float 
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t nn_launch_activate(size_t rows, size_t units, const float *bias, int relu, float *values, cudaStream_t stream)
+extern "C" cudaError_t nn_launch_activate(size_t rows, size_t units, const float *bias, int relu, float *values,
+                                          cudaStream_t stream)
 {
     activate<<<blocks_for(rows * units), THREADS, 0, stream>>>(rows * units, units, bias, relu, values);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_t *sums, const float *bias, int relu, float *values,
-                                                   cudaStream_t stream)
+extern "C" cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_t *sums, const float *bias,
+                                                   int relu, float *values, cudaStream_t stream)
 {
     activate_bfloat16<<<blocks_for(rows * units), THREADS, 0, stream>>>(rows * units, units, sums, bias, relu, values);
     return cudaGetLastError();
@@ -189,8 +197,9 @@ extern "C" size_t nn_bias_scratch_elems(size_t rows, size_t units)
     return nn_bias_blocks(rows) * units;
 }
 
-extern "C" cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const float *values, int relu, float *gradient, double *scratch,
-                                               int accumulate, float *bias_gradient, cudaStream_t stream)
+extern "C" cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const float *values, int relu,
+                                               float *gradient, double *scratch, int accumulate, float *bias_gradient,
+                                               cudaStream_t stream)
 {
     size_t parts = nn_bias_blocks(rows);
     unsigned columns = (unsigned)((units + LANES - 1) / LANES);
@@ -201,8 +210,9 @@ extern "C" cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const 
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t nn_launch_loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale,
-                                      float *gradient, nn_device_score *score, cudaStream_t stream)
+extern "C" cudaError_t nn_launch_loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels,
+                                      double gradient_scale, float *gradient, nn_device_score *score,
+                                      cudaStream_t stream)
 {
     loss<<<1, THREADS, 0, stream>>>(samples, classes, logits, labels, gradient_scale, gradient, score);
     return cudaGetLastError();
@@ -214,7 +224,8 @@ extern "C" cudaError_t nn_launch_to_bfloat16(size_t count, const float *from, ui
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t nn_launch_from_bfloat16(size_t count, const uint16_t *from, int accumulate, float *to, cudaStream_t stream)
+extern "C" cudaError_t nn_launch_from_bfloat16(size_t count, const uint16_t *from, int accumulate, float *to,
+                                               cudaStream_t stream)
 {
     from_bfloat16<<<blocks_for(count), THREADS, 0, stream>>>(count, from, accumulate, to);
     return cudaGetLastError();

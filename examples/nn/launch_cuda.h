@@ -18,28 +18,33 @@ struct nn_device_score {
     uint64_t samples;
 };
 
-cudaError_t nn_launch_pool_forward(struct nn_pool in, size_t samples, const float *input, float *output, uint8_t *where, cudaStream_t stream);
-cudaError_t nn_launch_pool_backward(struct nn_pool in, size_t samples, const uint8_t *where, const float *output_gradient, float *input_gradient,
-                                    cudaStream_t stream);
+cudaError_t nn_launch_pool_forward(struct nn_pool in, size_t samples, const float *input, float *output, uint8_t *where,
+                                   cudaStream_t stream);
+cudaError_t nn_launch_pool_backward(struct nn_pool in, size_t samples, const uint8_t *where,
+                                    const float *output_gradient, float *input_gradient, cudaStream_t stream);
 cudaError_t nn_launch_dropout(struct nn_dropout drop, size_t samples, float *values, cudaStream_t stream);
 
 /** values[rows][units] = activate(values + bias). */
-cudaError_t nn_launch_activate(size_t rows, size_t units, const float *bias, int relu, float *values, cudaStream_t stream);
+cudaError_t nn_launch_activate(size_t rows, size_t units, const float *bias, int relu, float *values,
+                               cudaStream_t stream);
 
 /** The same from bfloat16 `sums`. */
-cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_t *sums, const float *bias, int relu, float *values,
-                                        cudaStream_t stream);
+cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_t *sums, const float *bias, int relu,
+                                        float *values, cudaStream_t stream);
 
 /** Doubles of scratch memory that nn_launch_bias_gradient() needs. */
 size_t nn_bias_scratch_elems(size_t rows, size_t units);
 
-/** nn_bias_part() over all rows, sums over rows in a fixed order; bias_gradient[units] gets or, where `accumulate`, is increased by them. */
-cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const float *values, int relu, float *gradient, double *scratch, int accumulate,
-                                    float *bias_gradient, cudaStream_t stream);
+/**
+ * nn_bias_part() over all rows, sums over rows in a fixed order; bias_gradient[units] gets or, where `accumulate`, is
+ * increased by them.
+ */
+cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const float *values, int relu, float *gradient,
+                                    double *scratch, int accumulate, float *bias_gradient, cudaStream_t stream);
 
 /** nn_softmax() of each sample, added to *score in a fixed order. `gradient` may be NULL. */
-cudaError_t nn_launch_loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale, float *gradient,
-                           struct nn_device_score *score, cudaStream_t stream);
+cudaError_t nn_launch_loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels,
+                           double gradient_scale, float *gradient, struct nn_device_score *score, cudaStream_t stream);
 
 cudaError_t nn_launch_to_bfloat16(size_t count, const float *from, uint16_t *to, cudaStream_t stream);
 

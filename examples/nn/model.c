@@ -50,12 +50,14 @@ static enum pl_status layer_shape(struct nn_layer *layer, struct pl_error *reter
     layer->out = layer->in;
     switch (spec->kind) {
     case NN_CONV:
-        if (spec->outputs == 0 || spec->kernel == 0 || spec->kernel > layer->in.height || spec->kernel > layer->in.width) {
-            return pl_error_set(reterr, PL_INVALID, "layer '%s': a kernel of %zu does not fit an input of %zux%zu", name, spec->kernel,
-                                layer->in.height, layer->in.width);
+        if (spec->outputs == 0 || spec->kernel == 0 || spec->kernel > layer->in.height ||
+            spec->kernel > layer->in.width) {
+            return pl_error_set(reterr, PL_INVALID, "layer '%s': a kernel of %zu does not fit an input of %zux%zu",
+                                name, spec->kernel, layer->in.height, layer->in.width);
         }
-        layer->out =
-            (struct nn_shape){.height = layer->in.height - spec->kernel + 1, .width = layer->in.width - spec->kernel + 1, .channels = spec->outputs};
+        layer->out = (struct nn_shape){.height = layer->in.height - spec->kernel + 1,
+                                       .width = layer->in.width - spec->kernel + 1,
+                                       .channels = spec->outputs};
         break;
     case NN_MAX_POOL:
         layer->out.height = layer->in.height / 2;
@@ -88,7 +90,8 @@ static void add_parameters(struct nn_model *model, const struct nn_layer *layer)
     size_t area = spec->kernel * spec->kernel;
 
     if (spec->kind == NN_CONV) {
-        *weight = (struct nn_parameter){.dims = 4, .shape = {spec->outputs, spec->kernel, spec->kernel, layer->in.channels}};
+        *weight =
+            (struct nn_parameter){.dims = 4, .shape = {spec->outputs, spec->kernel, spec->kernel, layer->in.channels}};
         weight->fan_in = area * layer->in.channels;
         weight->fan_out = area * spec->outputs;
     } else {
@@ -119,7 +122,8 @@ static enum pl_status allocate_outputs(struct nn_model *model, struct pl_error *
             layer->output = model->layers[i - 1].output;
             continue;
         }
-        layer->output = model->backend->allocate(model->state, model->max_samples, layer->out_elems * sizeof(float), reterr);
+        layer->output =
+            model->backend->allocate(model->state, model->max_samples, layer->out_elems * sizeof(float), reterr);
         if (!layer->output) {
             return PL_MEMORY;
         }
@@ -131,7 +135,8 @@ static enum pl_status allocate_outputs(struct nn_model *model, struct pl_error *
         }
     }
     for (size_t i = 0; i < 2; i++) {
-        model->gradients[i] = model->backend->allocate(model->state, model->max_samples, largest_elems * sizeof(float), reterr);
+        model->gradients[i] =
+            model->backend->allocate(model->state, model->max_samples, largest_elems * sizeof(float), reterr);
         if (!model->gradients[i]) {
             return PL_MEMORY;
         }
@@ -139,8 +144,8 @@ static enum pl_status allocate_outputs(struct nn_model *model, struct pl_error *
     return PL_OK;
 }
 
-static enum pl_status build(struct nn_model *model, const struct nn_backend_options *options, const struct nn_layer_spec *layers,
-                            struct nn_shape input, struct pl_error *reterr)
+static enum pl_status build(struct nn_model *model, const struct nn_backend_options *options,
+                            const struct nn_layer_spec *layers, struct nn_shape input, struct pl_error *reterr)
 {
     struct nn_backend_options none = {.device = 0};
     struct nn_shape shape = input;
@@ -172,12 +177,14 @@ static enum pl_status build(struct nn_model *model, const struct nn_backend_opti
     if (layers[0].kind == NN_DROPOUT) {
         return pl_error_set(reterr, PL_INVALID, "dropout works on a layer before it and cannot be the first");
     }
-    PL_TRY(model->backend->open(options ? options : &none, model->layers, model->layer_count, model->max_samples, &model->state, reterr));
+    PL_TRY(model->backend->open(options ? options : &none, model->layers, model->layer_count, model->max_samples,
+                                &model->state, reterr));
     return allocate_outputs(model, reterr);
 }
 
-enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_backend_options *options, const struct nn_layer_spec *layers,
-                            struct nn_shape input, size_t max_samples, struct nn_model **ret_model, struct pl_error *reterr)
+enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_backend_options *options,
+                            const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples,
+                            struct nn_model **ret_model, struct pl_error *reterr)
 {
     struct nn_model *model = pl_memory_new(1, sizeof(*model), reterr);
     enum pl_status status;
@@ -250,7 +257,8 @@ static struct nn_layer *layer_of(struct nn_model *model, size_t index, bool *ret
     }
 }
 
-enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient, struct pl_error *reterr)
+enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient,
+                             struct pl_error *reterr)
 {
     bool is_bias;
     struct nn_layer *layer = layer_of(model, index, &is_bias);
@@ -329,8 +337,8 @@ size_t nn_model_outputs(const struct nn_model *model)
 
 enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct pl_error *reterr)
 {
-    return model->backend->copy(model->state, ret_output, last_layer(model)->output, model->samples * nn_model_outputs(model) * sizeof(float),
-                                reterr);
+    return model->backend->copy(model->state, ret_output, last_layer(model)->output,
+                                model->samples * nn_model_outputs(model) * sizeof(float), reterr);
 }
 
 /* Values that lie elsewhere may have changed since the last run. */
@@ -340,20 +348,23 @@ static enum pl_status bring_values(struct nn_model *model, struct pl_error *rete
         struct away *away = &model->away[i];
 
         if (away->value) {
-            PL_TRY(model->backend->copy(model->state, away->own_value, away->value, model->parameters[i].count_elems * sizeof(float), reterr));
+            PL_TRY(model->backend->copy(model->state, away->own_value, away->value,
+                                        model->parameters[i].count_elems * sizeof(float), reterr));
         }
     }
     return PL_OK;
 }
 
-enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass, struct pl_error *reterr)
+enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass,
+                                struct pl_error *reterr)
 {
     const void *brought;
     const float *from;
 
     PL_BUG_IF(samples > model->max_samples);
     PL_TRY(bring_values(model, reterr));
-    PL_TRY(model->backend->bring(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float), &brought, reterr));
+    PL_TRY(model->backend->bring(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float),
+                                 &brought, reterr));
     from = brought;
     model->input = from;
     model->samples = samples;
@@ -376,18 +387,21 @@ enum pl_status nn_model_score(struct nn_model *model, struct nn_score *ret_score
     return model->backend->get_score(model->state, ret_score, reterr);
 }
 
-static enum pl_status add_loss(struct nn_model *model, const uint8_t *labels, double gradient_scale, float *gradient, struct pl_error *reterr)
+static enum pl_status add_loss(struct nn_model *model, const uint8_t *labels, double gradient_scale, float *gradient,
+                               struct pl_error *reterr)
 {
     size_t classes = nn_model_outputs(model);
     const void *brought;
 
     for (size_t s = 0; s < model->samples; s++) {
         if (labels[s] >= classes) {
-            return pl_error_set(reterr, PL_INVALID, "sample %zu has label %u, but there are %zu classes", s, (unsigned)labels[s], classes);
+            return pl_error_set(reterr, PL_INVALID, "sample %zu has label %u, but there are %zu classes", s,
+                                (unsigned)labels[s], classes);
         }
     }
     PL_TRY(model->backend->bring(model->state, NN_LABELS, labels, model->samples, &brought, reterr));
-    return model->backend->loss(model->state, model->samples, classes, last_layer(model)->output, brought, gradient_scale, gradient, reterr);
+    return model->backend->loss(model->state, model->samples, classes, last_layer(model)->output, brought,
+                                gradient_scale, gradient, reterr);
 }
 
 enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, struct pl_error *reterr)
@@ -395,18 +409,20 @@ enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, stru
     return add_loss(model, labels, 0.0, NULL, reterr);
 }
 
-static enum pl_status tell_ready(struct nn_model *model, size_t index, nn_ready *ready, void *context, struct pl_error *reterr)
+static enum pl_status tell_ready(struct nn_model *model, size_t index, nn_ready *ready, void *context,
+                                 struct pl_error *reterr)
 {
     struct away *away = &model->away[index];
 
     if (away->value) {
-        PL_TRY(model->backend->copy(model->state, away->gradient, away->own_gradient, model->parameters[index].count_elems * sizeof(float), reterr));
+        PL_TRY(model->backend->copy(model->state, away->gradient, away->own_gradient,
+                                    model->parameters[index].count_elems * sizeof(float), reterr));
     }
     return ready ? ready(context, index, reterr) : PL_OK;
 }
 
-enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass, nn_ready *ready, void *context,
-                                 struct pl_error *reterr)
+enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass,
+                                 nn_ready *ready, void *context, struct pl_error *reterr)
 {
     size_t parameter = model->parameter_count;
     float *output_gradient = model->gradients[0];
@@ -417,7 +433,8 @@ enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, 
         const struct nn_layer *layer = &model->layers[i];
         const float *input = i > 0 ? model->layers[i - 1].output : model->input;
 
-        PL_TRY(model->backend->backward(model->state, layer, model->samples, input, output_gradient, i > 0 ? input_gradient : NULL, pass, reterr));
+        PL_TRY(model->backend->backward(model->state, layer, model->samples, input, output_gradient,
+                                        i > 0 ? input_gradient : NULL, pass, reterr));
         if (layer->spec.kind != NN_DROPOUT) {
             float *swap = output_gradient;
 

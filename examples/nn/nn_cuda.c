@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one stream; nothing waits
- * for it but copy(), get_score() and a batch that comes before the batch before last was brought. */
+/* The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one
+ * stream; nothing waits for it but copy(), get_score() and a batch that comes before the batch before last was
+ * brought. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -22,12 +23,13 @@ static int name_length(const char *call)
 
 enum pl_status nn_cuda_failed(int device, cudaError_t code, const char *call, struct pl_error *reterr)
 {
-    enum pl_status status = code == cudaErrorMemoryAllocation                                                ? PL_MEMORY
-                            : code == cudaErrorInsufficientDriver || code == cudaErrorNoKernelImageForDevice ? PL_UNSUPPORTED
-                                                                                                             : PL_LIBRARY;
+    enum pl_status status = code == cudaErrorMemoryAllocation ? PL_MEMORY
+                            : code == cudaErrorInsufficientDriver || code == cudaErrorNoKernelImageForDevice
+                                ? PL_UNSUPPORTED
+                                : PL_LIBRARY;
 
-    return pl_error_raise(reterr, status, PL_DOMAIN_CUDA, code, "GPU %d: %.*s: %s (%s)", device, name_length(call), call, cudaGetErrorName(code),
-                          cudaGetErrorString(code));
+    return pl_error_raise(reterr, status, PL_DOMAIN_CUDA, code, "GPU %d: %.*s: %s (%s)", device, name_length(call),
+                          call, cudaGetErrorName(code), cudaGetErrorString(code));
 }
 
 enum pl_status nn_dnn_failed(int device, cudnnStatus_t code, const char *call, struct pl_error *reterr)
@@ -35,14 +37,14 @@ enum pl_status nn_dnn_failed(int device, cudnnStatus_t code, const char *call, s
     char more[200] = "";
 
     cudnnGetLastErrorString(more, sizeof(more));
-    return pl_error_set(reterr, code == CUDNN_STATUS_ALLOC_FAILED ? PL_MEMORY : PL_LIBRARY, "GPU %d: %.*s: %s (%s)", device, name_length(call), call,
-                        cudnnGetErrorString(code), more);
+    return pl_error_set(reterr, code == CUDNN_STATUS_ALLOC_FAILED ? PL_MEMORY : PL_LIBRARY, "GPU %d: %.*s: %s (%s)",
+                        device, name_length(call), call, cudnnGetErrorString(code), more);
 }
 
 enum pl_status nn_blas_failed(int device, cublasStatus_t code, const char *call, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, code == CUBLAS_STATUS_ALLOC_FAILED ? PL_MEMORY : PL_LIBRARY, "GPU %d: %.*s: %s", device, name_length(call), call,
-                        cublasGetStatusString(code));
+    return pl_error_set(reterr, code == CUBLAS_STATUS_ALLOC_FAILED ? PL_MEMORY : PL_LIBRARY, "GPU %d: %.*s: %s", device,
+                        name_length(call), call, cublasGetStatusString(code));
 }
 
 static void staging_done(struct staging *part)
@@ -91,7 +93,8 @@ static void cuda_close(void *state)
 }
 
 /* Zeroed before anything else on the stream. */
-static enum pl_status allocate(struct cuda_state *cuda, size_t count, size_t item_bytes, void *ret_memory, struct pl_error *reterr)
+static enum pl_status allocate(struct cuda_state *cuda, size_t count, size_t item_bytes, void *ret_memory,
+                               struct pl_error *reterr)
 {
     void *memory = NULL;
     size_t bytes;
@@ -147,7 +150,8 @@ static enum pl_status cuda_copy(void *state, void *to, const void *from, size_t 
     return PL_OK;
 }
 
-static enum pl_status cuda_bring(void *state, enum nn_part which, const void *host, size_t bytes, const void **ret_memory, struct pl_error *reterr)
+static enum pl_status cuda_bring(void *state, enum nn_part which, const void *host, size_t bytes,
+                                 const void **ret_memory, struct pl_error *reterr)
 {
     struct cuda_state *cuda = state;
     struct staging *part = &cuda->parts[which];
@@ -178,7 +182,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static enum pl_status open_memory(struct cuda_state *cuda, const struct nn_layer *layers, size_t max_samples, struct pl_error *reterr)
+static enum pl_status open_memory(struct cuda_state *cuda, const struct nn_layer *layers, size_t max_samples,
+                                  struct pl_error *reterr)
 {
     size_t sums = 1, input = 1, output = 1, weight = 1;
 
@@ -212,7 +217,9 @@ static enum pl_status open_device(struct cuda_state *cuda, struct pl_error *rete
     CUDA_TRY(cuda, cudaSetDevice(cuda->device));
     CUDA_TRY(cuda, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda->device));
     if (cuda->precision != NN_FLOAT32 && major < 8) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "GPU %d has compute capability %d.x; TF32 and bfloat16 need 8.0 or later", cuda->device, major);
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "GPU %d has compute capability %d.x; TF32 and bfloat16 need 8.0 or later", cuda->device,
+                            major);
     }
     CUDA_TRY(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
     DNN_TRY(cuda, cudnnCreate(&cuda->dnn));
@@ -222,8 +229,8 @@ static enum pl_status open_device(struct cuda_state *cuda, struct pl_error *rete
     return PL_OK;
 }
 
-static enum pl_status cuda_open(const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count, size_t max_samples,
-                                void **ret_state, struct pl_error *reterr)
+static enum pl_status cuda_open(const struct nn_backend_options *options, const struct nn_layer *layers,
+                                size_t layer_count, size_t max_samples, void **ret_state, struct pl_error *reterr)
 {
     struct cuda_state *cuda = pl_memory_new(1, sizeof(*cuda), reterr);
     enum pl_status status;
@@ -247,57 +254,61 @@ static enum pl_status cuda_open(const struct nn_backend_options *options, const 
     return PL_OK;
 }
 
-enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows, float *output_gradient, bool accumulate,
-                                struct pl_error *reterr)
+enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows,
+                                float *output_gradient, bool accumulate, struct pl_error *reterr)
 {
-    CUDA_TRY(cuda, nn_launch_bias_gradient(rows, layer->out.channels, layer->output, layer->spec.relu, output_gradient, cuda->sums, accumulate,
-                                           layer->bias_gradient, cuda->stream));
+    CUDA_TRY(cuda, nn_launch_bias_gradient(rows, layer->out.channels, layer->output, layer->spec.relu, output_gradient,
+                                           cuda->sums, accumulate, layer->bias_gradient, cuda->stream));
     return PL_OK;
 }
 
 /* c[n][m] = a x b in cuBLAS' order of columns; a row-major matrix is its transpose there. */
-static enum pl_status multiply(struct cuda_state *cuda, cublasOperation_t of_a, cublasOperation_t of_b, size_t m, size_t n, size_t k, const float *a,
-                               size_t a_stride, const float *b, size_t b_stride, float beta, float *c, size_t c_stride, struct pl_error *reterr)
+static enum pl_status multiply(struct cuda_state *cuda, cublasOperation_t of_a, cublasOperation_t of_b, size_t m,
+                               size_t n, size_t k, const float *a, size_t a_stride, const float *b, size_t b_stride,
+                               float beta, float *c, size_t c_stride, struct pl_error *reterr)
 {
-    static const cublasComputeType_t types[] = {
-        [NN_FLOAT32] = CUBLAS_COMPUTE_32F, [NN_TF32] = CUBLAS_COMPUTE_32F_FAST_TF32, [NN_BFLOAT16] = CUBLAS_COMPUTE_32F_FAST_16BF};
+    static const cublasComputeType_t types[] = {[NN_FLOAT32] = CUBLAS_COMPUTE_32F,
+                                                [NN_TF32] = CUBLAS_COMPUTE_32F_FAST_TF32,
+                                                [NN_BFLOAT16] = CUBLAS_COMPUTE_32F_FAST_16BF};
     float one = 1.0F;
 
-    BLAS_TRY(cuda, cublasGemmEx(cuda->blas, of_a, of_b, (int)m, (int)n, (int)k, &one, a, CUDA_R_32F, (int)a_stride, b, CUDA_R_32F, (int)b_stride,
-                                &beta, c, CUDA_R_32F, (int)c_stride, types[cuda->precision], CUBLAS_GEMM_DEFAULT));
+    BLAS_TRY(cuda, cublasGemmEx(cuda->blas, of_a, of_b, (int)m, (int)n, (int)k, &one, a, CUDA_R_32F, (int)a_stride, b,
+                                CUDA_R_32F, (int)b_stride, &beta, c, CUDA_R_32F, (int)c_stride, types[cuda->precision],
+                                CUBLAS_GEMM_DEFAULT));
     return PL_OK;
 }
 
-static enum pl_status dense_forward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const float *input,
-                                    struct pl_error *reterr)
+static enum pl_status dense_forward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples,
+                                    const float *input, struct pl_error *reterr)
 {
     size_t inputs = layer->in_elems;
     size_t units = layer->out_elems;
 
-    PL_TRY(
-        multiply(cuda, CUBLAS_OP_T, CUBLAS_OP_N, units, samples, inputs, layer->weight, inputs, input, inputs, 0.0F, layer->output, units, reterr));
+    PL_TRY(multiply(cuda, CUBLAS_OP_T, CUBLAS_OP_N, units, samples, inputs, layer->weight, inputs, input, inputs, 0.0F,
+                    layer->output, units, reterr));
     CUDA_TRY(cuda, nn_launch_activate(samples, units, layer->bias, layer->spec.relu, layer->output, cuda->stream));
     return PL_OK;
 }
 
-static enum pl_status dense_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const float *input,
-                                     float *output_gradient, float *input_gradient, bool accumulate, struct pl_error *reterr)
+static enum pl_status dense_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples,
+                                     const float *input, float *output_gradient, float *input_gradient, bool accumulate,
+                                     struct pl_error *reterr)
 {
     size_t inputs = layer->in_elems;
     size_t units = layer->out_elems;
 
     PL_TRY(nn_bias_backward(cuda, layer, samples, output_gradient, accumulate, reterr));
-    PL_TRY(multiply(cuda, CUBLAS_OP_N, CUBLAS_OP_T, inputs, units, samples, input, inputs, output_gradient, units, accumulate ? 1.0F : 0.0F,
-                    layer->weight_gradient, inputs, reterr));
+    PL_TRY(multiply(cuda, CUBLAS_OP_N, CUBLAS_OP_T, inputs, units, samples, input, inputs, output_gradient, units,
+                    accumulate ? 1.0F : 0.0F, layer->weight_gradient, inputs, reterr));
     if (input_gradient) {
-        PL_TRY(multiply(cuda, CUBLAS_OP_N, CUBLAS_OP_N, inputs, samples, units, layer->weight, inputs, output_gradient, units, 0.0F, input_gradient,
-                        inputs, reterr));
+        PL_TRY(multiply(cuda, CUBLAS_OP_N, CUBLAS_OP_N, inputs, samples, units, layer->weight, inputs, output_gradient,
+                        units, 0.0F, input_gradient, inputs, reterr));
     }
     return PL_OK;
 }
 
-static enum pl_status drop(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const struct nn_pass *pass, float *values,
-                           struct pl_error *reterr)
+static enum pl_status drop(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples,
+                           const struct nn_pass *pass, float *values, struct pl_error *reterr)
 {
     if (pass->training && layer->spec.rate > 0.0) {
         CUDA_TRY(cuda, nn_launch_dropout(nn_layer_dropout(layer, pass), samples, values, cuda->stream));
@@ -305,8 +316,8 @@ static enum pl_status drop(struct cuda_state *cuda, const struct nn_layer *layer
     return PL_OK;
 }
 
-static enum pl_status cuda_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input, const struct nn_pass *pass,
-                                   struct pl_error *reterr)
+static enum pl_status cuda_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                   const struct nn_pass *pass, struct pl_error *reterr)
 {
     struct cuda_state *cuda = state;
 
@@ -314,7 +325,8 @@ static enum pl_status cuda_forward(void *state, const struct nn_layer *layer, si
     case NN_CONV:
         return nn_conv_forward(cuda, layer, samples, input, reterr);
     case NN_MAX_POOL:
-        CUDA_TRY(cuda, nn_launch_pool_forward(nn_layer_pool(layer), samples, input, layer->output, layer->where, cuda->stream));
+        CUDA_TRY(cuda, nn_launch_pool_forward(nn_layer_pool(layer), samples, input, layer->output, layer->where,
+                                              cuda->stream));
         return PL_OK;
     case NN_DROPOUT:
         return drop(cuda, layer, samples, pass, layer->output, reterr);
@@ -326,8 +338,9 @@ static enum pl_status cuda_forward(void *state, const struct nn_layer *layer, si
     return PL_OK;
 }
 
-static enum pl_status cuda_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
-                                    float *input_gradient, const struct nn_pass *pass, struct pl_error *reterr)
+static enum pl_status cuda_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                    float *output_gradient, float *input_gradient, const struct nn_pass *pass,
+                                    struct pl_error *reterr)
 {
     struct cuda_state *cuda = state;
 
@@ -336,7 +349,8 @@ static enum pl_status cuda_backward(void *state, const struct nn_layer *layer, s
         return nn_conv_backward(cuda, layer, samples, input, output_gradient, input_gradient, pass->accumulate, reterr);
     case NN_MAX_POOL:
         if (input_gradient) {
-            CUDA_TRY(cuda, nn_launch_pool_backward(nn_layer_pool(layer), samples, layer->where, output_gradient, input_gradient, cuda->stream));
+            CUDA_TRY(cuda, nn_launch_pool_backward(nn_layer_pool(layer), samples, layer->where, output_gradient,
+                                                   input_gradient, cuda->stream));
         }
         return PL_OK;
     case NN_DROPOUT:
@@ -349,12 +363,13 @@ static enum pl_status cuda_backward(void *state, const struct nn_layer *layer, s
     return PL_OK;
 }
 
-static enum pl_status cuda_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale,
-                                float *gradient, struct pl_error *reterr)
+static enum pl_status cuda_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels,
+                                double gradient_scale, float *gradient, struct pl_error *reterr)
 {
     struct cuda_state *cuda = state;
 
-    CUDA_TRY(cuda, nn_launch_loss(samples, classes, logits, labels, gradient_scale, gradient, cuda->score, cuda->stream));
+    CUDA_TRY(cuda,
+             nn_launch_loss(samples, classes, logits, labels, gradient_scale, gradient, cuda->score, cuda->stream));
     return PL_OK;
 }
 

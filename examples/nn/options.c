@@ -39,7 +39,8 @@ static bool read_number(const struct nn_option *option, const char *text, void *
         uint64_t value = strtoull(text, &end, 10);
 
         *(uint64_t *)field = value;
-        return end != text && !*end && errno == 0 && !strchr(text, '-') && (double)value >= option->least && (double)value <= option->most;
+        return end != text && !*end && errno == 0 && !strchr(text, '-') && (double)value >= option->least &&
+               (double)value <= option->most;
     }
     *(double *)field = strtod(text, &end);
     return end != text && !*end && *(double *)field >= option->least && *(double *)field <= option->most;
@@ -55,13 +56,15 @@ static enum pl_status set(const struct nn_option *option, const char *text, void
         return PL_OK;
     }
     if (!read_number(option, text, field)) {
-        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a %s from %.16g to %.16g", name_of(option, name), text,
-                            option->type == NN_OPTION_WHOLE ? "whole number" : "number", option->least, option->most);
+        return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected a %s from %.16g to %.16g",
+                            name_of(option, name), text, option->type == NN_OPTION_WHOLE ? "whole number" : "number",
+                            option->least, option->most);
     }
     return PL_OK;
 }
 
-enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *const *argv, void *ret_options, struct pl_error *reterr)
+enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *const *argv, void *ret_options,
+                                struct pl_error *reterr)
 {
     for (const struct nn_option *option = table; option->field; option++) {
         PL_TRY(set(option, option->fallback, ret_options, reterr));
@@ -75,7 +78,8 @@ enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *c
             option++;
         }
         if (!option->field) {
-            return pl_error_set(reterr, PL_INVALID, "'%s' is not a hyperparameter of this program; --help lists them", word);
+            return pl_error_set(reterr, PL_INVALID, "'%s' is not a hyperparameter of this program; --help lists them",
+                                word);
         }
         if (!value && i + 1 == argc) {
             return pl_error_set(reterr, PL_INVALID, "'%s' needs a value behind it", word);
@@ -91,6 +95,7 @@ void nn_options_help(const struct nn_option *table, const char *program, FILE *s
     for (const struct nn_option *option = table; option->field; option++) {
         char name[NAME_BYTES];
 
-        fprintf(stream, "  --%-20s %s (%s)\n", name_of(option, name), option->help, *option->fallback ? option->fallback : "none");
+        fprintf(stream, "  --%-20s %s (%s)\n", name_of(option, name), option->help,
+                *option->fallback ? option->fallback : "none");
     }
 }

@@ -16,8 +16,8 @@ static enum pl_status bind(struct pl_plan *plan, struct nn_model *model, uint64_
     return pl_plan_broadcast(plan, 0, reterr);
 }
 
-enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct nn_model *model, uint64_t seed,
-                           struct pl_plan **ret_plan, struct pl_error *reterr)
+enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct nn_model *model,
+                           uint64_t seed, struct pl_plan **ret_plan, struct pl_error *reterr)
 {
     struct pl_plan_options own = options ? *options : (struct pl_plan_options){.local = false};
     struct pl_plan *plan = NULL;
@@ -52,19 +52,23 @@ enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr)
     return pl_plan_ready(plan, index, reterr);
 }
 
-enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score, struct pl_error *reterr)
+enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score,
+                             struct pl_error *reterr)
 {
-    /* The stream may wait for other ranks: only the plan knows until when, so the model must not be the first to wait for it. */
+    /* The stream may wait for other ranks: only the plan knows until when, so the model must not be the first to wait
+     * for it. */
     PL_TRY(pl_plan_finish(plan, reterr));
     return nn_model_score(model, ret_score, reterr);
 }
 
-enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory, double accuracy, struct pl_error *reterr)
+enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory,
+                            double accuracy, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     char accuracy_text[32];
-    struct pl_metadata metadata[] = {
-        {"format", "paceline"}, {"layout", "conv: out,height,width,in; dense: out,in"}, {"test_accuracy", accuracy_text}};
+    struct pl_metadata metadata[] = {{"format", "paceline"},
+                                     {"layout", "conv: out,height,width,in; dense: out,in"},
+                                     {"test_accuracy", accuracy_text}};
 
     if (pl_world_rank(pl_runtime_world(runtime)) != 0) {
         return PL_OK;

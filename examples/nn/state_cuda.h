@@ -55,28 +55,28 @@ enum pl_status nn_cuda_failed(int device, cudaError_t code, const char *call, st
 enum pl_status nn_dnn_failed(int device, cudnnStatus_t code, const char *call, struct pl_error *reterr);
 enum pl_status nn_blas_failed(int device, cublasStatus_t code, const char *call, struct pl_error *reterr);
 
-#define CUDA_TRY(state, call)                                                                                                                        \
-    do {                                                                                                                                             \
-        cudaError_t cuda_code_ = (call);                                                                                                             \
-        if (cuda_code_ != cudaSuccess) {                                                                                                             \
-            return nn_cuda_failed((state)->device, cuda_code_, #call, reterr);                                                                       \
-        }                                                                                                                                            \
+#define CUDA_TRY(state, call)                                                                                          \
+    do {                                                                                                               \
+        cudaError_t cuda_code_ = (call);                                                                               \
+        if (cuda_code_ != cudaSuccess) {                                                                               \
+            return nn_cuda_failed((state)->device, cuda_code_, #call, reterr);                                         \
+        }                                                                                                              \
     } while (0)
 
-#define DNN_TRY(state, call)                                                                                                                         \
-    do {                                                                                                                                             \
-        cudnnStatus_t dnn_code_ = (call);                                                                                                            \
-        if (dnn_code_ != CUDNN_STATUS_SUCCESS) {                                                                                                     \
-            return nn_dnn_failed((state)->device, dnn_code_, #call, reterr);                                                                         \
-        }                                                                                                                                            \
+#define DNN_TRY(state, call)                                                                                           \
+    do {                                                                                                               \
+        cudnnStatus_t dnn_code_ = (call);                                                                              \
+        if (dnn_code_ != CUDNN_STATUS_SUCCESS) {                                                                       \
+            return nn_dnn_failed((state)->device, dnn_code_, #call, reterr);                                           \
+        }                                                                                                              \
     } while (0)
 
-#define BLAS_TRY(state, call)                                                                                                                        \
-    do {                                                                                                                                             \
-        cublasStatus_t blas_code_ = (call);                                                                                                          \
-        if (blas_code_ != CUBLAS_STATUS_SUCCESS) {                                                                                                   \
-            return nn_blas_failed((state)->device, blas_code_, #call, reterr);                                                                       \
-        }                                                                                                                                            \
+#define BLAS_TRY(state, call)                                                                                          \
+    do {                                                                                                               \
+        cublasStatus_t blas_code_ = (call);                                                                            \
+        if (blas_code_ != CUBLAS_STATUS_SUCCESS) {                                                                     \
+            return nn_blas_failed((state)->device, blas_code_, #call, reterr);                                         \
+        }                                                                                                              \
     } while (0)
 
 static inline size_t nn_rows(const struct nn_layer *layer, size_t samples)
@@ -90,14 +90,17 @@ static inline size_t nn_weight_elems(const struct nn_layer *layer)
 }
 
 /* Mask `output_gradient` by max(0, x) and sum its columns. */
-enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows, float *output_gradient, bool accumulate,
-                                struct pl_error *reterr);
+enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows,
+                                float *output_gradient, bool accumulate, struct pl_error *reterr);
 
 /* Convolutions, conv_cuda.c. */
-enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution, struct pl_error *reterr);
+enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution,
+                            struct pl_error *reterr);
 void nn_conv_close(struct convolution *convolution);
-enum pl_status nn_conv_forward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const float *input, struct pl_error *reterr);
-enum pl_status nn_conv_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
-                                float *input_gradient, bool accumulate, struct pl_error *reterr);
+enum pl_status nn_conv_forward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples,
+                               const float *input, struct pl_error *reterr);
+enum pl_status nn_conv_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t samples,
+                                const float *input, float *output_gradient, float *input_gradient, bool accumulate,
+                                struct pl_error *reterr);
 
 #endif

@@ -70,8 +70,8 @@ enum pl_status gpu_bind(struct gpu *gpu, const struct pl_plan *plan, struct pl_e
         const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, i);
 
         pieces[2 * i] = (struct pl_device_piece){.tensor = tensor->gradient, .offset_elems = 2 * i, .count_elems = 1};
-        pieces[2 * i + 1] =
-            (struct pl_device_piece){.tensor = tensor->gradient + tensor->count_elems - 1, .offset_elems = 2 * i + 1, .count_elems = 1};
+        pieces[2 * i + 1] = (struct pl_device_piece){
+            .tensor = tensor->gradient + tensor->count_elems - 1, .offset_elems = 2 * i + 1, .count_elems = 1};
         PL_TRY(pl_device_pieces_new(gpu->device, &pieces[2 * i], 2, &gpu->tensor[i], reterr));
     }
     PL_TRY(pl_device_pieces_new(gpu->device, pieces, 2 * gpu->count, &gpu->all, reterr));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The simulated backward pass on a GPU: a kernel that takes a tensor's time, and one that writes the tensor's ends. Everything is given to one
- * stream, which is also the plan's.
+ * The simulated backward pass on a GPU: a kernel that takes a tensor's time, and one that writes the tensor's ends.
+ * Everything is given to one stream, which is also the plan's.
  *
  * Test  tests/integration/synthetic.py, on the driver for tests
  */
@@ -21,7 +21,10 @@ void gpu_free(struct gpu *gpu);
 void *gpu_stream(const struct gpu *gpu);
 enum pl_status gpu_bind(struct gpu *gpu, const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What gpu_mark() writes from now on: [2 * tensors], the first and the last element of each. The device has come to rest. */
+/**
+ * What gpu_mark() writes from now on: [2 * tensors], the first and the last element of each. The device has come to
+ * rest.
+ */
 enum pl_status gpu_set_ends(struct gpu *gpu, const float *ends, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Take `ns`, on every multiprocessor or, not `busy`, on one. */

@@ -30,18 +30,23 @@ static enum pl_status add(struct gradient_list *list, const char *name, uint64_t
     return PL_OK;
 }
 
-static enum pl_status read_tensors(const struct pl_python_json *tensors, struct gradient_list *list, struct pl_error *reterr)
+static enum pl_status read_tensors(const struct pl_python_json *tensors, struct gradient_list *list,
+                                   struct pl_error *reterr)
 {
-    for (const struct pl_python_json *tensor = pl_python_json_first(tensors); tensor; tensor = pl_python_json_next(tensor)) {
-        const struct pl_python_json *name = pl_python_json_member(tensor, "name"), *count = pl_python_json_member(tensor, "count");
+    for (const struct pl_python_json *tensor = pl_python_json_first(tensors); tensor;
+         tensor = pl_python_json_next(tensor)) {
+        const struct pl_python_json *name = pl_python_json_member(tensor, "name"),
+                                    *count = pl_python_json_member(tensor, "count");
         int64_t elems = 0;
 
         if (!name || pl_python_json_kind(name) != PL_PYTHON_JSON_STRING || !count) {
-            return pl_error_set(reterr, PL_INVALID, "line %u: a tensor has \"name\" and \"count\"", pl_python_json_line(tensor));
+            return pl_error_set(reterr, PL_INVALID, "line %u: a tensor has \"name\" and \"count\"",
+                                pl_python_json_line(tensor));
         }
         PL_TRY(pl_python_json_int64(count, &elems, reterr));
         if (elems <= 0 || elems > MOST_ELEMS) {
-            return pl_error_set(reterr, PL_INVALID, "line %u: a tensor of %lld elements", pl_python_json_line(tensor), (long long)elems);
+            return pl_error_set(reterr, PL_INVALID, "line %u: a tensor of %lld elements", pl_python_json_line(tensor),
+                                (long long)elems);
         }
         PL_TRY(add(list, pl_python_json_text(name), (uint64_t)elems, reterr));
     }
@@ -80,8 +85,10 @@ enum pl_status gradient_list_default(struct gradient_list *ret_list, struct pl_e
         const char *name;
         uint64_t elems;
     } tensors[] = {
-        {"conv1.weight", 32 * 3 * 3},          {"conv1.bias", 32},   {"conv2.weight", 64 * 3 * 3 * 32}, {"conv2.bias", 64},
-        {"dense1.weight", 128 * 12 * 12 * 64}, {"dense1.bias", 128}, {"dense2.weight", 10 * 128},       {"dense2.bias", 10},
+        {"conv1.weight", 32 * 3 * 3},          {"conv1.bias", 32},
+        {"conv2.weight", 64 * 3 * 3 * 32},     {"conv2.bias", 64},
+        {"dense1.weight", 128 * 12 * 12 * 64}, {"dense1.bias", 128},
+        {"dense2.weight", 10 * 128},           {"dense2.bias", 10},
     };
     struct gradient_list list = {.count = 0};
     enum pl_status status = allocate(&list, "digits", PL_ARRAY_ITEMS(tensors), reterr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A model's gradients as a file lists them: {"model": NAME, "tensors": [{"name": ..., "count": elements}, ...]}, forward order.
+ * A model's gradients as a file lists them: {"model": NAME, "tensors": [{"name": ..., "count": elements}, ...]},
+ * forward order.
  *
  * Test  tests/unit/examples/test_gradient_list.c
  */
@@ -20,8 +21,12 @@ struct gradient_list {
     uint64_t *counts; /* [count] elements */
 };
 
-/** Errors  PL_INVALID: not such a file, with the line; no tensors, or one without elements or with a name that came before. */
-enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Errors  PL_INVALID: not such a file, with the line; no tensors, or one without elements or with a name that came
+ * before.
+ */
+enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The digit classifier of examples/mnist, 8 tensors. */
 enum pl_status gradient_list_default(struct gradient_list *ret_list, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A training step without a model: the gradients of a list, a backward pass that only takes time, and real communication, on CPUs or GPUs. It tells
- * what a machine's network makes of a model before the model is there, and how much of it the backward pass hides.
+ * A training step without a model: the gradients of a list, a backward pass that only takes time, and real
+ * communication, on CPUs or GPUs. It tells what a machine's network makes of a model before the model is there, and how
+ * much of it the backward pass hides.
  */
 #include "examples/nn/device.h"
 #include "examples/synthetic/gpu.h"
@@ -28,11 +29,15 @@ struct options {
 
 static const struct nn_option option_table[] = {
     NN_TEXT(struct options, gradients, "", "JSON file with the gradients; without one, those of examples/mnist"),
-    NN_NUMBER(struct options, backward_ms, "0", 0, 1e6, "of the backward pass, shared out over tensors by size; 0: as long as the communication"),
-    NN_TEXT(struct options, work, "busy",
-            "busy: the backward pass keeps the CPU, or every multiprocessor of the GPU, busy; timer: it leaves them alone"),
-    NN_TEXT(struct options, device, "auto", "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),
-    NN_NUMBER(struct options, poll, "0", 0, 1, "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only say what is ready; on the CPU"),
+    NN_NUMBER(struct options, backward_ms, "0", 0, 1e6,
+              "of the backward pass, shared out over tensors by size; 0: as long as the communication"),
+    NN_TEXT(
+        struct options, work, "busy",
+        "busy: the backward pass keeps the CPU, or every multiprocessor of the GPU, busy; timer: it leaves them alone"),
+    NN_TEXT(struct options, device, "auto",
+            "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),
+    NN_NUMBER(struct options, poll, "0", 0, 1,
+              "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only say what is ready; on the CPU"),
     NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "that are timed, of each kind"),
     NN_NUMBER(struct options, warmup, "3", 0, MOST_STEPS, "before them"),
     NN_NUMBER(struct options, json, "0", 0, 1, "1: print one JSON object"),
@@ -98,7 +103,8 @@ static enum pl_status check(const struct synthetic *s, struct pl_error *reterr)
             float got = s->ends[2 * i + end];
 
             if (fabsf(got - want) > 1e-3F) {
-                return pl_error_set(reterr, PL_CORRUPT, "the average of tensor '%s' is %g, not %g", s->list.names[i], (double)got, (double)want);
+                return pl_error_set(reterr, PL_CORRUPT, "the average of tensor '%s' is %g, not %g", s->list.names[i],
+                                    (double)got, (double)want);
             }
         }
     }
@@ -178,7 +184,8 @@ static int compare_doubles(const void *left_at, const void *right_at)
     return (left > right) - (left < right);
 }
 
-static enum pl_status time_steps(struct synthetic *s, double backward_ms, bool communicate, double *ret_median_ms, struct pl_error *reterr)
+static enum pl_status time_steps(struct synthetic *s, double backward_ms, bool communicate, double *ret_median_ms,
+                                 struct pl_error *reterr)
 {
     for (uint64_t n = 0; n < s->options.warmup + s->options.steps; n++) {
         int64_t start_ns;
@@ -211,7 +218,8 @@ static double overlap_of(const struct result *result)
     return shorter_ms > 0.0 ? fmin(fmax(saved_ms / shorter_ms, 0.0), 1.0) : 0.0;
 }
 
-/* What each rank's link carries in one direction while a ring of them reduces: the figure that can be compared between numbers of ranks. */
+/* What each rank's link carries in one direction while a ring of them reduces: the figure that can be compared between
+ * numbers of ranks. */
 static double busbw_gb_s(const struct synthetic *s, const struct result *result)
 {
     double ranks = pl_world_size(s->world);
@@ -233,18 +241,24 @@ static enum pl_status report(const struct synthetic *s, const struct result *res
         pl_python_json_print_string(s->list.name, &text);
         pl_text_printf(&text, ", \"device\": ");
         pl_python_json_print_string(device, &text);
-        pl_text_printf(&text,
-                       ", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, \"buckets\": %zu, \"work\": \"%s\", "
-                       "\"communication_ms\": %.3f, \"backward_ms\": %.3f, \"step_ms\": %.3f, \"overlap\": %.3f, \"busbw_gb_s\": %.3f}",
-                       ranks, hosts, s->list.count, bytes, buckets, s->options.work, result->communication_ms, result->backward_ms, result->step_ms,
-                       overlap_of(result), busbw_gb_s(s, result));
+        pl_text_printf(
+            &text,
+            ", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, \"buckets\": %zu, \"work\": \"%s\", "
+            "\"communication_ms\": %.3f, \"backward_ms\": %.3f, \"step_ms\": %.3f, \"overlap\": %.3f, \"busbw_gb_s\": "
+            "%.3f}",
+            ranks, hosts, s->list.count, bytes, buckets, s->options.work, result->communication_ms, result->backward_ms,
+            result->step_ms, overlap_of(result), busbw_gb_s(s, result));
     } else {
-        pl_text_printf(&text, "%s: %d rank(s) on %d host(s), %zu tensors, %.1f MB, %zu bucket(s), device: %s, work: %s\n", s->list.name, ranks, hosts,
-                       s->list.count, (double)bytes / 1e6, buckets, device, s->options.work);
-        pl_text_printf(&text, "  communication alone %10.3f ms\n  backward pass alone %10.3f ms\n  step of both        %10.3f ms\n",
-                       result->communication_ms, result->backward_ms, result->step_ms);
-        pl_text_printf(&text, "  overlap             %10.3f of the shorter of the two\n  bus bandwidth       %10.3f GB/s", overlap_of(result),
-                       busbw_gb_s(s, result));
+        pl_text_printf(
+            &text, "%s: %d rank(s) on %d host(s), %zu tensors, %.1f MB, %zu bucket(s), device: %s, work: %s\n",
+            s->list.name, ranks, hosts, s->list.count, (double)bytes / 1e6, buckets, device, s->options.work);
+        pl_text_printf(
+            &text,
+            "  communication alone %10.3f ms\n  backward pass alone %10.3f ms\n  step of both        %10.3f ms\n",
+            result->communication_ms, result->backward_ms, result->step_ms);
+        pl_text_printf(&text,
+                       "  overlap             %10.3f of the shorter of the two\n  bus bandwidth       %10.3f GB/s",
+                       overlap_of(result), busbw_gb_s(s, result));
     }
     PL_TRY(pl_text_check(&text, reterr));
     if (puts(text.data) < 0 || fflush(stdout) != 0) {
@@ -287,7 +301,8 @@ static enum pl_status run(struct synthetic *s, struct pl_error *reterr)
     if (!s->ms) {
         return PL_MEMORY;
     }
-    PL_TRY(*s->options.gradients ? gradient_list_read(s->options.gradients, &s->list, reterr) : gradient_list_default(&s->list, reterr));
+    PL_TRY(*s->options.gradients ? gradient_list_read(s->options.gradients, &s->list, reterr)
+                                 : gradient_list_default(&s->list, reterr));
     s->ends = pl_memory_new(2 * s->list.count, sizeof(float), reterr);
     if (!s->ends) {
         return PL_MEMORY;

@@ -46,7 +46,8 @@ struct pl_checkpoints {
     bool writing;
     pthread_t writer;
 
-    /* In device memory the copy is pinned and filled on a stream of its own, from `begun` (recorded on the plan's) to `copied`. */
+    /* In device memory the copy is pinned and filled on a stream of its own, from `begun` (recorded on the plan's) to
+     * `copied`. */
     struct pl_device *device;
     void *stream, *begun, *copied;
     int64_t copy_deadline_ns;
@@ -60,7 +61,8 @@ static void print_name(char name[NAME_BYTES], uint64_t step, const char *suffix)
     snprintf(name, NAME_BYTES, "checkpoint-%0*llu.%s", STEP_DIGITS, (unsigned long long)step, suffix);
 }
 
-static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text, struct pl_error *reterr)
+static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text,
+                                struct pl_error *reterr)
 {
     char name[NAME_BYTES];
 
@@ -70,7 +72,8 @@ static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, c
     return pl_text_check(text, reterr);
 }
 
-/* "checkpoint-000000000123.json" is step 123 with the suffix "json". Any other spelling of the number is a name of the program's own. */
+/* "checkpoint-000000000123.json" is step 123 with the suffix "json". Any other spelling of the number is a name of the
+ * program's own. */
 static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
 {
     char ours[NAME_BYTES];
@@ -104,8 +107,10 @@ static int newest_first(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove what is half written or half removed. */
-static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t **ret_steps, size_t *ret_count, struct pl_error *reterr)
+/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove what is half written or
+ * half removed. */
+static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t **ret_steps, size_t *ret_count,
+                                 struct pl_error *reterr)
 {
     DIR *directory = opendir(c->directory);
     PL_AUTO_FREE uint64_t *steps = NULL;
@@ -233,7 +238,8 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
     return PL_OK;
 }
 
-enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer, const struct pl_checkpoints_options *options,
+enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer,
+                                   const struct pl_checkpoints_options *options,
                                    struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr)
 {
     struct pl_checkpoints *c;
@@ -257,7 +263,8 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     return PL_OK;
 }
 
-/* Remove all but the newest of this run. What is of later steps was passed over when the run began, or is another run's: it must not push ours out.
+/* Remove all but the newest of this run. What is of later steps was passed over when the run began, or is another
+ * run's: it must not push ours out.
  */
 static void remove_old(const struct pl_checkpoints *c)
 {
@@ -301,7 +308,8 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
     }
     c->record.data_crc32c = crc;
     PL_TRY(file_path(c, c->record.state.step, "safetensors", &path, reterr));
-    PL_TRY(pl_safetensors_write(pl_text_string(&path), tensors, c->entry_count, metadata, PL_ARRAY_ITEMS(metadata), reterr));
+    PL_TRY(pl_safetensors_write(pl_text_string(&path), tensors, c->entry_count, metadata, PL_ARRAY_ITEMS(metadata),
+                                reterr));
     pl_checkpoint_record_print(&c->record, &json);
     PL_TRY(pl_text_check(&json, reterr));
     PL_TRY(file_path(c, c->record.state.step, "json", &path, reterr));
@@ -320,7 +328,8 @@ static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reter
     }
     for (unsigned a = 0; a < c->arrays; a++) {
         if (c->device) {
-            PL_TRY(pl_device_copy(c->device, c->copy + a * elems, c->live[a], elems * sizeof(float), c->stream, reterr));
+            PL_TRY(
+                pl_device_copy(c->device, c->copy + a * elems, c->live[a], elems * sizeof(float), c->stream, reterr));
         } else {
             memcpy(c->copy + a * elems, c->live[a], elems * sizeof(float));
         }
@@ -337,7 +346,8 @@ static void *writer_main(void *argument)
 {
     struct pl_checkpoints *c = argument;
 
-    c->write_status = c->device ? pl_device_stream_finish(c->device, c->stream, c->copy_deadline_ns, &c->write_error) : PL_OK;
+    c->write_status =
+        c->device ? pl_device_stream_finish(c->device, c->stream, c->copy_deadline_ns, &c->write_error) : PL_OK;
     if (c->write_status == PL_OK) {
         c->write_status = write_files(c, &c->write_error);
     }
@@ -376,14 +386,15 @@ static int start_writer(struct pl_checkpoints *c)
     return failure;
 }
 
-enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state, struct pl_error *reterr)
+enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
+                                   struct pl_error *reterr)
 {
     struct pl_checkpoints *c = checkpoints;
     int failure;
 
     if (state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept", (unsigned long long)state->extra_bytes,
-                            PL_CHECKPOINT_EXTRA_BYTES);
+        return pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept",
+                            (unsigned long long)state->extra_bytes, PL_CHECKPOINT_EXTRA_BYTES);
     }
     if (!c->writes) {
         return PL_OK;
@@ -412,14 +423,15 @@ struct answer {
 
 static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer *answer, struct pl_error *reterr)
 {
-    struct pl_collective from_rank_0 = {.kind = PL_BROADCAST, .dtype = PL_UINT8, .count = sizeof(*answer), .recv = answer, .name = "checkpoints"};
+    struct pl_collective from_rank_0 = {
+        .kind = PL_BROADCAST, .dtype = PL_UINT8, .count = sizeof(*answer), .recv = answer, .name = "checkpoints"};
 
     return pl_collective_run(pl_plan_world(c->plan), &from_rank_0, reterr);
 }
 
 /* The tensors of `file`, to the copy, which has the layout of the arrays: gaps in it stay zero. */
-static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path, uint32_t crc_wanted,
-                                   struct pl_error *reterr)
+static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path,
+                                   uint32_t crc_wanted, struct pl_error *reterr)
 {
     struct answer reading;
     uint32_t crc = 0;
@@ -427,7 +439,8 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
     memset(&reading, 0, sizeof(reading));
     reading.reading = true;
     if (pl_safetensors_count(file) != c->entry_count) {
-        return pl_error_set(reterr, PL_MISMATCH, "'%s' holds %zu tensors, the program has %zu, its optimizer's among them", path,
+        return pl_error_set(reterr, PL_MISMATCH,
+                            "'%s' holds %zu tensors, the program has %zu, its optimizer's among them", path,
                             pl_safetensors_count(file), c->entry_count);
     }
     for (size_t i = 0; i < c->entry_count; i++) {
@@ -441,11 +454,13 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
         PL_TRY(pl_safetensors_read(file, i, to, reterr));
         crc = pl_checksum_crc32c(crc, to, wanted.bytes);
     }
-    return crc == crc_wanted ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
+    return crc == crc_wanted ? PL_OK
+                             : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
 }
 
 /* Check the checkpoint of `step` whole, then copy it to where it belongs. */
-static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
+static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record,
+                                struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct pl_safetensors *file = NULL;
@@ -454,7 +469,8 @@ static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct 
     PL_TRY(file_path(c, step, "json", &path, reterr));
     PL_TRY(pl_checkpoint_record_read(pl_text_string(&path), ret_record, reterr));
     if (ret_record->state.step != step) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' is of step %llu", pl_text_string(&path), (unsigned long long)ret_record->state.step);
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is of step %llu", pl_text_string(&path),
+                            (unsigned long long)ret_record->state.step);
     }
     PL_TRY(file_path(c, step, "safetensors", &path, reterr));
     PL_TRY(pl_safetensors_open(pl_text_string(&path), &file, reterr));
@@ -486,13 +502,15 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
     }
 }
 
-/* What is wrong with the checkpoint itself. All else, an I/O error say, may pass, and an older one would then cost the steps between. */
+/* What is wrong with the checkpoint itself. All else, an I/O error say, may pass, and an older one would then cost the
+ * steps between. */
 static bool is_useless(enum pl_status status)
 {
     return status == PL_CORRUPT || status == PL_MISMATCH || status == PL_NOT_FOUND;
 }
 
-static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
+static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, struct pl_checkpoint_record *ret_record,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *steps = NULL;
     size_t count = 0;
@@ -508,21 +526,26 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
         PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* which is not the checkpoint's */
         *ret_found = status == PL_OK;
         if (*ret_found && ret_record->state.world_size != size) {
-            note(c, "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ in the last bits",
-                 (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size, (unsigned long long)size);
+            note(c,
+                 "the checkpoint of step %llu was written by %llu ranks and is continued by %llu: results will differ "
+                 "in the last bits",
+                 (unsigned long long)steps[i], (unsigned long long)ret_record->state.world_size,
+                 (unsigned long long)size);
         } else if (is_useless(status)) {
-            note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i], pl_error_text(&error, text, sizeof(text)));
+            note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i],
+                 pl_error_text(&error, text, sizeof(text)));
         } else if (!*ret_found) {
             *reterr = error;
-            pl_error_context(reterr, "loading the checkpoint of step %llu; it may be good, so no older one is taken", (unsigned long long)steps[i]);
+            pl_error_context(reterr, "loading the checkpoint of step %llu; it may be good, so no older one is taken",
+                             (unsigned long long)steps[i]);
             return status;
         }
     }
     return PL_OK;
 }
 
-enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found, struct pl_checkpoint_state *ret_state,
-                                   struct pl_error *reterr)
+enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found,
+                                   struct pl_checkpoint_state *ret_state, struct pl_error *reterr)
 {
     struct pl_checkpoints *c = checkpoints;
     struct answer answer;

@@ -11,19 +11,20 @@
 enum { MAX_RECORD_BYTES = 65536 };
 
 /* Whole numbers of a record: place in the struct, name. */
-#define RECORD_NUMBERS(X)                                                                                                                            \
-    X(state.step, "step")                                                                                                                            \
-    X(state.world_size, "world_size")                                                                                                                \
-    X(state.sampler.count, "sampler_count")                                                                                                          \
-    X(state.sampler.seed, "sampler_seed")                                                                                                            \
-    X(state.sampler.epoch, "sampler_epoch")                                                                                                          \
-    X(state.sampler.position, "sampler_position")                                                                                                    \
-    X(optimizer.steps, "optimizer_steps")                                                                                                            \
-    X(optimizer.skipped, "optimizer_skipped")                                                                                                        \
-    X(optimizer.good_steps, "optimizer_good_steps")                                                                                                  \
+#define RECORD_NUMBERS(X)                                                                                              \
+    X(state.step, "step")                                                                                              \
+    X(state.world_size, "world_size")                                                                                  \
+    X(state.sampler.count, "sampler_count")                                                                            \
+    X(state.sampler.seed, "sampler_seed")                                                                              \
+    X(state.sampler.epoch, "sampler_epoch")                                                                            \
+    X(state.sampler.position, "sampler_position")                                                                      \
+    X(optimizer.steps, "optimizer_steps")                                                                              \
+    X(optimizer.skipped, "optimizer_skipped")                                                                          \
+    X(optimizer.good_steps, "optimizer_good_steps")                                                                    \
     X(data_crc32c, "data_crc32c")
 
-/* In the form that pl_python_json_print(PL_PYTHON_JSON_COMPACT) gives, so that the checksum can be taken again from what was parsed. */
+/* In the form that pl_python_json_print(PL_PYTHON_JSON_COMPACT) gives, so that the checksum can be taken again from
+ * what was parsed. */
 static void print_state(const struct pl_checkpoint_record *record, struct pl_text *text)
 {
     pl_text_append(text, "{");
@@ -48,7 +49,8 @@ void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struc
         text->failed = true;
         return;
     }
-    pl_text_printf(text, "{\"crc32c\": %lu, \"state\": %s}\n", (unsigned long)pl_checksum_crc32c(0, state.data, state.length), state.data);
+    pl_text_printf(text, "{\"crc32c\": %lu, \"state\": %s}\n",
+                   (unsigned long)pl_checksum_crc32c(0, state.data, state.length), state.data);
 }
 
 static bool read_number(const struct pl_python_json *object, const char *name, uint64_t most, uint64_t *ret_value)
@@ -86,7 +88,8 @@ static bool read_extra(const struct pl_python_json *node, struct pl_checkpoint_s
     return true;
 }
 
-enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record, struct pl_error *reterr)
+enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
+                                         struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -109,13 +112,14 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
         PL_TRY(pl_text_check(&text, reterr)); /* of a record that cannot be looked at nobody knows whether it is good */
         whole = pl_checksum_crc32c(0, text.data, text.length) == crc;
     }
-#define READ_NUMBER(field, name)                                                                                                                     \
-    whole = whole && read_number(state, name, UINT64_MAX, &value);                                                                                   \
+#define READ_NUMBER(field, name)                                                                                       \
+    whole = whole && read_number(state, name, UINT64_MAX, &value);                                                     \
     record.field = (__typeof__(record.field))(whole ? value : 0);
     RECORD_NUMBERS(READ_NUMBER)
 #undef READ_NUMBER
     scale = whole ? pl_python_json_member(state, "loss_scale") : NULL;
-    if (!scale || pl_python_json_kind(scale) != PL_PYTHON_JSON_FLOAT || !read_extra(pl_python_json_member(state, "extra"), &record.state)) {
+    if (!scale || pl_python_json_kind(scale) != PL_PYTHON_JSON_FLOAT ||
+        !read_extra(pl_python_json_member(state, "extra"), &record.state)) {
         return pl_error_set(reterr, PL_CORRUPT, "'%s' is not as it was written", path);
     }
     record.optimizer.loss_scale = pl_python_json_double(scale);

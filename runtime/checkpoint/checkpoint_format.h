@@ -15,8 +15,11 @@ struct pl_checkpoint_record {
 /** Append {"crc32c": N, "state": {...}}. */
 void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struct pl_text *text);
 
-/** PL_CORRUPT with the reason when anything is not as pl_checkpoint_record_print() wrote it; PL_NOT_FOUND, PL_SYSTEM, PL_MEMORY: it cannot be read.
+/**
+ * PL_CORRUPT with the reason when anything is not as pl_checkpoint_record_print() wrote it; PL_NOT_FOUND, PL_SYSTEM,
+ * PL_MEMORY: it cannot be read.
  */
-enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -10,7 +10,8 @@
 
 struct pl_tensor pl_plan_file_tensor(const struct pl_plan_tensor *tensor, const char *name, const float *array)
 {
-    struct pl_tensor described = {.name = name, .dtype = PL_FLOAT32, .dims = tensor->dims, .data = array + tensor->offset_elems};
+    struct pl_tensor described = {
+        .name = name, .dtype = PL_FLOAT32, .dims = tensor->dims, .data = array + tensor->offset_elems};
 
     _Static_assert(sizeof(described.shape) == sizeof(tensor->shape), "both take as many dimensions");
     memcpy(described.shape, tensor->shape, sizeof(described.shape));
@@ -27,7 +28,8 @@ static void print_tensor(struct pl_text *text, const struct pl_tensor *tensor)
     pl_text_append(text, "]");
 }
 
-enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *stored, const struct pl_tensor *wanted, struct pl_error *reterr)
+enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *stored, const struct pl_tensor *wanted,
+                                    struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -42,8 +44,8 @@ enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *st
     return pl_error_set(reterr, PL_MISMATCH, "'%s' is of another model: it has %s", path, pl_text_string(&text));
 }
 
-enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata, size_t metadata_count,
-                                  struct pl_error *reterr)
+enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata,
+                                  size_t metadata_count, struct pl_error *reterr)
 {
     size_t count = pl_plan_tensor_count(plan);
     PL_AUTO_FREE struct pl_tensor *tensors = NULL;

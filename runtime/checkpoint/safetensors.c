@@ -49,8 +49,8 @@ static uint64_t get_u64(const unsigned char *from)
     return value;
 }
 
-static void print_header(const struct pl_tensor *tensors, size_t tensor_count, const struct pl_metadata *metadata, size_t metadata_count,
-                         struct pl_text *text)
+static void print_header(const struct pl_tensor *tensors, size_t tensor_count, const struct pl_metadata *metadata,
+                         size_t metadata_count, struct pl_text *text)
 {
     uint64_t offset = 0;
 
@@ -69,7 +69,8 @@ static void print_header(const struct pl_tensor *tensors, size_t tensor_count, c
         for (unsigned d = 0; d < tensors[i].dims; d++) {
             pl_text_printf(text, "%s%llu", d > 0 ? "," : "", (unsigned long long)tensors[i].shape[d]);
         }
-        pl_text_printf(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset, (unsigned long long)(offset + tensors[i].bytes));
+        pl_text_printf(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset,
+                       (unsigned long long)(offset + tensors[i].bytes));
         offset += tensors[i].bytes;
     }
     pl_text_append(text, "}");
@@ -78,8 +79,8 @@ static void print_header(const struct pl_tensor *tensors, size_t tensor_count, c
     }
 }
 
-enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count, const struct pl_metadata *metadata,
-                                    size_t metadata_count, struct pl_error *reterr)
+enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
+                                    const struct pl_metadata *metadata, size_t metadata_count, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text header = PL_TEXT_NONE;
     PL_AUTO_FREE struct iovec *parts = pl_memory_new(tensor_count + 2, sizeof(*parts), reterr);
@@ -110,7 +111,8 @@ static enum pl_status corrupt(const struct pl_safetensors *file, const char *why
 }
 
 /* Read, not mapped: what a file system cannot give is an error then, and not a SIGBUS. */
-static enum pl_status read_at(const struct pl_safetensors *file, uint64_t at, void *to, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status read_at(const struct pl_safetensors *file, uint64_t at, void *to, uint64_t bytes,
+                              struct pl_error *reterr)
 {
     char *next = to;
 
@@ -139,7 +141,8 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
 
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but too short */
     if (file->fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", file->path);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
+                              file->path);
     }
     if (fstat(file->fd, &info) != 0) {
         return pl_error_errno(reterr, "stat '%s'", file->path);
@@ -153,15 +156,16 @@ static bool whole(const struct pl_python_json *node, uint64_t *ret_value)
 {
     int64_t value;
 
-    if (!node || pl_python_json_kind(node) != PL_PYTHON_JSON_INT || pl_python_json_int64(node, &value, NULL) != PL_OK || value < 0) {
+    if (!node || pl_python_json_kind(node) != PL_PYTHON_JSON_INT || pl_python_json_int64(node, &value, NULL) != PL_OK ||
+        value < 0) {
         return false;
     }
     *ret_value = (uint64_t)value;
     return true;
 }
 
-static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_python_json *entry, uint64_t data_bytes, uint64_t *at,
-                                  struct pl_error *reterr)
+static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_python_json *entry, uint64_t data_bytes,
+                                  uint64_t *at, struct pl_error *reterr)
 {
     struct pl_tensor *tensor = &file->tensors[file->count];
     const struct pl_python_json *code = pl_python_json_member(entry, "dtype");
@@ -173,7 +177,8 @@ static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_p
     uint64_t bytes;
 
     tensor->name = pl_python_json_name(entry);
-    if (!code || pl_python_json_kind(code) != PL_PYTHON_JSON_STRING || !shape || !offsets || pl_python_json_count(offsets) != 2) {
+    if (!code || pl_python_json_kind(code) != PL_PYTHON_JSON_STRING || !shape || !offsets ||
+        pl_python_json_count(offsets) != 2) {
         return corrupt(file, "an entry lacks dtype, shape or data_offsets", reterr);
     }
     while (dtype < PL_DTYPE_COUNT && strcmp(codes[dtype], pl_python_json_text(code)) != 0) {
@@ -185,13 +190,15 @@ static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_p
     tensor->dtype = (enum pl_dtype)dtype;
     bytes = pl_dtype_bytes(tensor->dtype);
     for (const struct pl_python_json *dim = pl_python_json_first(shape); dim; dim = pl_python_json_next(dim)) {
-        if (!whole(dim, &tensor->shape[tensor->dims]) || __builtin_mul_overflow(bytes, tensor->shape[tensor->dims], &bytes)) {
+        if (!whole(dim, &tensor->shape[tensor->dims]) ||
+            __builtin_mul_overflow(bytes, tensor->shape[tensor->dims], &bytes)) {
             return corrupt(file, "a shape is no list of whole numbers", reterr);
         }
         tensor->dims++;
     }
-    if (!whole(pl_python_json_first(offsets), &begin) || !whole(pl_python_json_next(pl_python_json_first(offsets)), &end) || begin != *at ||
-        end < begin || end > data_bytes || end - begin != bytes) {
+    if (!whole(pl_python_json_first(offsets), &begin) ||
+        !whole(pl_python_json_next(pl_python_json_first(offsets)), &end) || begin != *at || end < begin ||
+        end > data_bytes || end - begin != bytes) {
         return corrupt(file, "a tensor's place does not fit its shape, its neighbour or the file's size", reterr);
     }
     tensor->bytes = bytes;
@@ -230,11 +237,13 @@ static enum pl_status read_header(struct pl_safetensors *file, struct pl_error *
     file->data_at = sizeof(length) + header_bytes;
     data_bytes = file->bytes - file->data_at;
     file->tensors = pl_memory_new(pl_python_json_count(file->header) + 1, sizeof(*file->tensors), reterr);
-    file->offsets = file->tensors ? pl_memory_new(pl_python_json_count(file->header) + 1, sizeof(*file->offsets), reterr) : NULL;
+    file->offsets =
+        file->tensors ? pl_memory_new(pl_python_json_count(file->header) + 1, sizeof(*file->offsets), reterr) : NULL;
     if (!file->offsets) {
         return PL_MEMORY;
     }
-    for (const struct pl_python_json *entry = pl_python_json_first(file->header); entry; entry = pl_python_json_next(entry)) {
+    for (const struct pl_python_json *entry = pl_python_json_first(file->header); entry;
+         entry = pl_python_json_next(entry)) {
         if (strcmp(pl_python_json_name(entry), "__metadata__") != 0) {
             PL_TRY(read_tensor(file, entry, data_bytes, &at, reterr));
         }

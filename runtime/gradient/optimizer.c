@@ -10,7 +10,8 @@
 
 enum { MAX_SLOTS = 2 };
 
-static const double most_loss_scale = 0x1p126; /* it and its inverse are floats; gradients that are zero never overflow and would let it grow on */
+/* it and its inverse are floats; gradients that are zero never overflow and would let it grow on */
+static const double most_loss_scale = 0x1p126;
 
 struct pl_optimizer {
     struct pl_plan *plan;
@@ -74,15 +75,15 @@ static enum pl_status check_options(const struct pl_optimizer_options *options, 
         double value = (double)(float)numbers[i].value;
 
         if (!(value >= 0.0 && value < numbers[i].below)) {
-            return pl_error_set(reterr, PL_INVALID, "%s is %g, expected a number from 0 to below %g", numbers[i].name, numbers[i].value,
-                                numbers[i].below);
+            return pl_error_set(reterr, PL_INVALID, "%s is %g, expected a number from 0 to below %g", numbers[i].name,
+                                numbers[i].value, numbers[i].below);
         }
     }
     return PL_OK;
 }
 
-enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options, struct pl_optimizer **ret_optimizer,
-                                struct pl_error *reterr)
+enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options,
+                                struct pl_optimizer **ret_optimizer, struct pl_error *reterr)
 {
     struct pl_optimizer *optimizer;
     enum pl_status status;
@@ -132,31 +133,32 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
 }
 
 /* One loop each, so that the compiler makes vectors of it; the lines inside are the device's too. */
-static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient, const struct pl_step_factors *f)
+static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient,
+                       const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
         pl_step_sgd(f, &value[i], gradient[i]);
     }
 }
 
-static void step_momentum(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity,
-                          const struct pl_step_factors *f)
+static void step_momentum(uint64_t count, float *restrict value, const float *restrict gradient,
+                          float *restrict velocity, const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
         pl_step_momentum(f, &value[i], gradient[i], &velocity[i]);
     }
 }
 
-static void step_nesterov(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict velocity,
-                          const struct pl_step_factors *f)
+static void step_nesterov(uint64_t count, float *restrict value, const float *restrict gradient,
+                          float *restrict velocity, const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
         pl_step_nesterov(f, &value[i], gradient[i], &velocity[i]);
     }
 }
 
-static void step_adam(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict mean, float *restrict variance,
-                      const struct pl_step_factors *f)
+static void step_adam(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict mean,
+                      float *restrict variance, const struct pl_step_factors *f)
 {
     for (uint64_t i = 0; i < count; i++) {
         pl_step_adam(f, &value[i], gradient[i], &mean[i], &variance[i]);
@@ -164,8 +166,8 @@ static void step_adam(uint64_t count, float *restrict value, const float *restri
 }
 
 /* Buckets `begin` to `end` - 1, which are neighbours: one launch on a device. */
-static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end, const struct pl_device_step *step,
-                                   struct pl_error *reterr)
+static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end,
+                                   const struct pl_device_step *step, struct pl_error *reterr)
 {
     struct pl_plan *plan = optimizer->plan;
     uint64_t first, last;
@@ -183,8 +185,9 @@ static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin,
     if (optimizer->device) {
         enum pl_dtype dtype = pl_plan_gradient_dtype(plan);
 
-        return pl_device_optimize(optimizer->device, step, count, value, (const char *)gradient + first * pl_dtype_bytes(dtype), dtype, slot[0],
-                                  slot[1], pl_plan_stream(plan), reterr);
+        return pl_device_optimize(optimizer->device, step, count, value,
+                                  (const char *)gradient + first * pl_dtype_bytes(dtype), dtype, slot[0], slot[1],
+                                  pl_plan_stream(plan), reterr);
     }
     switch (step->kind) {
     case PL_DEVICE_SGD:
@@ -271,8 +274,8 @@ static void grow_loss_scale(struct pl_optimizer *optimizer)
 }
 
 /*
- * The sum of squares of all gradients. In device memory it is left in `optimizer->squares`, and the host waits for it only where it
- * decides something: with a scaled loss.
+ * The sum of squares of all gradients. In device memory it is left in `optimizer->squares`, and the host waits for it
+ * only where it decides something: with a scaled loss.
  */
 static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squares, struct pl_error *reterr)
 {
@@ -283,10 +286,12 @@ static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squa
         *ret_squares = squared_norm(plan);
         return PL_OK;
     }
-    PL_TRY(pl_device_squared_norm(optimizer->device, pl_plan_gradients(plan), pl_plan_gradient_dtype(plan), pl_plan_elems(plan), optimizer->scratch,
-                                  optimizer->squares, pl_plan_stream(plan), reterr));
+    PL_TRY(pl_device_squared_norm(optimizer->device, pl_plan_gradients(plan), pl_plan_gradient_dtype(plan),
+                                  pl_plan_elems(plan), optimizer->scratch, optimizer->squares, pl_plan_stream(plan),
+                                  reterr));
     if (optimizer->options.loss_scale > 0.0) {
-        PL_TRY(pl_device_stream_finish(optimizer->device, pl_plan_stream(plan), pl_world_deadline_ns(pl_plan_world(plan)), reterr));
+        PL_TRY(pl_device_stream_finish(optimizer->device, pl_plan_stream(plan),
+                                       pl_world_deadline_ns(pl_plan_world(plan)), reterr));
         *ret_squares = *optimizer->squares;
     }
     return PL_OK;
@@ -348,7 +353,8 @@ struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimize
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state)
 {
     optimizer->state = *state;
-    if (!(optimizer->options.loss_scale > 0.0 && state->loss_scale > 0.0)) { /* only one of the two runs scales its loss */
+    /* only one of the two runs scales its loss */
+    if (!(optimizer->options.loss_scale > 0.0 && state->loss_scale > 0.0)) {
         optimizer->state.loss_scale = optimizer->options.loss_scale;
         optimizer->state.good_steps = 0;
     }

@@ -13,16 +13,21 @@
 
 static enum pl_status check_options(const struct pl_plan_options *options, struct pl_error *reterr)
 {
-    if (options->local && (options->sum || options->predivide != 0.0 || options->average_passes || options->wire_flags)) {
-        return pl_error_set(reterr, PL_INVALID, "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
+    if (options->local &&
+        (options->sum || options->predivide != 0.0 || options->average_passes || options->wire_flags)) {
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
     }
     if (!isfinite(options->predivide) || options->predivide < 0.0) {
-        return pl_error_set(reterr, PL_INVALID, "predivide is %g, expected a number above 0, or 0 for none", options->predivide);
+        return pl_error_set(reterr, PL_INVALID, "predivide is %g, expected a number above 0, or 0 for none",
+                            options->predivide);
     }
     return PL_OK;
 }
 
-enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan, struct pl_error *reterr)
+enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan,
+                           struct pl_error *reterr)
 {
     struct pl_plan *plan;
 
@@ -79,7 +84,8 @@ size_t pl_plan_find(const struct pl_plan *plan, const char *name)
     return index;
 }
 
-enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape, size_t *ret_index, struct pl_error *reterr)
+enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape,
+                           size_t *ret_index, struct pl_error *reterr)
 {
     struct plan_tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
 
@@ -90,7 +96,8 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
         return pl_error_set(reterr, PL_INVALID, "%s: two tensors are called '%s'", plan->name, name);
     }
     if (dims > PL_PLAN_MAX_DIMS) {
-        return pl_error_set(reterr, PL_INVALID, "%s: '%s' has %u dimensions, at most %d are possible", plan->name, name, dims, PL_PLAN_MAX_DIMS);
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' has %u dimensions, at most %d are possible", plan->name, name,
+                            dims, PL_PLAN_MAX_DIMS);
     }
     for (unsigned d = 0; d < dims; d++) {
         tensor.facts.shape[d] = shape[d];
@@ -209,7 +216,8 @@ static enum pl_status end_request(struct pl_plan *plan, size_t b, uint64_t step,
     enum pl_status status = request ? pl_request_wait(request, reterr) : PL_OK;
 
     if (status != PL_OK) {
-        pl_error_context(reterr, "bucket %zu of %zu of %s, step %llu", b + 1, plan->bucket_count, plan->name, (unsigned long long)step);
+        pl_error_context(reterr, "bucket %zu of %zu of %s, step %llu", b + 1, plan->bucket_count, plan->name,
+                         (unsigned long long)step);
     }
     return status;
 }
@@ -260,9 +268,10 @@ static enum pl_status scale_buckets(struct pl_plan *plan, size_t first, size_t e
     if (c.prescale == 1.0 && c.postscale == 1.0) {
         return PL_OK;
     }
-    return pl_world_check_device(
-        plan->world, pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, 1, c.prescale, c.postscale, c.stream, reterr),
-        reterr);
+    return pl_world_check_device(plan->world,
+                                 pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, 1,
+                                                  c.prescale, c.postscale, c.stream, reterr),
+                                 reterr);
 }
 
 static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)
@@ -284,10 +293,13 @@ static void complete_tensor(struct pl_plan *plan, struct plan_tensor *tensor)
 }
 
 /* `what` is a tensor or a bucket, of which there are `count`. */
-static enum pl_status check_index(const struct pl_plan *plan, const char *what, size_t index, size_t count, struct pl_error *reterr)
+static enum pl_status check_index(const struct pl_plan *plan, const char *what, size_t index, size_t count,
+                                  struct pl_error *reterr)
 {
     PL_TRY(pl_plan_check_sealed(plan, reterr));
-    return index < count ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: no %s %zu, there are %zu, counted from 0", plan->name, what, index, count);
+    return index < count ? PL_OK
+                         : pl_error_set(reterr, PL_INVALID, "%s: no %s %zu, there are %zu, counted from 0", plan->name,
+                                        what, index, count);
 }
 
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr)
@@ -297,7 +309,8 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
     PL_TRY(check_index(plan, "tensor", index, plan->tensor_count, reterr));
     tensor = &plan->tensors[index];
     if (tensor->passes >= plan->options.passes_per_step) {
-        return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
+        return pl_error_set(reterr, PL_INVALID,
+                            "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
                             plan->name, tensor->name, tensor->passes + 1, plan->options.passes_per_step);
     }
     tensor->passes++;
@@ -329,8 +342,9 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tens
     uint64_t bytes = tensor->facts.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
 
     if (plan->device) {
-        return pl_world_check_device(plan->world, pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr),
-                                     reterr);
+        return pl_world_check_device(
+            plan->world, pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr),
+            reterr);
     }
     memset(tensor->facts.gradient, 0, bytes);
     return PL_OK;
@@ -404,10 +418,12 @@ enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret
 /* Let the host be at most one step ahead, where no request of the step before tells how far the device is. */
 static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
 {
-    enum pl_status status = pl_device_event_finish(plan->device, plan->step_end, pl_world_deadline_ns(plan->world), reterr);
+    enum pl_status status =
+        pl_device_event_finish(plan->device, plan->step_end, pl_world_deadline_ns(plan->world), reterr);
 
     if (status != PL_OK) {
-        pl_error_context(reterr, "waiting for the end of step %llu of %s", (unsigned long long)plan->counts.steps, plan->name);
+        pl_error_context(reterr, "waiting for the end of step %llu of %s", (unsigned long long)plan->counts.steps,
+                         plan->name);
         return status;
     }
     return pl_device_event_record(plan->device, plan->step_end, plan->options.stream, reterr);
@@ -419,9 +435,11 @@ enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
     if (plan->step_end) {
         PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
     }
-    if (plan->counts.steps == 0 && plan->counts.zeroed == plan->tensor_count) { /* allowed, but mostly a call that was forgotten */
+    /* allowed, but mostly a call that was forgotten */
+    if (plan->counts.steps == 0 && plan->counts.zeroed == plan->tensor_count) {
         pl_log(PL_LOG_WARNING,
-               "%s: no gradient of this rank was ready in the first step, so all count as zero; pl_plan_ready() says that one is complete",
+               "%s: no gradient of this rank was ready in the first step, so all count as zero; pl_plan_ready() says "
+               "that one is complete",
                plan->name);
     }
     plan->counts.steps++;
@@ -438,8 +456,9 @@ enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr)
     for (size_t b = 0; b < plan->bucket_count; b++) {
         PL_TRY(end_request(plan, b, plan->counts.steps, reterr));
     }
-    return pl_world_check_device(plan->world, pl_device_stream_finish(plan->device, plan->options.stream, pl_world_deadline_ns(plan->world), reterr),
-                                 reterr);
+    return pl_world_check_device(
+        plan->world,
+        pl_device_stream_finish(plan->device, plan->options.stream, pl_world_deadline_ns(plan->world), reterr), reterr);
 }
 
 enum pl_status pl_plan_broadcast(struct pl_plan *plan, int root, struct pl_error *reterr)

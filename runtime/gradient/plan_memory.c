@@ -34,7 +34,8 @@ static enum pl_status copy_now(const struct pl_plan *plan, void *to, const void 
         memcpy(to, from, bytes);
         return PL_OK;
     }
-    return pl_device_copy_now(plan->device, to, from, bytes, plan->options.stream, pl_world_deadline_ns(plan->world), reterr);
+    return pl_device_copy_now(plan->device, to, from, bytes, plan->options.stream, pl_world_deadline_ns(plan->world),
+                              reterr);
 }
 
 enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to, struct pl_error *reterr)

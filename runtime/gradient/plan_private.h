@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A plan's inside: plan.c is its life, plan_seal.c its seal, plan_memory.c where values lie; optimizer and checkpoints use the functions below.
- * Internal to runtime/.
+ * A plan's inside: plan.c is its life, plan_seal.c its seal, plan_memory.c where values lie; optimizer and checkpoints
+ * use the functions below. Internal to runtime/.
  */
 #ifndef PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
 #define PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
@@ -59,7 +59,10 @@ void pl_plan_release_layout(struct pl_plan *plan);
 /** Nothing is ready yet. */
 void pl_plan_begin_step(struct pl_plan *plan);
 
-/** Buckets travel, and so have requests. Of one rank's device memory nothing does: all that is left of a reduction is its factors. */
+/**
+ * Buckets travel, and so have requests. Of one rank's device memory nothing does: all that is left of a reduction is
+ * its factors.
+ */
 bool pl_plan_exchanges(const struct pl_plan *plan);
 
 /** Where the gradient of element `elem` of the layout lies. */
@@ -69,31 +72,40 @@ void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem);
 enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait for buckets from `first` on, for as many as are best taken in one go, and set `*ret_end` behind the last of them.
+ * Wait for buckets from `first` on, for as many as are best taken in one go, and set `*ret_end` behind the last of
+ * them.
  *
- * In host memory that is one bucket, while the next are on their way. On a device a launch costs more than a wait gains: all buckets where nothing is
- * on its way any more, else half of those that are left. So the last bucket is taken alone, as soon as it is there, and the others meanwhile.
+ * In host memory that is one bucket, while the next are on their way. On a device a launch costs more than a wait
+ * gains: all buckets where nothing is on its way any more, else half of those that are left. So the last bucket is
+ * taken alone, as soon as it is there, and the others meanwhile.
  */
-enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give every rank `root`'s `array`, [pl_plan_elems()] in the plan's kind of memory. Collective. */
-enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A zeroed array like the values: [pl_plan_elems()] in the plan's kind of memory; NULL when there is no room. */
 float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr);
 void pl_plan_free_array(struct pl_plan *plan, float *array);
 
-/** PL_MISMATCH, showing both, unless the file at `path` holds as `stored` a tensor of the name, type and shape of `wanted`. */
+/**
+ * PL_MISMATCH, showing both, unless the file at `path` holds as `stored` a tensor of the name, type and shape of
+ * `wanted`.
+ */
 enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *stored, const struct pl_tensor *wanted,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy an array like the values to host memory `to`, or back; returns when that has ended. */
-enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Device memory: whoever changes values or optimizer arrays next lets the stream wait for `event` first; NULL: no more. The event
- * stays the caller's. pl_plan_await_readers() is that wait.
+ * Device memory: whoever changes values or optimizer arrays next lets the stream wait for `event` first; NULL: no more.
+ * The event stays the caller's. pl_plan_await_readers() is that wait.
  */
 void pl_plan_set_reader(struct pl_plan *plan, void *event);
 enum pl_status pl_plan_await_readers(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;

@@ -31,7 +31,8 @@ void pl_plan_release_layout(struct pl_plan *plan)
 }
 
 /* Options and tensors as lines that pl_agree() can compare and show; they lie in `text`. */
-static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines, struct pl_error *reterr)
+static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines,
+                                  struct pl_error *reterr)
 {
     const struct pl_plan_options *options = &plan->options;
     PL_AUTO_FREE const char **lines = pl_memory_new(plan->tensor_count + 1, sizeof(*lines), reterr);
@@ -40,10 +41,12 @@ static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *te
         return PL_MEMORY;
     }
     pl_text_printf(text,
-                   "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u average_passes=%d wire=%u local=%d "
+                   "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u "
+                   "average_passes=%d wire=%u local=%d "
                    "memory=%d gradient=%s",
-                   (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order, (int)options->sum, options->predivide,
-                   options->passes_per_step, (int)options->average_passes, options->wire_flags, (int)options->local, (int)options->memory,
+                   (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order,
+                   (int)options->sum, options->predivide, options->passes_per_step, (int)options->average_passes,
+                   options->wire_flags, (int)options->local, (int)options->memory,
                    pl_dtype_text(options->gradient_dtype));
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const struct pl_plan_tensor *facts = &plan->tensors[i].facts;
@@ -69,7 +72,8 @@ static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t 
     struct plan_bucket bucket = {.first_elem = first, .count_elems = end - first};
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    PL_TRY(pl_memory_grow(&plan->buckets, &plan->bucket_capacity, plan->bucket_count + 1, sizeof(*plan->buckets), reterr));
+    PL_TRY(
+        pl_memory_grow(&plan->buckets, &plan->bucket_capacity, plan->bucket_count + 1, sizeof(*plan->buckets), reterr));
     pl_text_printf(&name, "%s.%zu", plan->name, plan->bucket_count);
     PL_TRY(pl_text_take(&name, &bucket.name, reterr));
     plan->buckets[plan->bucket_count++] = bucket;
@@ -79,7 +83,8 @@ static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t 
 /* Cut [first, end) into buckets of the wanted size; a rest below half of that goes to the one before it. */
 static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
 {
-    uint64_t want = plan->options.bucket_bytes / pl_dtype_bytes(plan->options.gradient_dtype) / ALIGN_ELEMS * ALIGN_ELEMS;
+    uint64_t want =
+        plan->options.bucket_bytes / pl_dtype_bytes(plan->options.gradient_dtype) / ALIGN_ELEMS * ALIGN_ELEMS;
 
     want = want < ALIGN_ELEMS ? ALIGN_ELEMS : want;
     while (end - first > want + want / 2) {
@@ -104,7 +109,8 @@ static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reter
         facts->offset_elems = plan->elems;
         plan->elems += (facts->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
         if (plan->elems > PTRDIFF_MAX / sizeof(float)) {
-            return pl_error_set(reterr, PL_MEMORY, "%s: the tensors up to '%s' have more elements than memory can hold", plan->name, facts->name);
+            return pl_error_set(reterr, PL_MEMORY, "%s: the tensors up to '%s' have more elements than memory can hold",
+                                plan->name, facts->name);
         }
     }
     return PL_OK;
@@ -155,11 +161,14 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
         return pl_error_set(reterr, PL_INVALID, "%s: a plan lies in host or device memory", plan->name);
     }
     if (options->memory == PL_MEMORY_DEVICE && !plan->device) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: device memory is asked for, but this world has no device", plan->name);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: device memory is asked for, but this world has no device",
+                            plan->name);
     }
     if (options->gradient_dtype != PL_FLOAT32 &&
-        (!plan->device || pl_dtype_bytes(options->gradient_dtype) != sizeof(uint16_t) || !pl_dtype_is_float(options->gradient_dtype))) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: gradients of %s: float32, and in device memory float16 and bfloat16, are possible",
+        (!plan->device || pl_dtype_bytes(options->gradient_dtype) != sizeof(uint16_t) ||
+         !pl_dtype_is_float(options->gradient_dtype))) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "%s: gradients of %s: float32, and in device memory float16 and bfloat16, are possible",
                             plan->name, pl_dtype_text(options->gradient_dtype));
     }
     return PL_OK;
@@ -190,7 +199,8 @@ static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
     if (!plan->values) {
         return PL_MEMORY;
     }
-    return cut_buckets(plan, reterr); /* of what there is memory for: a list of more buckets could fill the memory by itself */
+    /* of what there is memory for: a list of more buckets could fill the memory by itself */
+    return cut_buckets(plan, reterr);
 }
 
 /* On every rank or on none: one that found no room has the others hear of it before they wait for it in the arena. */
@@ -200,7 +210,8 @@ static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
 
     own.status = take_own(plan, &own);
     PL_TRY(pl_agree(plan->world, plan->name, &own, NULL, 0, reterr));
-    return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory, &plan->gradients, reterr);
+    return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory,
+                          &plan->gradients, reterr);
 }
 
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)

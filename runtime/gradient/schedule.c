@@ -25,7 +25,8 @@ double pl_schedule_rate(const struct pl_schedule *schedule, uint64_t step)
     case PL_SCHEDULE_COSINE:
         return schedule->end_rate + (full - schedule->end_rate) * 0.5 * (1.0 + cos(acos(-1.0) * way));
     case PL_SCHEDULE_POLYNOMIAL:
-        return schedule->end_rate + (full - schedule->end_rate) * pow(1.0 - way, schedule->power > 0.0 ? schedule->power : 1.0);
+        return schedule->end_rate +
+               (full - schedule->end_rate) * pow(1.0 - way, schedule->power > 0.0 ? schedule->power : 1.0);
     }
     return full;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of named.h: checking and queueing what a program submits, waiting, joining, leaving. Rounds are in named_round.c. */
+/* The calls of named.h: checking and queueing what a program submits, waiting, joining, leaving. Rounds are in
+ * named_round.c. */
 #include "runtime/named.h"
 
 #include "base/hash.h"
@@ -19,7 +20,8 @@ void pl_named_result_done(struct pl_named_result *result)
     memset(result, 0, sizeof(*result));
 }
 
-enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named, struct pl_error *reterr)
+enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
+                            struct pl_error *reterr)
 {
     struct pl_named *named = pl_memory_new(1, sizeof(*named), reterr);
     size_t ranks = (size_t)pl_world_size(world);
@@ -154,27 +156,29 @@ static bool shape_elems(const struct pl_named_op *op, uint64_t *ret_elems)
     return elems <= UINT64_MAX / 64;
 }
 
-static enum pl_status check_splits(const struct pl_named *named, const struct pl_named_op *op, const char *name, struct pl_error *reterr)
+static enum pl_status check_splits(const struct pl_named *named, const struct pl_named_op *op, const char *name,
+                                   struct pl_error *reterr)
 {
     uint64_t sum = 0;
 
     if (!op->splits) {
         if (op->shape[0] % (uint64_t)named->ranks) {
-            return pl_error_set(reterr, PL_INVALID, "'%s': %llu rows do not divide by %d ranks, give splits", name, (unsigned long long)op->shape[0],
-                                named->ranks);
+            return pl_error_set(reterr, PL_INVALID, "'%s': %llu rows do not divide by %d ranks, give splits", name,
+                                (unsigned long long)op->shape[0], named->ranks);
         }
         return PL_OK;
     }
     for (int i = 0; i < named->ranks; i++) {
         if (__builtin_add_overflow(sum, op->splits[i], &sum) || sum > op->shape[0]) {
-            return pl_error_set(reterr, PL_INVALID, "'%s': the splits up to rank %d are more than the %llu rows", name, i,
-                                (unsigned long long)op->shape[0]);
+            return pl_error_set(reterr, PL_INVALID, "'%s': the splits up to rank %d are more than the %llu rows", name,
+                                i, (unsigned long long)op->shape[0]);
         }
     }
     return PL_OK;
 }
 
-static enum pl_status check_op(const struct pl_named *named, const struct pl_named_op *op, const char *name, struct pl_error *reterr)
+static enum pl_status check_op(const struct pl_named *named, const struct pl_named_op *op, const char *name,
+                               struct pl_error *reterr)
 {
     bool makes_memory = op->kind == PL_ALLGATHER || op->kind == PL_ALLTOALL || op->kind == PL_REDUCE_SCATTER;
     struct pl_collective collective = {
@@ -200,10 +204,12 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
         return pl_error_set(reterr, PL_INVALID, "'%s': %s is not a named operation", name, pl_kind_text(op->kind));
     }
     if (op->dims > PL_NAMED_MAX_DIMS || !shape_elems(op, &elems)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': a shape has at most %d dimensions and 2^58 elements", name, PL_NAMED_MAX_DIMS);
+        return pl_error_set(reterr, PL_INVALID, "'%s': a shape has at most %d dimensions and 2^58 elements", name,
+                            PL_NAMED_MAX_DIMS);
     }
     if (makes_memory && op->dims == 0) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': %s needs rows, a tensor without dimensions has none", name, pl_kind_text(op->kind));
+        return pl_error_set(reterr, PL_INVALID, "'%s': %s needs rows, a tensor without dimensions has none", name,
+                            pl_kind_text(op->kind));
     }
     if (makes_memory && elems > 0 && !op->send) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
@@ -252,7 +258,8 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
     }
 }
 
-static enum pl_status take_extras(const struct pl_named *named, const struct pl_named_op *op, struct named_local *local, struct pl_error *reterr)
+static enum pl_status take_extras(const struct pl_named *named, const struct pl_named_op *op, struct named_local *local,
+                                  struct pl_error *reterr)
 {
     size_t count = named_definition_extras(&local->definition, named->ranks);
 
@@ -264,20 +271,23 @@ static enum pl_status take_extras(const struct pl_named *named, const struct pl_
         return PL_MEMORY;
     }
     for (size_t i = 0; i < count; i++) {
-        local->extras[i] = op->kind == PL_ALLGATHER ? op->shape[0] : op->splits ? op->splits[i] : op->shape[0] / (uint64_t)named->ranks;
+        local->extras[i] = op->kind == PL_ALLGATHER ? op->shape[0]
+                           : op->splits             ? op->splits[i]
+                                                    : op->shape[0] / (uint64_t)named->ranks;
     }
     return PL_OK;
 }
 
 /* Check `op` and make it this rank's operation of its name; it is queued by the caller once all of its group are. */
-static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool transient, size_t slot, size_t member,
-                              struct named_local **ret_local, struct pl_error *reterr)
+static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool transient,
+                              size_t slot, size_t member, struct named_local **ret_local, struct pl_error *reterr)
 {
     struct named_entry *entry;
     struct named_local *local;
 
     if (!*name || strlen(name) >= PL_NAMED_MAX_NAME_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name, PL_NAMED_MAX_NAME_BYTES - 1);
+        return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name,
+                            PL_NAMED_MAX_NAME_BYTES - 1);
     }
     PL_TRY(check_op(named, op, name, reterr));
     entry = named_table_find(&named->table, name, reterr);
@@ -285,7 +295,8 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         return PL_MEMORY;
     }
     if (entry->local) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again", name);
+        return pl_error_set(reterr, PL_INVALID, "'%s' is still under way: wait for it before it is submitted again",
+                            name);
     }
     local = pl_memory_new(1, sizeof(*local), reterr);
     if (!local) {
@@ -354,12 +365,15 @@ static pl_named_handle handle_of(const struct pl_named *named, size_t index)
     return (uint64_t)named->slots[index].generation << 32 | (index + 1);
 }
 
-static enum pl_status slot_of(const struct pl_named *named, pl_named_handle handle, size_t *ret_index, struct pl_error *reterr)
+static enum pl_status slot_of(const struct pl_named *named, pl_named_handle handle, size_t *ret_index,
+                              struct pl_error *reterr)
 {
     uint64_t index = (handle & UINT32_MAX) - 1;
 
-    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].used || named->slots[index].generation != handle >> 32) {
-        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already", (unsigned long long)handle);
+    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].used ||
+        named->slots[index].generation != handle >> 32) {
+        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already",
+                            (unsigned long long)handle);
     }
     *ret_index = index;
     return PL_OK;
@@ -392,9 +406,10 @@ static void queue(struct pl_named *named, struct named_local *local)
     named->unannounced_bytes += local->bytes;
 }
 
-/* `number` counts the operations that have no name of their own, and up when this one is submitted; NULL: `name` is the program's. */
-static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops, size_t count, bool grouped,
-                             pl_named_handle *ret_handle, struct pl_error *reterr)
+/* `number` counts the operations that have no name of their own, and up when this one is submitted; NULL: `name` is the
+ * program's. */
+static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
+                             size_t count, bool grouped, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct named_local **locals = pl_memory_new(count, sizeof(struct named_local *), reterr);
     char member[PL_NAMED_MAX_NAME_BYTES + 64];
@@ -407,7 +422,8 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
     PL_TRY(refuse_ended(named, reterr));
     PL_TRY(new_slot(named, count, &slot, reterr));
     for (made = 0; made < count && status == PL_OK; made++) {
-        snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made, count);
+        snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made,
+                 count);
         status = prepare(named, &ops[made], member, number, slot, made, &locals[made], reterr);
         if (status == PL_OK && grouped) {
             locals[made]->definition.group = pl_hash(pl_hash(PL_HASH_START, name, strlen(name)), &count, sizeof(count));
@@ -436,7 +452,8 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
     return named->unannounced_bytes >= named->options.start_bytes ? named_drive(named, false, false, reterr) : PL_OK;
 }
 
-enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle, struct pl_error *reterr)
+enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
+                               struct pl_error *reterr)
 {
     uint64_t *number = &named->numbered[(unsigned)op->kind % PL_KIND_COUNT];
     char numbered[64];
@@ -448,8 +465,8 @@ enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op 
     return submit(named, numbered, number, op, 1, false, ret_handle, reterr);
 }
 
-enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops, size_t count,
-                                     pl_named_handle *ret_handle, struct pl_error *reterr)
+enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops,
+                                     size_t count, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
     char numbered[32];
 
@@ -486,7 +503,8 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
     return PL_OK;
 }
 
-enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result, struct pl_error *reterr)
+enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
+                             struct pl_error *reterr)
 {
     struct named_slot *slot;
     enum pl_status status;
@@ -513,7 +531,8 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
     return status;
 }
 
-enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op, struct pl_named_result *ret_result, struct pl_error *reterr)
+enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op, struct pl_named_result *ret_result,
+                            struct pl_error *reterr)
 {
     pl_named_handle handle;
 
@@ -526,7 +545,8 @@ enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct 
     PL_TRY(refuse_ended(named, reterr));
     for (size_t i = 0; i < named->slot_count; i++) {
         if (named->slots[i].used && named->slots[i].undone > 0) {
-            return pl_error_set(reterr, PL_INVALID, "an operation of this rank is still under way: wait for it before joining");
+            return pl_error_set(reterr, PL_INVALID,
+                                "an operation of this rank is still under way: wait for it before joining");
         }
     }
     named->joining = true;

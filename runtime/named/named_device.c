@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named tensors in device memory: many sums become one. A kernel gathers them side by side, one allreduce adds them, a kernel brings
- * them back; which buffers belong together is remembered, since a training step repeats them.
+ * Named tensors in device memory: many sums become one. A kernel gathers them side by side, one allreduce adds them, a
+ * kernel brings them back; which buffers belong together is remembered, since a training step repeats them.
  */
 #include "base/memory.h"
 #include "device/kernel.h"
@@ -74,7 +74,8 @@ static enum pl_status open_stream(struct named_device *device, struct pl_error *
     return device->submitted ? PL_OK : pl_device_event_new(device->device, false, &device->submitted, reterr);
 }
 
-enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch, struct pl_error *reterr)
+enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
+                                    struct pl_error *reterr)
 {
     struct named_device *device = &named->device;
     void *scratch = NULL;
@@ -83,7 +84,8 @@ enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, cons
     PL_TRY(open_stream(device, reterr));
     PL_TRY(pl_device_alloc(device->device, bytes, &scratch, reterr));
     if (fill) {
-        status = pl_device_copy_now(device->device, scratch, fill, bytes, device->stream, pl_world_deadline_ns(named->world), reterr);
+        status = pl_device_copy_now(device->device, scratch, fill, bytes, device->stream,
+                                    pl_world_deadline_ns(named->world), reterr);
     }
     if (status != PL_OK) {
         pl_device_release(device->device, scratch);
@@ -98,7 +100,8 @@ bool named_device_packs(const struct named_entry *entry)
     const struct named_definition *definition = &entry->definition;
     uint64_t bytes = named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
 
-    return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 && bytes <= MOST_PACKED_BYTES;
+    return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 &&
+           bytes <= MOST_PACKED_BYTES;
 }
 
 /* Describe what `entries` would be as one, without device memory. */
@@ -124,7 +127,8 @@ static struct named_fusion *describe_fusion(struct named_entry *const *entries, 
     align_elems = ALIGN_BYTES / pl_dtype_bytes(fusion->dtype);
     for (size_t i = 0; i < count; i++) {
         const struct named_local *local = entries[i]->local;
-        struct pl_device_piece piece = {.offset_elems = fusion->elems, .count_elems = named_definition_elems(&entries[i]->definition)};
+        struct pl_device_piece piece = {.offset_elems = fusion->elems,
+                                        .count_elems = named_definition_elems(&entries[i]->definition)};
 
         fusion->sources[i] = fusion->targets[i] = piece;
         if (local) {
@@ -139,7 +143,8 @@ static struct named_fusion *describe_fusion(struct named_entry *const *entries, 
 static bool is_same(const struct named_fusion *a, const struct named_fusion *b)
 {
     return a->count == b->count && a->dtype == b->dtype && a->joined == b->joined &&
-           memcmp(a->sources, b->sources, a->count * sizeof(*a->sources)) == 0 && memcmp(a->targets, b->targets, a->count * sizeof(*a->targets)) == 0;
+           memcmp(a->sources, b->sources, a->count * sizeof(*a->sources)) == 0 &&
+           memcmp(a->targets, b->targets, a->count * sizeof(*a->targets)) == 0;
 }
 
 /* Forget what was not used for longest until there is room for `bytes` more. */
@@ -175,8 +180,8 @@ static enum pl_status equip(struct named_device *device, struct named_fusion *fu
 }
 
 /* The fusion of these entries: one that was used before, or a new one. */
-static enum pl_status find_fusion(struct pl_named *named, struct named_entry *const *entries, size_t count, struct named_fusion **ret_fusion,
-                                  struct pl_error *reterr)
+static enum pl_status find_fusion(struct pl_named *named, struct named_entry *const *entries, size_t count,
+                                  struct named_fusion **ret_fusion, struct pl_error *reterr)
 {
     struct named_device *device = &named->device;
     struct named_fusion *wanted = describe_fusion(entries, count, reterr);
@@ -206,13 +211,16 @@ static enum pl_status find_fusion(struct pl_named *named, struct named_entry *co
 }
 
 /* Put this rank's part into the flat buffer, on the engine's stream. */
-static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op, struct pl_error *reterr)
+static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op,
+                                struct pl_error *reterr)
 {
     struct named_device *device = &named->device;
 
     if (!fusion->joined) {
-        PL_TRY(pl_device_stream_follow(device->device, device->stream, named->options.stream, device->submitted, reterr));
-        return pl_device_pack(fusion->pieces_in, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr);
+        PL_TRY(
+            pl_device_stream_follow(device->device, device->stream, named->options.stream, device->submitted, reterr));
+        return pl_device_pack(fusion->pieces_in, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream,
+                              reterr);
     }
     PL_AUTO_FREE void *neutral = pl_memory_new(fusion->elems, pl_dtype_bytes(fusion->dtype), reterr);
 
@@ -220,13 +228,17 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
         return PL_MEMORY;
     }
     named_fill_neutral(neutral, fusion->elems, fusion->dtype, op);
-    return pl_device_copy_now(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream, pl_world_deadline_ns(named->world), reterr);
+    return pl_device_copy_now(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream,
+                              pl_world_deadline_ns(named->world), reterr);
 }
 
-static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch, struct pl_error *reterr)
+static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch,
+                           struct pl_error *reterr)
 {
-    struct pl_collective collective = {
-        .kind = PL_ALLREDUCE, .memory = PL_MEMORY_DEVICE, .name = named_collective_name(entries[0]), .flags = PL_AGREED};
+    struct pl_collective collective = {.kind = PL_ALLREDUCE,
+                                       .memory = PL_MEMORY_DEVICE,
+                                       .name = named_collective_name(entries[0]),
+                                       .flags = PL_AGREED};
     struct named_fusion *fusion;
 
     PL_TRY(open_stream(&named->device, reterr));
@@ -244,7 +256,8 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
     return PL_OK;
 }
 
-enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
+                                 struct pl_error *reterr)
 {
     struct named_batch *batch = named_batch_new(entries, count, reterr);
     enum pl_status status;
@@ -265,7 +278,8 @@ static enum pl_status empty_flat(struct pl_named *named, const struct named_fusi
 {
     struct named_device *device = &named->device;
 
-    PL_TRY(pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
+    PL_TRY(
+        pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
     return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
 }
 

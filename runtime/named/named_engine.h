@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What named.c (calls), named_round.c (rounds), named_run.c (execution) and named_device.c share. Internal to runtime/. */
+/**
+ * What named.c (calls), named_round.c (rounds), named_run.c (execution) and named_device.c share. Internal to runtime/.
+ */
 #ifndef PL_RUNTIME_NAMED_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_NAMED_ENGINE_H
 
@@ -41,7 +43,10 @@ struct named_item {
     struct pl_named_result result;
 };
 
-/** A list of sums in device memory that travels as one; kept for the next time that the same buffers come together (named_device.c). */
+/**
+ * A list of sums in device memory that travels as one; kept for the next time that the same buffers come together
+ * (named_device.c).
+ */
 struct named_fusion;
 
 struct named_batch {
@@ -61,7 +66,10 @@ enum {
     NAMED_HEAD_RUNS = 7,
 };
 
-/** What every rank sends in a round: 64 bytes. Known names go as runs of numbers, all else into the payload that follows. */
+/**
+ * What every rank sends in a round: 64 bytes. Known names go as runs of numbers, all else into the payload that
+ * follows.
+ */
 struct named_head {
     uint32_t flags;
     uint32_t payload_bytes;
@@ -81,7 +89,8 @@ struct named_round {
     size_t received_capacity;
     uint64_t oldest_number; /* pending_number of what heads the waiting, where this is rank 0 */
     int64_t oldest_since_ns, oldest_told_ns;
-    int64_t deadline_ns; /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
+    /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
+    int64_t deadline_ns;
 };
 
 /** What operations in device memory need. */
@@ -116,13 +125,19 @@ struct pl_named {
     struct pl_named *beside; /* a ring of the engines that go on while this one waits; itself when alone */
 };
 
-/** Let two engines of one rank go on while the other waits, until one is freed. A thread in one of them may then be in both. */
+/**
+ * Let two engines of one rank go on while the other waits, until one is freed. A thread in one of them may then be in
+ * both.
+ */
 void named_link(struct pl_named *named, struct pl_named *other);
 
 /** How many operations were submitted with `handle`; 0 where pl_named_wait() would not know it. */
 size_t named_members(const struct pl_named *named, pl_named_handle handle);
 
-/** The name of an operation of this rank that has not ended; NULL: there is none, or none will end any more as the world has failed. */
+/**
+ * The name of an operation of this rank that has not ended; NULL: there is none, or none will end any more as the world
+ * has failed.
+ */
 const char *named_under_way(const struct pl_named *named);
 
 void named_local_free(struct named_local *local);
@@ -135,8 +150,8 @@ void named_batch_free(struct pl_named *named, struct named_batch *batch);
 enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
 
 /**
- * Advance the engines beside this one that have work, without waiting, because a rank that this one waits for may first wait for this one there.
- * What they fail with is told by their own calls. False when none had any.
+ * Advance the engines beside this one that have work, without waiting, because a rank that this one waits for may first
+ * wait for this one there. What they fail with is told by their own calls. False when none had any.
  */
 bool named_drive_beside(struct pl_named *named);
 
@@ -147,19 +162,24 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr) 
 struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
 
 /** Append a posted batch, its entries' agreement being settled. */
-enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Elements of a definition's shape. */
 uint64_t named_definition_elems(const struct named_definition *definition);
 
-/** What its collective is called. A narrow wire keeps what rounding lost by that name, so a number that will not come again is none: NULL. */
+/**
+ * What its collective is called. A narrow wire keeps what rounding lost by that name, so a number that will not come
+ * again is none: NULL.
+ */
 const char *named_collective_name(const struct named_entry *entry);
 
 /** `elems` elements that change nothing under `op`, in host memory. */
 void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
 
 /** What a reduction of `contributors` ranks' tensors needs besides buffers. */
-void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors, struct pl_collective *collective);
+void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
+                        struct pl_collective *collective);
 
 /* named_device.c: */
 
@@ -167,12 +187,17 @@ void named_describe_sum(const struct pl_named *named, const struct named_definit
 bool named_device_packs(const struct named_entry *entry);
 
 /** Post `count` entries that named_device_packs() and that differ in nothing but buffers and shapes as one request. */
-enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The request of a fused batch has ended: bring the results to where they belong. */
-enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Memory of a joined rank for something that it has not submitted, in the operation's kind of memory; `fill` gives its contents, NULL: zeros. */
+/**
+ * Memory of a joined rank for something that it has not submitted, in the operation's kind of memory; `fill` gives its
+ * contents, NULL: zeros.
+ */
 enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order. */
+/* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order.
+ * */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/named/named_engine.h"
@@ -58,8 +59,9 @@ static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
 }
 
 /*
- * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each round, and what this rank waits
- * for: one tensor, with those who lack it as far as earlier rounds told, or that all join or leave.
+ * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each
+ * round, and what this rank waits for: one tensor, with those who lack it as far as earlier rounds told, or that all
+ * join or leave.
  */
 static void append_awaited(const void *subject, struct pl_text *text)
 {
@@ -95,7 +97,8 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
     memset(&round->own, 0, sizeof(round->own));
     pl_text_clear(&round->payload);
     for (struct named_local *local = named->first_unannounced; local; local = local->next) {
-        bool by_id = local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
+        bool by_id =
+            local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
 
         if (!by_id || local->extras || !announce_short(&round->own, &runs, local->entry->id)) {
             announce_long(named, local, by_id);
@@ -128,7 +131,8 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
 
 static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "rank %d sent an announcement that this rank cannot read: are all ranks the same program?",
+    return pl_error_set(reterr, PL_CORRUPT,
+                        "rank %d sent an announcement that this rank cannot read: are all ranks the same program?",
                         pl_world_label(named->world, rank));
 }
 
@@ -148,7 +152,8 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
 }
 
 /* One announcement out of `rank`'s payload at `*at`, which moves on. */
-static enum pl_status take_one(struct pl_named *named, int rank, const unsigned char **at, const unsigned char *end, struct pl_error *reterr)
+static enum pl_status take_one(struct pl_named *named, int rank, const unsigned char **at, const unsigned char *end,
+                               struct pl_error *reterr)
 {
     char name[PL_NAMED_MAX_NAME_BYTES + 64];
     struct named_definition definition;
@@ -218,7 +223,8 @@ static void unqueue(struct pl_named *named, const struct named_local *local)
 }
 
 /* Fail every tensor that is under way, here and, since all ranks do the same, everywhere. */
-static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure, struct pl_error *reterr)
+static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure,
+                                   struct pl_error *reterr)
 {
     while (named->table.first_pending) {
         struct named_entry *entry = named->table.first_pending;
@@ -250,7 +256,8 @@ static void append_waiting(const struct pl_named *named, struct pl_text *text)
 }
 
 /* What is waited for will not come: say of what and of whom. */
-static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why, struct pl_error *reterr)
+static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -295,7 +302,8 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
     if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS)) { /* nothing can ever come */
         PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
     } else if (any & NAMED_HEAD_LATE) { /* some poll or wait in another process set, and may do so for ever */
-        PL_TRY(fail_waiting(named, PL_TIMEOUT, "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
+        PL_TRY(fail_waiting(named, PL_TIMEOUT,
+                            "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
     }
     if (!named->table.first_pending) {
         named->round.deadline_ns = 0;
@@ -479,7 +487,8 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
 {
     bool progressed = false, done;
 
-    /* Requests end in the order of posting: batches first, since a round is only posted behind the batches of the last. */
+    /* Requests end in the order of posting: batches first, since a round is only posted behind the batches of the last.
+     * */
     while (named->first_batch) {
         PL_TRY(pl_request_test(named->first_batch->request, &done, reterr));
         if (!done) {
@@ -498,15 +507,18 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     if (progressed && block) {
         return PL_OK; /* what the caller waits for may have come */
     }
-    /* After progress the caller may no longer need a round, and one that nobody needs would be in the way of other uses of the world. */
-    if (!named->round.request && !named->left && ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
+    /* After progress the caller may no longer need a round, and one that nobody needs would be in the way of other uses
+     * of the world. */
+    if (!named->round.request && !named->left &&
+        ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));
     }
     if (!block || (named->left && !named->first_batch)) {
         return PL_OK;
     }
     if (named->beside != named) {
-        PL_TRY(look_after_others(named, named->first_batch ? named->first_batch->request : named->round.request, reterr));
+        PL_TRY(
+            look_after_others(named, named->first_batch ? named->first_batch->request : named->round.request, reterr));
     }
     if (named->first_batch) {
         return end_batch(named, reterr);

@@ -102,28 +102,33 @@ static const struct {
 void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
 {
     size_t elem_bytes = pl_dtype_bytes(dtype);
-    uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one : op == PL_MIN ? neutral[dtype].largest : op == PL_MAX ? neutral[dtype].smallest : 0;
+    uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one
+                    : op == PL_MIN   ? neutral[dtype].largest
+                    : op == PL_MAX   ? neutral[dtype].smallest
+                                     : 0;
 
     for (uint64_t i = 0; i < elems; i++) {
         memcpy((char *)data + i * elem_bytes, &bits, elem_bytes);
     }
 }
 
-void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors, struct pl_collective *collective)
+void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
+                        struct pl_collective *collective)
 {
     collective->op = (enum pl_op)definition->op;
     collective->flags |= definition->flags;
     collective->scaled = definition->scaled;
     collective->prescale = definition->prescale;
     collective->postscale = definition->postscale;
-    if (contributors < named->ranks && collective->op == PL_AVERAGE && named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
+    if (contributors < named->ranks && collective->op == PL_AVERAGE &&
+        named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
         collective->divisor = (uint32_t)contributors;
     }
 }
 
 /* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
-static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype, const enum pl_op *op,
-                                   struct pl_error *reterr)
+static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype,
+                                   const enum pl_op *op, struct pl_error *reterr)
 {
     PL_AUTO_FREE void *memory = pl_memory_new(elems, pl_dtype_bytes(dtype), reterr);
 
@@ -141,8 +146,9 @@ static enum pl_status make_scratch(struct pl_named *named, struct named_item *it
     return PL_OK;
 }
 
-static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
-                                         struct pl_collective *collective, struct pl_error *reterr)
+static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry,
+                                         struct named_item *item, struct pl_collective *collective,
+                                         struct pl_error *reterr)
 {
     named_describe_sum(named, &entry->definition, entry->announced, collective);
     collective->count = elems_from(&entry->definition, 0);
@@ -154,12 +160,12 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct na
 }
 
 /* New memory for what arrives, and `rows_of_rank` where rows come from several ranks. */
-static enum pl_status make_result(struct pl_named *named, struct named_item *item, const uint64_t *rows_of_rank, uint64_t rows, uint64_t row_bytes,
-                                  struct pl_error *reterr)
+static enum pl_status make_result(struct pl_named *named, struct named_item *item, const uint64_t *rows_of_rank,
+                                  uint64_t rows, uint64_t row_bytes, struct pl_error *reterr)
 {
     if (__builtin_mul_overflow(rows, row_bytes, &item->result.bytes)) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", item->entry->name, (unsigned long long)rows,
-                            (unsigned long long)row_bytes);
+        return pl_error_set(reterr, PL_LIMIT, "'%s': %llu rows of %llu bytes", item->entry->name,
+                            (unsigned long long)rows, (unsigned long long)row_bytes);
     }
     item->result.rows = rows;
     item->result.data = pl_memory_new(item->result.bytes, 1, reterr);
@@ -177,11 +183,13 @@ static enum pl_status make_result(struct pl_named *named, struct named_item *ite
 }
 
 /* Counts in elements for the kinds whose ranks have different numbers of rows. `counts` and `recv_counts` are [n]. */
-static enum pl_status describe_rows(struct pl_named *named, const struct named_entry *entry, struct named_item *item, uint64_t *counts,
-                                    uint64_t *recv_counts, struct pl_collective *collective, struct pl_error *reterr)
+static enum pl_status describe_rows(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
+                                    uint64_t *counts, uint64_t *recv_counts, struct pl_collective *collective,
+                                    struct pl_error *reterr)
 {
     const struct named_definition *definition = &entry->definition;
-    uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank, row_elems = elems_from(definition, 1), rows = 0;
+    uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank, row_elems = elems_from(definition, 1),
+             rows = 0;
 
     for (uint64_t i = 0; i < ranks; i++) {
         switch (collective->kind) {
@@ -223,8 +231,9 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
     return PL_OK;
 }
 
-static enum pl_status describe(struct pl_named *named, const struct named_entry *entry, struct named_item *item, uint64_t *counts,
-                               uint64_t *recv_counts, struct pl_collective *collective, struct pl_error *reterr)
+static enum pl_status describe(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
+                               uint64_t *counts, uint64_t *recv_counts, struct pl_collective *collective,
+                               struct pl_error *reterr)
 {
     memset(collective, 0, sizeof(*collective));
     collective->kind = (enum pl_kind)entry->definition.kind;
@@ -344,7 +353,8 @@ static int compare_packing(const struct named_definition *a, const struct named_
     return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);
 }
 
-/* Insertion keeps the order of equals, which qsort(3) does not, and lists of one kind, the usual ones, cost one pass. */
+/* Insertion keeps the order of equals, which qsort(3) does not, and lists of one kind, the usual ones, cost one pass.
+ * */
 static void sort_for_packing(struct named_entry **entries, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -364,7 +374,8 @@ static bool may_be_one(const struct named_entry *a, const struct named_entry *b)
 }
 
 /* Post sums in device memory, sorted, in stretches that may be one. */
-static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count, struct pl_error *reterr)
+static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count,
+                                  struct pl_error *reterr)
 {
     for (size_t first = 0, end; first < count; first = end) {
         uint64_t bytes = 0;
@@ -377,7 +388,8 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
                 break;
             }
         }
-        PL_TRY(end - first == 1 ? post(named, entries[first], reterr) : named_device_post(named, &entries[first], end - first, reterr));
+        PL_TRY(end - first == 1 ? post(named, entries[first], reterr)
+                                : named_device_post(named, &entries[first], end - first, reterr));
     }
     return PL_OK;
 }
@@ -404,7 +416,8 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
         } else if (named_device_packs(entry)) {
             sorted[packed++] = entry;
         } else {
-            sorted[count + alone++] = entry; /* in host memory two copies cost what a message costs: packing gained nothing there */
+            /* in host memory two copies cost what a message costs: packing gained nothing there */
+            sorted[count + alone++] = entry;
         }
     }
     sort_for_packing(sorted, packed);

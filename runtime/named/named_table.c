@@ -164,8 +164,8 @@ static void pending_remove(struct named_table *table, struct named_entry *entry)
 }
 
 /* Say how `given`, from `rank`, differs from the entry's definition. The first difference between ranks is kept. */
-static enum pl_status note_conflict(const struct named_table *table, struct named_entry *entry, int rank, const struct named_definition *given,
-                                    struct pl_error *reterr)
+static enum pl_status note_conflict(const struct named_table *table, struct named_entry *entry, int rank,
+                                    const struct named_definition *given, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -179,8 +179,9 @@ static enum pl_status note_conflict(const struct named_table *table, struct name
     return pl_text_take(&text, &entry->conflict, reterr);
 }
 
-enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank, const struct named_definition *definition,
-                                    const void *extras, struct pl_error *reterr)
+enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
+                                    const struct named_definition *definition, const void *extras,
+                                    struct pl_error *reterr)
 {
     size_t ranks = (size_t)table->ranks;
 
@@ -242,7 +243,8 @@ static enum pl_status check_joined(struct named_table *table, struct named_entry
     }
     switch ((enum pl_kind)definition->kind) {
     case PL_ALLREDUCE: /* a factor would reach the joined rank's element too, and only zero stays neutral under it */
-        impossible = definition->prescale != 1 && (definition->op == PL_MIN || definition->op == PL_MAX || definition->op == PL_PRODUCT);
+        impossible = definition->prescale != 1 &&
+                     (definition->op == PL_MIN || definition->op == PL_MAX || definition->op == PL_PRODUCT);
         break;
     case PL_BROADCAST:
         impossible = !bit_get(entry->announced_by, definition->root);
@@ -280,12 +282,14 @@ static bool is_complete(const struct named_table *table, const struct named_entr
 
 static enum pl_status ready_append(struct named_table *table, struct named_entry *entry, struct pl_error *reterr)
 {
-    PL_TRY(pl_memory_grow(&table->ready, &table->ready_capacity, table->ready_count + 1, sizeof(struct named_entry *), reterr));
+    PL_TRY(pl_memory_grow(&table->ready, &table->ready_capacity, table->ready_count + 1, sizeof(struct named_entry *),
+                          reterr));
     table->ready[table->ready_count++] = entry;
     return PL_OK;
 }
 
-static struct named_group *find_group(struct named_table *table, const struct named_definition *definition, struct pl_error *reterr)
+static struct named_group *find_group(struct named_table *table, const struct named_definition *definition,
+                                      struct pl_error *reterr)
 {
     struct named_group *group;
 
@@ -326,7 +330,8 @@ static void forget_group(struct named_table *table, uint64_t hash)
 }
 
 /* One member is complete; the last one makes all ready, and one member's conflict becomes everybody's. */
-static enum pl_status collect_member(struct named_table *table, struct named_entry *entry, bool *ret_ready, struct pl_error *reterr)
+static enum pl_status collect_member(struct named_table *table, struct named_entry *entry, bool *ret_ready,
+                                     struct pl_error *reterr)
 {
     struct named_group *group = find_group(table, &entry->definition, reterr);
     const char *conflict = NULL;
@@ -386,7 +391,8 @@ static bool is_pending(const struct named_table *table, const struct named_entry
     return table->first_pending == entry || entry->previous_pending;
 }
 
-enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees, struct pl_error *reterr)
+enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees,
+                                  struct pl_error *reterr)
 {
     if (is_pending(table, entry)) {
         pending_remove(table, entry);
@@ -395,7 +401,8 @@ enum pl_status named_table_settle(struct named_table *table, struct named_entry 
         forget_group(table, entry->definition.group);
     }
     if (agrees && !entry->known && !entry->transient && table->known_count < NAMED_MAX_KNOWN) {
-        PL_TRY(pl_memory_grow(&table->known, &table->known_capacity, table->known_count + 1, sizeof(struct named_entry *), reterr));
+        PL_TRY(pl_memory_grow(&table->known, &table->known_capacity, table->known_count + 1,
+                              sizeof(struct named_entry *), reterr));
         entry->id = (uint32_t)table->known_count;
         table->known[table->known_count++] = entry;
         entry->known = true;
@@ -460,7 +467,8 @@ static void ranks_text(const struct named_table *table, const uint64_t *bits, bo
         if (bit_get(bits, rank) != value) {
             continue;
         }
-        while (rank + 1 < table->ranks && bit_get(bits, rank + 1) == value && pl_world_label(table->world, rank + 1) == last + 1) {
+        while (rank + 1 < table->ranks && bit_get(bits, rank + 1) == value &&
+               pl_world_label(table->world, rank + 1) == last + 1) {
             rank++;
             last++;
         }

@@ -12,7 +12,9 @@
 #include "base/text.h"
 #include "runtime/named.h"
 
-/** What ranks must agree on. Compared as bytes: zero it before filling. Dimension 0 of ALLGATHER and ALLTOALL is 0 here. */
+/**
+ * What ranks must agree on. Compared as bytes: zero it before filling. Dimension 0 of ALLGATHER and ALLTOALL is 0 here.
+ */
 struct named_definition {
     uint8_t kind, dtype, op, scaled;
     uint16_t flags;
@@ -75,7 +77,8 @@ enum {
     NAMED_MAX_KNOWN = 65536, /* numbers for names; names beyond are announced whole each time */
 };
 
-enum pl_status named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_table_init(struct named_table *table, const struct pl_world *world,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 void named_table_done(struct named_table *table);
 
 /** The entry called `name`, made where there is none; NULL without memory. */
@@ -84,14 +87,18 @@ struct named_entry *named_table_find(struct named_table *table, const char *name
 /** Forget `entry` if nothing needs it: not known, not under way, no local operation. */
 void named_table_drop_idle(struct named_table *table, struct named_entry *entry);
 
-/** How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL. */
+/**
+ * How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL.
+ */
 size_t named_definition_extras(const struct named_definition *definition, int ranks);
 
 /**
- * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL when there are none).
+ * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL when
+ * there are none).
  */
-enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank, const struct named_definition *definition,
-                                    const void *extras, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
+                                    const struct named_definition *definition, const void *extras,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Rank `rank` has joined; later calls of named_table_collect() see it. */
 void named_table_join(struct named_table *table, int rank);
@@ -101,7 +108,8 @@ void named_table_join_reset(struct named_table *table);
 enum pl_status named_table_collect(struct named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** `entry` is no longer under way; when it `agrees`, its number may be used from now on. */
-enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "allreduce sum of float32 [3,4] prescale 0.5". */
 void named_definition_text(const struct named_definition *definition, struct pl_text *text);

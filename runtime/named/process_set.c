@@ -48,8 +48,8 @@ void pl_process_sets_free(struct pl_process_sets *sets)
     free(sets);
 }
 
-enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named_options *options, struct pl_process_sets **ret_sets,
-                                   struct pl_error *reterr)
+enum pl_status pl_process_sets_new(struct pl_world *world, const struct pl_named_options *options,
+                                   struct pl_process_sets **ret_sets, struct pl_error *reterr)
 {
     struct pl_process_sets *sets = pl_memory_new(1, sizeof(*sets), reterr);
     int size = pl_world_size(world);
@@ -86,8 +86,8 @@ fail:
 }
 
 /* PL_OK when all ranks are about to do the same, and none has failed to come so far: `own`. */
-static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count, struct pl_error *own,
-                            struct pl_error *reterr)
+static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count,
+                            struct pl_error *own, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const char *line;
@@ -103,7 +103,8 @@ static enum pl_status agree(struct pl_process_sets *sets, const char *verb, cons
     return pl_agree(sets->world, WHAT, own, &line, 1, reterr);
 }
 
-static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count, struct pl_error *reterr)
+static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count,
+                                 struct pl_error *reterr)
 {
     int size = pl_world_size(sets->world);
 
@@ -145,7 +146,8 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
 }
 
 /* What a set takes on every rank. */
-static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks, struct pl_error *reterr)
+static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks,
+                                struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&sets->sets, &sets->capacity, number + 1, sizeof(struct process_set), reterr));
     set->ranks = pl_memory_new((size_t)set->count, sizeof(int), reterr);
@@ -156,7 +158,8 @@ static enum pl_status make_room(struct pl_process_sets *sets, size_t number, str
     return PL_OK;
 }
 
-enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set, struct pl_error *reterr)
+enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set,
+                                   struct pl_error *reterr)
 {
     struct process_set set = {.used = true, .count = count};
     struct pl_error own = PL_ERROR_NONE;
@@ -200,8 +203,8 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 }
 
 /*
- * PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. `all` has room for every rank's.
- * Collective.
+ * PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. `all`
+ * has room for every rank's. Collective.
  */
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
 {
@@ -214,8 +217,8 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *al
     PL_TRY(pl_allgather(sets->world, own, all, sizeof(own), PL_UINT8, reterr));
     for (size_t rank = 0; rank < size; rank++) {
         if (all[rank * sizeof(own)]) {
-            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set, all + rank * sizeof(own),
-                                pl_world_label(sets->world, (int)rank));
+            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set,
+                                all + rank * sizeof(own), pl_world_label(sets->world, (int)rank));
         }
     }
     return PL_OK;
@@ -267,7 +270,8 @@ enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, 
     return PL_OK;
 }
 
-static enum pl_status member_of(const struct pl_process_sets *sets, int set, const struct process_set **ret_set, struct pl_error *reterr)
+static enum pl_status member_of(const struct pl_process_sets *sets, int set, const struct process_set **ret_set,
+                                struct pl_error *reterr)
 {
     const struct process_set *found = find(sets, set);
 
@@ -275,13 +279,15 @@ static enum pl_status member_of(const struct pl_process_sets *sets, int set, con
         return unknown(set, reterr);
     }
     if (!found->world) {
-        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d", pl_world_label(sets->world, pl_world_rank(sets->world)), set);
+        return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d",
+                            pl_world_label(sets->world, pl_world_rank(sets->world)), set);
     }
     *ret_set = found;
     return PL_OK;
 }
 
-enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set, struct pl_world **ret_world, struct pl_error *reterr)
+enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set, struct pl_world **ret_world,
+                                    struct pl_error *reterr)
 {
     const struct process_set *found = NULL;
 
@@ -290,7 +296,8 @@ enum pl_status pl_process_set_world(const struct pl_process_sets *sets, int set,
     return PL_OK;
 }
 
-enum pl_status pl_process_set_named(const struct pl_process_sets *sets, int set, struct pl_named **ret_named, struct pl_error *reterr)
+enum pl_status pl_process_set_named(const struct pl_process_sets *sets, int set, struct pl_named **ret_named,
+                                    struct pl_error *reterr)
 {
     const struct process_set *found = NULL;
 

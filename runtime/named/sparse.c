@@ -15,18 +15,22 @@ struct placed {
     uint64_t at;
 };
 
-enum pl_status pl_sparse_submit(struct pl_named *named, const char *name, const struct pl_sparse *input, pl_named_handle *ret_handle,
-                                struct pl_error *reterr)
+enum pl_status pl_sparse_submit(struct pl_named *named, const char *name, const struct pl_sparse *input,
+                                pl_named_handle *ret_handle, struct pl_error *reterr)
 {
     struct pl_named_op ops[MEMBERS] = {
         {.kind = PL_ALLGATHER, .dtype = PL_INT64, .dims = 1, .shape = {input->rows}, .send = input->indices},
-        {.kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 2, .shape = {input->rows, input->row_elems}, .send = input->values},
+        {.kind = PL_ALLGATHER,
+         .dtype = PL_FLOAT32,
+         .dims = 2,
+         .shape = {input->rows, input->row_elems},
+         .send = input->values},
     };
 
     for (uint64_t i = 0; input->indices && i < input->rows; i++) { /* without any the group is refused */
         if (input->indices[i] < 0) {
-            return pl_error_set(reterr, PL_INVALID, "'%s': index %lld of row %llu is negative", name ? name : "sparse", (long long)input->indices[i],
-                                (unsigned long long)i);
+            return pl_error_set(reterr, PL_INVALID, "'%s': index %lld of row %llu is negative", name ? name : "sparse",
+                                (long long)input->indices[i], (unsigned long long)i);
         }
     }
     return pl_named_submit_group(named, name, ops, MEMBERS, ret_handle, reterr);
@@ -42,8 +46,8 @@ static int compare_placed(const void *left_at, const void *right_at)
     return (left->at > right->at) - (left->at < right->at); /* rank order, then the rank's own */
 }
 
-static enum pl_status add_up(const int64_t *indices, const float *values, uint64_t rows, uint64_t row_elems, float factor, struct pl_sparse *sum,
-                             struct pl_error *reterr)
+static enum pl_status add_up(const int64_t *indices, const float *values, uint64_t rows, uint64_t row_elems,
+                             float factor, struct pl_sparse *sum, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct placed *order = pl_memory_new(rows, sizeof(*order), reterr);
     uint64_t distinct = 0, row = UINT64_MAX;
@@ -80,20 +84,24 @@ static enum pl_status add_up(const int64_t *indices, const float *values, uint64
 }
 
 /* What other ranks gave need not have come from pl_sparse_submit(): believe only the bytes that arrived. */
-static enum pl_status sum_gathered(const struct pl_named *named, const struct pl_named_result *indices, const struct pl_named_result *values,
-                                   bool average, struct pl_sparse *sum, struct pl_error *reterr)
+static enum pl_status sum_gathered(const struct pl_named *named, const struct pl_named_result *indices,
+                                   const struct pl_named_result *values, bool average, struct pl_sparse *sum,
+                                   struct pl_error *reterr)
 {
     uint64_t rows = indices->rows;
     uint64_t row_elems = rows > 0 ? values->bytes / rows / sizeof(float) : 0;
 
-    if (indices->bytes != rows * sizeof(int64_t) || values->rows != rows || values->bytes != rows * row_elems * sizeof(float)) {
-        return pl_error_set(reterr, PL_INVALID, "%llu bytes of indices and %llu of values are no sparse rows", (unsigned long long)indices->bytes,
-                            (unsigned long long)values->bytes);
+    if (indices->bytes != rows * sizeof(int64_t) || values->rows != rows ||
+        values->bytes != rows * row_elems * sizeof(float)) {
+        return pl_error_set(reterr, PL_INVALID, "%llu bytes of indices and %llu of values are no sparse rows",
+                            (unsigned long long)indices->bytes, (unsigned long long)values->bytes);
     }
-    return add_up(indices->data, values->data, rows, row_elems, average ? 1.0F / (float)pl_named_ranks(named) : 1.0F, sum, reterr);
+    return add_up(indices->data, values->data, rows, row_elems, average ? 1.0F / (float)pl_named_ranks(named) : 1.0F,
+                  sum, reterr);
 }
 
-enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bool average, struct pl_sparse *ret_sum, struct pl_error *reterr)
+enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bool average, struct pl_sparse *ret_sum,
+                              struct pl_error *reterr)
 {
     struct pl_named_result gathered[MEMBERS];
     struct pl_sparse sum = {0};
@@ -102,7 +110,8 @@ enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bo
 
     memset(gathered, 0, sizeof(gathered));
     if (members != 0 && members != MEMBERS) { /* 0: the wait says what is wrong with the handle */
-        return pl_error_set(reterr, PL_INVALID, "the handle is of %zu operations: no sparse rows were submitted with it", members);
+        return pl_error_set(reterr, PL_INVALID,
+                            "the handle is of %zu operations: no sparse rows were submitted with it", members);
     }
     PL_TRY(pl_named_wait(named, handle, gathered, reterr));
     status = sum_gathered(named, &gathered[0], &gathered[1], average, &sum, reterr);
@@ -116,12 +125,13 @@ enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bo
     return PL_OK;
 }
 
-enum pl_status pl_sparse_add_to(const struct pl_sparse *sparse, float *dense, uint64_t table_rows, struct pl_error *reterr)
+enum pl_status pl_sparse_add_to(const struct pl_sparse *sparse, float *dense, uint64_t table_rows,
+                                struct pl_error *reterr)
 {
     for (uint64_t i = 0; i < sparse->rows; i++) {
         if (sparse->indices[i] < 0 || (uint64_t)sparse->indices[i] >= table_rows) {
-            return pl_error_set(reterr, PL_INVALID, "row index %lld lies outside a table of %llu rows", (long long)sparse->indices[i],
-                                (unsigned long long)table_rows);
+            return pl_error_set(reterr, PL_INVALID, "row index %lld lies outside a table of %llu rows",
+                                (long long)sparse->indices[i], (unsigned long long)table_rows);
         }
     }
     for (uint64_t i = 0; i < sparse->rows; i++) {

@@ -28,7 +28,9 @@ struct inflate_source {
 bool pl_inflate_is_gzip(const struct pl_window *window)
 {
     static const unsigned char magic[3] = {0x1f, 0x8b,
-                                           8}; /* with deflate, the only method there is: a record of 0x8b1f bytes begins with two of them */
+                                           /* with deflate, the only method there is: a record of 0x8b1f bytes begins
+                                            * with two of them */
+                                           8};
     size_t bytes = window->available < sizeof(magic) ? window->available : sizeof(magic);
 
     return bytes >= 2 && memcmp(window->data, magic, bytes) == 0;
@@ -37,16 +39,19 @@ bool pl_inflate_is_gzip(const struct pl_window *window)
 bool pl_inflate_is_zstd(const struct pl_window *window)
 {
     static const unsigned char magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
-    static const unsigned char skippable[3] = {0x2a, 0x4d, 0x18}; /* behind 0x50 to 0x5f; pzstd begins with such a frame */
+    /* behind 0x50 to 0x5f; pzstd begins with such a frame */
+    static const unsigned char skippable[3] = {0x2a, 0x4d, 0x18};
 
-    return window->available >= sizeof(magic) && (memcmp(window->data, magic, sizeof(magic)) == 0 ||
-                                                  (window->data[0] >> 4 == 5 && memcmp(window->data + 1, skippable, sizeof(skippable)) == 0));
+    return window->available >= sizeof(magic) &&
+           (memcmp(window->data, magic, sizeof(magic)) == 0 ||
+            (window->data[0] >> 4 == 5 && memcmp(window->data + 1, skippable, sizeof(skippable)) == 0));
 }
 
-static enum pl_status corrupt(const struct inflate_source *inflate, int64_t code, const char *what, struct pl_error *reterr)
+static enum pl_status corrupt(const struct inflate_source *inflate, int64_t code, const char *what,
+                              struct pl_error *reterr)
 {
-    return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ZLIB, code, "'%s': %s at compressed byte %llu", inflate->head.name, what,
-                          (unsigned long long)inflate->window->offset_bytes);
+    return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ZLIB, code, "'%s': %s at compressed byte %llu",
+                          inflate->head.name, what, (unsigned long long)inflate->window->offset_bytes);
 }
 
 static enum pl_status detect(struct inflate_source *inflate, int64_t deadline_ns, struct pl_error *reterr)
@@ -62,8 +67,8 @@ static enum pl_status detect(struct inflate_source *inflate, int64_t deadline_ns
     return PL_OK;
 }
 
-static enum pl_status plain_read(struct inflate_source *inflate, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                 struct pl_error *reterr)
+static enum pl_status plain_read(struct inflate_source *inflate, void *data, size_t bytes, int64_t deadline_ns,
+                                 size_t *ret_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = inflate->window;
     size_t got;
@@ -103,7 +108,8 @@ static const char *gzip_words(int code)
 }
 
 /* Begin the next member or frame; sets *ret_end when there is none. */
-static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadline_ns, bool *ret_end, struct pl_error *reterr)
+static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadline_ns, bool *ret_end,
+                                   struct pl_error *reterr)
 {
     struct pl_window *window = inflate->window;
 
@@ -139,7 +145,8 @@ static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadl
 }
 
 /* Decode what is available into `data`; says whether the member ended. */
-static enum pl_status gzip_step(struct inflate_source *inflate, void *data, size_t bytes, size_t *ret_bytes, bool *ret_done, struct pl_error *reterr)
+static enum pl_status gzip_step(struct inflate_source *inflate, void *data, size_t bytes, size_t *ret_bytes,
+                                bool *ret_done, struct pl_error *reterr)
 {
     struct pl_window *window = inflate->window;
     struct inflate_state *state = inflate->gzip;
@@ -161,7 +168,8 @@ static enum pl_status gzip_step(struct inflate_source *inflate, void *data, size
     return PL_OK;
 }
 
-static enum pl_status zstd_step(struct inflate_source *inflate, void *data, size_t bytes, size_t *ret_bytes, bool *ret_done, struct pl_error *reterr)
+static enum pl_status zstd_step(struct inflate_source *inflate, void *data, size_t bytes, size_t *ret_bytes,
+                                bool *ret_done, struct pl_error *reterr)
 {
     struct pl_window *window = inflate->window;
     ZSTD_inBuffer in = {.src = window->data, .size = window->available};
@@ -177,8 +185,8 @@ static enum pl_status zstd_step(struct inflate_source *inflate, void *data, size
     return PL_OK;
 }
 
-static enum pl_status inflate_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                   struct pl_error *reterr)
+static enum pl_status inflate_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                   size_t *ret_bytes, struct pl_error *reterr)
 {
     struct inflate_source *inflate = (struct inflate_source *)source;
 
@@ -213,7 +221,8 @@ static enum pl_status inflate_read(struct pl_source *source, void *data, size_t 
         if (done) {
             continue;
         }
-        /* Output the library still held came first; without any, more input is needed, and at its end the member is cut. */
+        /* Output the library still held came first; without any, more input is needed, and at its end the member is
+         * cut. */
         if (inflate->window->available == 0 && inflate->window->ended) {
             return corrupt(inflate, 0, "compressed data ends too early", reterr);
         }
@@ -244,10 +253,12 @@ static void inflate_close(struct pl_source *source)
     free(inflate);
 }
 
-static const struct pl_source_ops inflate_ops = {.read = inflate_read, .cancel = inflate_cancel, .close = inflate_close};
+static const struct pl_source_ops inflate_ops = {
+    .read = inflate_read, .cancel = inflate_cancel, .close = inflate_close};
 
 /* Both decoders are small next to their windows; with AUTO either may be needed. */
-static enum pl_status make(const char *name, enum pl_compression compression, struct inflate_source **ret_inflate, struct pl_error *reterr)
+static enum pl_status make(const char *name, enum pl_compression compression, struct inflate_source **ret_inflate,
+                           struct pl_error *reterr)
 {
     struct inflate_source *inflate = pl_memory_new(1, sizeof(*inflate), reterr);
     enum pl_status status = PL_OK;
@@ -275,8 +286,8 @@ static enum pl_status make(const char *name, enum pl_compression compression, st
     return PL_OK;
 }
 
-enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compression compression, struct pl_source **ret_source,
-                                      struct pl_error *reterr)
+enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compression compression,
+                                      struct pl_source **ret_source, struct pl_error *reterr)
 {
     struct inflate_source *inflate;
 
@@ -291,8 +302,8 @@ enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compressi
     return PL_OK;
 }
 
-enum pl_status pl_inflate_open_member(struct pl_window *window, enum pl_compression compression, struct pl_source **ret_source,
-                                      struct pl_error *reterr)
+enum pl_status pl_inflate_open_member(struct pl_window *window, enum pl_compression compression,
+                                      struct pl_source **ret_source, struct pl_error *reterr)
 {
     struct inflate_source *inflate;
 

@@ -12,9 +12,10 @@ bool pl_inflate_is_gzip(const struct pl_window *window);
 bool pl_inflate_is_zstd(const struct pl_window *window);
 
 /**
- * One gzip member or one zstd frame at the beginning of `window`, which stays the caller's and afterwards stands behind it.
+ * One gzip member or one zstd frame at the beginning of `window`, which stays the caller's and afterwards stands behind
+ * it.
  */
-enum pl_status pl_inflate_open_member(struct pl_window *window, enum pl_compression compression, struct pl_source **ret_source,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_inflate_open_member(struct pl_window *window, enum pl_compression compression,
+                                      struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

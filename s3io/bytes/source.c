@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name, struct pl_error *reterr)
+enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name,
+                              struct pl_error *reterr)
 {
     source->ops = ops;
     source->cancelled = false;
@@ -14,7 +15,8 @@ enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_o
     return source->name ? PL_OK : PL_MEMORY;
 }
 
-enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                              size_t *ret_bytes, struct pl_error *reterr)
 {
     size_t got = 0;
 
@@ -58,7 +60,8 @@ struct memory_source {
     size_t left;
 };
 
-static enum pl_status memory_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status memory_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                  size_t *ret_bytes, struct pl_error *reterr)
 {
     struct memory_source *memory = (struct memory_source *)source;
     size_t got = bytes < memory->left ? bytes : memory->left;
@@ -93,7 +96,8 @@ static void memory_close(struct pl_source *source)
 
 static const struct pl_source_ops memory_ops = {.read = memory_read, .view = memory_view, .close = memory_close};
 
-enum pl_status pl_source_open_memory(const char *name, const void *data, size_t bytes, struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_source_open_memory(const char *name, const void *data, size_t bytes, struct pl_source **ret_source,
+                                     struct pl_error *reterr)
 {
     struct memory_source *memory = pl_memory_new(1, sizeof(*memory), reterr);
 

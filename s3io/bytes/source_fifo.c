@@ -40,8 +40,8 @@ static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error 
 
 static enum pl_status stopped(const struct fifo_source *fifo, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CANCELLED, "asked to stop while waiting for %s FIFO '%s'", fifo->writer_seen ? "more from" : "a writer of",
-                        fifo->head.name);
+    return pl_error_set(reterr, PL_CANCELLED, "asked to stop while waiting for %s FIFO '%s'",
+                        fifo->writer_seen ? "more from" : "a writer of", fifo->head.name);
 }
 
 /* Watch the directory that will hold `path`; -1 when that is not possible (it may not be there yet). */
@@ -73,14 +73,16 @@ static void drain(int fd)
 }
 
 /*
- * Of two readers each would get pieces that the other lacks, and where those are whole records nothing else would tell. A file system without locks
- * lets both read.
+ * Of two readers each would get pieces that the other lacks, and where those are whole records nothing else would tell.
+ * A file system without locks lets both read.
  */
 static enum pl_status check_alone(int fd, const char *path, struct pl_error *reterr)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "FIFO '%s' has another reader: ranks of one host share a channel in Pipe Mode by a stream's option share", path);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "FIFO '%s' has another reader: ranks of one host share a channel in Pipe Mode by a stream's option share",
+            path);
     }
     return PL_OK;
 }
@@ -94,8 +96,9 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
     for (;;) {
         PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         int64_t look_ns = pl_deadline_after_ns(LOOK_AGAIN_NS);
-        struct pollfd fds[3] = {
-            {.fd = fifo->cancel_fd, .events = POLLIN}, {.fd = fifo->stop_fd, .events = POLLIN}, {.fd = watch_fd, .events = POLLIN}};
+        struct pollfd fds[3] = {{.fd = fifo->cancel_fd, .events = POLLIN},
+                                {.fd = fifo->stop_fd, .events = POLLIN},
+                                {.fd = watch_fd, .events = POLLIN}};
         struct stat info;
 
         if (fd >= 0) {
@@ -138,8 +141,9 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
 {
     for (;;) {
         bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* a stop stays readable */
-        struct pollfd fds[3] = {
-            {.fd = fifo->fd, .events = POLLIN}, {.fd = fifo->cancel_fd, .events = POLLIN}, {.fd = going_on ? fifo->stop_fd : -1, .events = POLLIN}};
+        struct pollfd fds[3] = {{.fd = fifo->fd, .events = POLLIN},
+                                {.fd = fifo->cancel_fd, .events = POLLIN},
+                                {.fd = going_on ? fifo->stop_fd : -1, .events = POLLIN}};
         int ready = poll(fds, 3, pl_deadline_poll_ms(fifo->stop_ns < deadline_ns ? fifo->stop_ns : deadline_ns));
 
         if (ready < 0 && errno != EINTR) {
@@ -158,14 +162,17 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
             return stopped(fifo, reterr);
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return fifo->writer_seen ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data behind byte %llu before the deadline", fifo->head.name,
-                                                    (unsigned long long)fifo->head.offset_bytes)
-                                     : pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no writer came before the deadline", fifo->head.name);
+            return fifo->writer_seen
+                       ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data behind byte %llu before the deadline",
+                                      fifo->head.name, (unsigned long long)fifo->head.offset_bytes)
+                       : pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no writer came before the deadline",
+                                      fifo->head.name);
         }
     }
 }
 
-static enum pl_status fifo_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status fifo_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                size_t *ret_bytes, struct pl_error *reterr)
 {
     struct fifo_source *fifo = (struct fifo_source *)source;
 
@@ -175,7 +182,8 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
     for (;;) {
         ssize_t got;
 
-        /* Before the first writer, read() returns 0 as at the end; poll() reports nothing until a writer has data or has gone again. */
+        /* Before the first writer, read() returns 0 as at the end; poll() reports nothing until a writer has data or
+         * has gone again. */
         if (!fifo->writer_seen) {
             PL_TRY(wait_readable(fifo, deadline_ns, reterr));
             fifo->writer_seen = true;
@@ -189,7 +197,8 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
         if (errno == EAGAIN) {
             PL_TRY(wait_readable(fifo, deadline_ns, reterr));
         } else if (errno != EINTR) {
-            return pl_error_errno(reterr, "read FIFO '%s' at byte %llu", source->name, (unsigned long long)source->offset_bytes);
+            return pl_error_errno(reterr, "read FIFO '%s' at byte %llu", source->name,
+                                  (unsigned long long)source->offset_bytes);
         }
     }
 }

@@ -19,12 +19,13 @@ struct file_source {
 
 static enum pl_status changed(const char *name, uint64_t listed_bytes, uint64_t bytes, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "'%s' has changed: it had %llu bytes when it was listed, now it has %llu", name,
-                        (unsigned long long)listed_bytes, (unsigned long long)bytes);
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' has changed: it had %llu bytes when it was listed, now it has %llu",
+                        name, (unsigned long long)listed_bytes, (unsigned long long)bytes);
 }
 
 /* A regular file is always ready, so the deadline has nothing to wait for. */
-static enum pl_status file_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status file_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                size_t *ret_bytes, struct pl_error *reterr)
 {
     struct file_source *file = (struct file_source *)source;
     uint64_t behind;
@@ -53,8 +54,8 @@ static void file_close(struct pl_source *source)
 
 static const struct pl_source_ops file_ops = {.read = file_read, .close = file_close};
 
-enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes, struct pl_source **ret_source,
-                                      struct pl_error *reterr)
+enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
+                                      struct pl_source **ret_source, struct pl_error *reterr)
 {
     /* O_NONBLOCK: a FIFO in a directory of files must not hang the open; it has no effect on regular files. */
     PL_AUTO_CLOSE int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -62,7 +63,8 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
     struct stat info;
 
     if (fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'", name);
+        return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
+                              errno, "open '%s'", name);
     }
     /* Asked of the open descriptor, this costs no round trip on a mounted file system. */
     if (fstat(fd, &info) != 0) {

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes, struct pl_error *reterr)
+enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, size_t key_bytes, uint64_t size_bytes,
+                                  struct pl_error *reterr)
 {
     char *copy;
 
@@ -34,14 +35,16 @@ void pl_object_list_done(struct pl_object_list *list)
     memset(list, 0, sizeof(*list));
 }
 
-enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name, struct pl_error *reterr)
+enum pl_status pl_store_init(struct pl_store *store, const struct pl_store_ops *ops, const char *name,
+                             struct pl_error *reterr)
 {
     store->ops = ops;
     store->name = pl_memory_string(name, reterr);
     return store->name ? PL_OK : PL_MEMORY;
 }
 
-enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
+enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
+                             struct pl_error *reterr)
 {
     PL_TRY(store->ops->list(store, deadline_ns, list, reterr));
     if (list->count > 1) {
@@ -50,8 +53,8 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
     return PL_OK;
 }
 
-enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
-                             struct pl_error *reterr)
+enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                             struct pl_source **ret_source, struct pl_error *reterr)
 {
     return store->ops->open(store, object, deadline_ns, ret_source, reterr);
 }

@@ -20,16 +20,17 @@ struct directory_store {
     bool dotted; /* names that begin with a dot are listed */
 };
 
-static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_text *key, unsigned depth, struct pl_object_list *list,
-                           struct pl_error *reterr);
+static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_text *key, unsigned depth,
+                           struct pl_object_list *list, struct pl_error *reterr);
 
-static enum pl_status add_entry(struct directory_store *store, int dir_fd, const struct dirent *entry, struct pl_text *key, unsigned depth,
-                                struct pl_object_list *list, struct pl_error *reterr)
+static enum pl_status add_entry(struct directory_store *store, int dir_fd, const struct dirent *entry,
+                                struct pl_text *key, unsigned depth, struct pl_object_list *list,
+                                struct pl_error *reterr)
 {
     struct stat info = {.st_mode = 0};
 
-    /* A directory says so itself on most file systems; files are asked for their size, once. Links are followed: FastFile and datasets in
-     * File mode are built of them. */
+    /* A directory says so itself on most file systems; files are asked for their size, once. Links are followed:
+     * FastFile and datasets in File mode are built of them. */
     if (entry->d_type == DT_DIR) {
         info.st_mode = S_IFDIR;
     } else if (fstatat(dir_fd, entry->d_name, &info, 0) != 0) {
@@ -58,8 +59,8 @@ static void close_directory_at(DIR **directory)
     }
 }
 
-static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_text *key, unsigned depth, struct pl_object_list *list,
-                           struct pl_error *reterr)
+static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_text *key, unsigned depth,
+                           struct pl_object_list *list, struct pl_error *reterr)
 {
     size_t prefix = key->length;
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -72,8 +73,8 @@ static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_
         return status;
     }
     if (depth > MAX_DEPTH) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s/%s': more than %d directories deep (a loop of links?)", store->head.name, pl_text_string(key),
-                            (int)MAX_DEPTH);
+        return pl_error_set(reterr, PL_LIMIT, "'%s/%s': more than %d directories deep (a loop of links?)",
+                            store->head.name, pl_text_string(key), (int)MAX_DEPTH);
     }
     for (;;) {
         const struct dirent *entry;
@@ -83,7 +84,8 @@ static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_
         if (!entry) {
             break;
         }
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || (entry->d_name[0] == '.' && !store->dotted)) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            (entry->d_name[0] == '.' && !store->dotted)) {
             continue;
         }
         pl_text_append(key, entry->d_name);
@@ -95,7 +97,8 @@ static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_
     return errno ? pl_error_errno(reterr, "read directory '%s'", store->head.name) : PL_OK;
 }
 
-static enum pl_status directory_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
+static enum pl_status directory_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
+                                     struct pl_error *reterr)
 {
     struct directory_store *directory = (struct directory_store *)store;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
@@ -104,15 +107,16 @@ static enum pl_status directory_list(struct pl_store *store, int64_t deadline_ns
     return walk(directory, directory->fd, &key, 0, list, reterr);
 }
 
-static enum pl_status directory_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
-                                     struct pl_error *reterr)
+static enum pl_status directory_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                                     struct pl_source **ret_source, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     (void)deadline_ns;
     pl_text_printf(&path, "%s/%s", store->name, object->key);
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path), object->size_bytes, ret_source, reterr);
+    return pl_source_open_file_at(((struct directory_store *)store)->fd, object->key, pl_text_string(&path),
+                                  object->size_bytes, ret_source, reterr);
 }
 
 static void directory_close(struct pl_store *store)
@@ -121,15 +125,18 @@ static void directory_close(struct pl_store *store)
     free(store);
 }
 
-static const struct pl_store_ops directory_ops = {.list = directory_list, .open = directory_open, .close = directory_close};
+static const struct pl_store_ops directory_ops = {
+    .list = directory_list, .open = directory_open, .close = directory_close};
 
-enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store, struct pl_error *reterr)
+enum pl_status pl_store_open_directory(const char *path, bool dotted, struct pl_store **ret_store,
+                                       struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct directory_store *store;
 
     if (fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open directory '%s'", path);
+        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                              "open directory '%s'", path);
     }
     store = pl_memory_new(1, sizeof(*store), reterr);
     if (!store) {

@@ -8,7 +8,8 @@
 
 enum { LEAST_CAPACITY = 64, PAGE_BYTES = 4096, MOST_READ_BYTES = 1 << 20 };
 
-enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity, struct pl_error *reterr)
+enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity,
+                              struct pl_error *reterr)
 {
     window->source = source;
     window->offset_bytes = source->offset_bytes;
@@ -24,8 +25,8 @@ enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source
 }
 
 /*
- * Move the available bytes to the front. Where `want` then still fits they end on a page's edge: the kernel copies to a whole page
- * faster, and a FIFO's writer mostly fills whole pages.
+ * Move the available bytes to the front. Where `want` then still fits they end on a page's edge: the kernel copies to a
+ * whole page faster, and a FIFO's writer mostly fills whole pages.
  */
 static void move_to_front(struct pl_window *window, size_t want)
 {
@@ -57,7 +58,8 @@ static enum pl_status double_buffer(struct pl_window *window, struct pl_error *r
     return PL_OK;
 }
 
-/* Room behind the available bytes for a read that is worth its call, and for `want` bytes in all unless they take more than the buffer. */
+/* Room behind the available bytes for a read that is worth its call, and for `want` bytes in all unless they take more
+ * than the buffer. */
 static enum pl_status make_room(struct pl_window *window, size_t want, struct pl_error *reterr)
 {
     size_t before = (size_t)(window->data - window->buffer);
@@ -86,7 +88,8 @@ enum pl_status pl_window_wait(struct pl_window *window, size_t want, int64_t dea
         PL_TRY(make_room(window, want, reterr));
         used = (size_t)(window->data - window->buffer) + window->available;
         room = window->capacity - used;
-        PL_TRY(pl_source_read(window->source, window->buffer + used, room < MOST_READ_BYTES ? room : MOST_READ_BYTES, deadline_ns, &got, reterr));
+        PL_TRY(pl_source_read(window->source, window->buffer + used, room < MOST_READ_BYTES ? room : MOST_READ_BYTES,
+                              deadline_ns, &got, reterr));
         window->available += got;
         window->ended = got == 0;
     }

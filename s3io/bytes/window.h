@@ -3,8 +3,8 @@
  * A window on a source: the next bytes, looked at in place before they are consumed. Inside s3io only.
  *
  * Over memory the window is the memory itself; over anything else it is a buffer that is filled with large reads and
- * moves its rest to the front when it runs out, so that what follows begins on a page. It grows as bytes arrive, never because a
- * header promised them.
+ * moves its rest to the front when it runs out, so that what follows begins on a page. It grows as bytes arrive, never
+ * because a header promised them.
  *
  * Test  tests/unit/s3io/bytes/test_window.c
  */
@@ -24,16 +24,19 @@ struct pl_window {
 };
 
 /** Look at `source`, which stays the caller's; `window` was zeroed. */
-enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source, size_t capacity,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Wait until `want` bytes are available or the source ended with fewer; check `available`. May move `data`. After
  * PL_TIMEOUT the call may be repeated.
  */
-enum pl_status pl_window_wait(struct pl_window *window, size_t want, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_window_wait(struct pl_window *window, size_t want, int64_t deadline_ns,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_window_wait() when the bytes are not there yet; inline because it stands before every record. */
-static inline enum pl_status pl_window_need(struct pl_window *window, size_t want, int64_t deadline_ns, struct pl_error *reterr)
+static inline enum pl_status pl_window_need(struct pl_window *window, size_t want, int64_t deadline_ns,
+                                            struct pl_error *reterr)
 {
     return window->available >= want ? PL_OK : pl_window_wait(window, want, deadline_ns, reterr);
 }

@@ -14,7 +14,8 @@ struct pl_deal pl_channel_deal(const struct pl_channel *channel, struct pl_deal 
     return world;
 }
 
-enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store, struct pl_error *reterr)
+enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
+                                     struct pl_error *reterr)
 {
     if (channel->mode == PL_CHANNEL_PIPE) {
         return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode and has no files", channel->name);
@@ -22,7 +23,8 @@ enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl
     return pl_store_open_directory(channel->path, false, ret_store, reterr);
 }
 
-enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
+                                     struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 

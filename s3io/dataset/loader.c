@@ -64,16 +64,19 @@ static void row_at(const struct pl_loader *loader, unsigned char *const *base, s
     }
 }
 
-static enum pl_status read_sample(struct pl_loader *loader, unsigned char *const *base, size_t row, uint64_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status read_sample(struct pl_loader *loader, unsigned char *const *base, size_t row, uint64_t *ret_bytes,
+                                  struct pl_error *reterr)
 {
     void *fields[PL_LOADER_MAX_FIELDS] = {NULL};
 
     row_at(loader, base, row, fields);
     *ret_bytes = 0;
-    return loader->input.next(loader->input.context, fields, pl_deadline_after_ns(loader->options.timeout_ns), ret_bytes, reterr);
+    return loader->input.next(loader->input.context, fields, pl_deadline_after_ns(loader->options.timeout_ns),
+                              ret_bytes, reterr);
 }
 
-static void copy_sample(const struct pl_loader *loader, unsigned char *const *from, size_t from_row, unsigned char *const *to, size_t to_row)
+static void copy_sample(const struct pl_loader *loader, unsigned char *const *from, size_t from_row,
+                        unsigned char *const *to, size_t to_row)
 {
     for (unsigned field = 0; field < loader->options.fields; field++) {
         size_t bytes = loader->options.sample_bytes[field];
@@ -83,7 +86,8 @@ static void copy_sample(const struct pl_loader *loader, unsigned char *const *fr
 }
 
 /* One sample through the shuffle buffer: a random one of those in it leaves, the next of the input takes its place. */
-static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slot, size_t row, uint64_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slot, size_t row, uint64_t *ret_bytes,
+                                      struct pl_error *reterr)
 {
     struct shuffle *shuffle = &loader->shuffle;
     enum pl_status status = PL_OK;
@@ -153,7 +157,8 @@ static bool wait_for_slot(struct pl_loader *loader, uint64_t *ret_number)
 
 static enum pl_status produce_epoch(struct pl_loader *loader, uint64_t epoch, struct pl_error *reterr)
 {
-    enum pl_status status = loader->input.start(loader->input.context, epoch, pl_deadline_after_ns(loader->options.timeout_ns), reterr);
+    enum pl_status status =
+        loader->input.start(loader->input.context, epoch, pl_deadline_after_ns(loader->options.timeout_ns), reterr);
     uint64_t number;
 
     loader->shuffle.count = 0;
@@ -226,13 +231,15 @@ static void abandon(struct pl_loader *loader)
     pthread_mutex_unlock(&loader->mutex);
 }
 
-static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows, bool batch, unsigned char **fields, struct pl_error *reterr)
+static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows, bool batch, unsigned char **fields,
+                                    struct pl_error *reterr)
 {
     for (unsigned field = 0; field < loader->options.fields; field++) {
         size_t bytes;
 
         if (__builtin_mul_overflow(rows, loader->options.sample_bytes[field], &bytes)) {
-            return pl_error_set(reterr, PL_LIMIT, "%zu samples of %zu bytes are too large", rows, loader->options.sample_bytes[field]);
+            return pl_error_set(reterr, PL_LIMIT, "%zu samples of %zu bytes are too large", rows,
+                                loader->options.sample_bytes[field]);
         }
         if (batch && loader->options.allocate) {
             fields[field] = loader->options.allocate(loader->options.allocator, bytes);
@@ -240,7 +247,8 @@ static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows,
             fields[field] = pl_memory_new_aligned(bytes, 1, 64, reterr);
         }
         if (!fields[field]) {
-            return pl_error_set(reterr, PL_MEMORY, "no memory for %zu samples of %zu bytes", rows, loader->options.sample_bytes[field]);
+            return pl_error_set(reterr, PL_MEMORY, "no memory for %zu samples of %zu bytes", rows,
+                                loader->options.sample_bytes[field]);
         }
     }
     return PL_OK;
@@ -277,14 +285,15 @@ static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
     return PL_OK;
 }
 
-enum pl_status pl_loader_new(const struct pl_loader_options *options, const struct pl_loader_input *input, struct pl_loader **ret_loader,
-                             struct pl_error *reterr)
+enum pl_status pl_loader_new(const struct pl_loader_options *options, const struct pl_loader_input *input,
+                             struct pl_loader **ret_loader, struct pl_error *reterr)
 {
     struct pl_loader *loader;
     enum pl_status status;
 
     if (options->fields == 0 || options->fields > PL_LOADER_MAX_FIELDS || options->batch_samples == 0) {
-        return pl_error_set(reterr, PL_INVALID, "a loader needs 1 to %d fields and batches of at least one sample", (int)PL_LOADER_MAX_FIELDS);
+        return pl_error_set(reterr, PL_INVALID, "a loader needs 1 to %d fields and batches of at least one sample",
+                            (int)PL_LOADER_MAX_FIELDS);
     }
     if (!options->allocate != !options->release) {
         return pl_error_set(reterr, PL_INVALID, "a loader's memory needs both allocate and release");
@@ -339,14 +348,16 @@ static enum pl_status wait_for_batch(struct pl_loader *loader, int64_t deadline_
     return PL_OK;
 }
 
-enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch, struct pl_error *reterr)
+enum pl_status pl_loader_next(struct pl_loader *loader, int64_t deadline_ns, struct pl_batch *ret_batch,
+                              struct pl_error *reterr)
 {
     int64_t begin_ns = pl_clock_now_ns();
     enum pl_status status;
     const struct slot *slot;
 
     if (loader->over) {
-        return loader->start_ns ? PL_END : pl_error_set(reterr, PL_INVALID, "pl_loader_start() comes first: no epoch has begun");
+        return loader->start_ns ? PL_END
+                                : pl_error_set(reterr, PL_INVALID, "pl_loader_start() comes first: no epoch has begun");
     }
     pthread_mutex_lock(&loader->mutex);
     if (loader->holding) {
@@ -428,7 +439,8 @@ static enum pl_status memory_start(void *context, uint64_t epoch, int64_t deadli
     return PL_OK;
 }
 
-static enum pl_status memory_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status memory_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
+                                  struct pl_error *reterr)
 {
     const struct pl_loader_memory *memory = context;
     uint64_t index;

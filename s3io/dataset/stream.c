@@ -95,7 +95,8 @@ static void close_epoch(struct pl_stream *stream)
     stream->outer = NULL;
 }
 
-static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, uint64_t size_bytes, struct pl_error *reterr)
+static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source **top, uint64_t size_bytes,
+                                      struct pl_error *reterr)
 {
     struct pl_record_options options = stream->options.records;
 
@@ -110,7 +111,8 @@ static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source
 }
 
 /* `source`, decompressed where asked for, as the records of `stream`; it is closed on failure. */
-static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, uint64_t size_bytes, struct pl_error *reterr)
+static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, uint64_t size_bytes,
+                                  struct pl_error *reterr)
 {
     enum pl_status status = try_open_reader(stream, &source, size_bytes, reterr);
 
@@ -121,8 +123,9 @@ static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *so
     return status;
 }
 
-static enum pl_status open_object(struct pl_stream *stream, uint64_t position, int64_t deadline_ns, struct pl_source **ret_source,
-                                  const struct pl_object **ret_object, struct pl_error *reterr)
+static enum pl_status open_object(struct pl_stream *stream, uint64_t position, int64_t deadline_ns,
+                                  struct pl_source **ret_source, const struct pl_object **ret_object,
+                                  struct pl_error *reterr)
 {
     uint64_t count = stream->list.count, index = position;
 
@@ -168,7 +171,8 @@ static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns
     struct pl_source *source;
 
     PL_TRY(pl_record_reader_next(stream->outer, deadline_ns, &object, reterr));
-    pl_text_printf(&name, "%s_%llu, object %llu", stream->path, (unsigned long long)stream->epoch, (unsigned long long)object.index);
+    pl_text_printf(&name, "%s_%llu, object %llu", stream->path, (unsigned long long)stream->epoch,
+                   (unsigned long long)object.index);
     PL_TRY(pl_text_check(&name, reterr));
     PL_TRY(pl_source_open_memory(pl_text_string(&name), object.data, object.bytes, &source, reterr));
     return open_reader(stream, source, object.bytes, reterr);
@@ -183,7 +187,8 @@ static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns,
 }
 
 /* The next of the records i with mine[i mod deal.size]; not with `share`. */
-static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns,
+                              struct pl_record *ret_record, struct pl_error *reterr)
 {
     uint32_t size = stream->options.deal.size;
     bool by_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS;
@@ -217,10 +222,11 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_
     }
 }
 
-enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+enum pl_status pl_stream_next(struct pl_stream *stream, int64_t deadline_ns, struct pl_record *ret_record,
+                              struct pl_error *reterr)
 {
-    enum pl_status status =
-        stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr) : next_of(stream, stream->own, deadline_ns, ret_record, reterr);
+    enum pl_status status = stream->share ? pl_share_next(stream->share, deadline_ns, ret_record, reterr)
+                                          : next_of(stream, stream->own, deadline_ns, ret_record, reterr);
 
     if (stream->share && status == PL_OK) {
         stream->counts.records++;
@@ -274,7 +280,8 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
     if (stream->share) {
         pl_share_start(stream->share, epoch);
     } else {
-        status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr) : start_files(stream, deadline_ns, reterr);
+        status = stream->channel.mode == PL_CHANNEL_PIPE ? start_pipe(stream, epoch, reterr)
+                                                         : start_files(stream, deadline_ns, reterr);
     }
     stream->started = status == PL_OK;
     if (status != PL_OK) {
@@ -340,22 +347,25 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
     return pl_stream_start(context, epoch, deadline_ns, reterr);
 }
 
-static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+                                struct pl_error *reterr)
 {
     return next_of(context, mine, deadline_ns, ret_record, reterr);
 }
 
-static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
-                           struct pl_error *reterr)
+static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options,
+                           struct pl_stream **ret_stream, struct pl_error *reterr)
 {
     struct pl_stream *stream;
 
     if (options->deal.rank >= options->deal.size) {
-        return pl_error_set(reterr, PL_INVALID, "rank %u of %u: a rank lies between 0 and the number of ranks minus one", options->deal.rank,
-                            options->deal.size);
+        return pl_error_set(reterr, PL_INVALID,
+                            "rank %u of %u: a rank lies between 0 and the number of ranks minus one",
+                            options->deal.rank, options->deal.size);
     }
     if (options->split == PL_STREAM_SPLIT_OBJECTS && channel->mode == PL_CHANNEL_PIPE) {
-        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode, where only records can be dealt to ranks", channel->name);
+        return pl_error_set(reterr, PL_INVALID,
+                            "channel '%s' is in Pipe Mode, where only records can be dealt to ranks", channel->name);
     }
     stream = pl_memory_new(1, sizeof(*stream), reterr);
     if (!stream) {
@@ -394,8 +404,8 @@ static enum pl_status open_share(struct pl_stream *stream, struct pl_error *rete
     return pl_share_open(&stream->share_options, &feed, &stream->share, reterr);
 }
 
-enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options, struct pl_stream **ret_stream,
-                              struct pl_error *reterr)
+enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_stream_options *options,
+                              struct pl_stream **ret_stream, struct pl_error *reterr)
 {
     struct pl_stream *stream = NULL;
     enum pl_status status = PL_OK;
@@ -415,8 +425,8 @@ enum pl_status pl_stream_open(const struct pl_channel *channel, const struct pl_
     return PL_OK;
 }
 
-enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stream_options *options, struct pl_stream **ret_stream,
-                                    struct pl_error *reterr)
+enum pl_status pl_stream_open_store(struct pl_store *store, const struct pl_stream_options *options,
+                                    struct pl_stream **ret_stream, struct pl_error *reterr)
 {
     struct pl_channel channel = {.name = store->name, .mode = PL_CHANNEL_FILE, .path = store->name};
 
@@ -430,7 +440,8 @@ static enum pl_status samples_start(void *context, uint64_t epoch, int64_t deadl
     return pl_stream_start(((struct pl_stream_samples *)context)->stream, epoch, deadline_ns, reterr);
 }
 
-static enum pl_status samples_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status samples_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
+                                   struct pl_error *reterr)
 {
     const struct pl_stream_samples *samples = context;
     struct pl_record record;
@@ -440,10 +451,11 @@ static enum pl_status samples_next(void *context, void *const *fields, int64_t d
     *ret_bytes = record.bytes;
     status = samples->decode(samples->context, &record, fields, reterr);
     if (status != PL_OK) {
-        pl_error_context(reterr, "channel '%s', record %llu at byte %llu", samples->stream->name, (unsigned long long)record.index,
-                         (unsigned long long)record.offset_bytes);
+        pl_error_context(reterr, "channel '%s', record %llu at byte %llu", samples->stream->name,
+                         (unsigned long long)record.index, (unsigned long long)record.offset_bytes);
     }
-    return status == PL_END ? pl_error_set(reterr, PL_FAILED, "a decoder returned the end of data for a record") : status;
+    return status == PL_END ? pl_error_set(reterr, PL_FAILED, "a decoder returned the end of data for a record")
+                            : status;
 }
 
 static void samples_cancel(void *context, bool cancelled)
@@ -453,5 +465,6 @@ static void samples_cancel(void *context, bool cancelled)
 
 struct pl_loader_input pl_loader_input_stream(struct pl_stream_samples *samples)
 {
-    return (struct pl_loader_input){.context = samples, .start = samples_start, .next = samples_next, .cancel = samples_cancel};
+    return (struct pl_loader_input){
+        .context = samples, .start = samples_start, .next = samples_next, .cancel = samples_cancel};
 }

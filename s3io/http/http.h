@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * HTTP/1.1 transfers, all driven by one thread of the engine's own. Whatever belongs to requests runs on that thread, so
- * the code above needs no locks among its requests: other threads hand in tasks with pl_http_post().
+ * HTTP/1.1 transfers, all driven by one thread of the engine's own. Whatever belongs to requests runs on that thread,
+ * so the code above needs no locks among its requests: other threads hand in tasks with pl_http_post().
  *
- * Threads  pl_http_post() and pl_http_run() from any; pl_http_send(), pl_http_cancel() and all callbacks on the engine's thread only.
+ * Threads  pl_http_post() and pl_http_run() from any; pl_http_send(), pl_http_cancel() and all callbacks on the
+ *          engine's thread only.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_HTTP_HTTP_H
@@ -20,7 +21,8 @@ struct pl_http;
 struct pl_http_options {
     const char *ca_bundle;     /* NULL: the system's certificates */
     unsigned idle_connections; /* kept open for reuse */
-    int64_t stall_ns;          /* 0: 10 s without a byte in either direction end a transfer, and twice as long a trickle */
+    /* 0: 10 s without a byte in either direction end a transfer, and twice as long a trickle */
+    int64_t stall_ns;
 };
 
 /** Something to do on the engine's thread. Embed it, set `run`; it may be posted again once it runs. */
@@ -31,13 +33,17 @@ struct pl_http_task {
 
 struct pl_http_request;
 
-/** Callbacks of a request. None may call pl_http_cancel() or free the request but `done`, in which the request is the owner's again. */
+/**
+ * Callbacks of a request. None may call pl_http_cancel() or free the request but `done`, in which the request is the
+ * owner's again.
+ */
 struct pl_http_handler {
     /* The head of the final response is there; anything but PL_OK ends the transfer with it. May be NULL. */
     enum pl_status (*head)(struct pl_http_request *request, struct pl_error *reterr);
     /* A piece of the body. */
     enum pl_status (*body)(struct pl_http_request *request, const void *data, size_t bytes, struct pl_error *reterr);
-    /* PL_OK: a whole response came, whatever its HTTP status. Otherwise request->error says why and whether to try again. */
+    /* PL_OK: a whole response came, whatever its HTTP status. Otherwise request->error says why and whether to try
+     * again. */
     void (*done)(struct pl_http_request *request, enum pl_status status);
 };
 
@@ -72,9 +78,12 @@ struct pl_http_request {
 };
 
 /** Start the engine's thread; it takes no signals. */
-enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http,
+                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** End the thread: every request gets `done` with PL_CANCELLED first, then nothing of it runs any more. NULL is fine. */
+/**
+ * End the thread: every request gets `done` with PL_CANCELLED first, then nothing of it runs any more. NULL is fine.
+ */
 void pl_http_free(struct pl_http *http);
 
 /** Have `task` run once on the engine's thread. Tasks run in the order of posting. Cannot fail. */
@@ -83,7 +92,9 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task);
 /** The same, and wait until it has run. Not on the engine's thread. */
 void pl_http_run(struct pl_http *http, struct pl_http_task *task);
 
-/** Begin a request; `done` comes later, never from within this call. A request may be sent again from its own `done`. */
+/**
+ * Begin a request; `done` comes later, never from within this call. A request may be sent again from its own `done`.
+ */
 void pl_http_send(struct pl_http *http, struct pl_http_request *request);
 
 /** Forget a request that was sent and is not done: `done` will not come. Not from `head` and `body`. */

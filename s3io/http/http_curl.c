@@ -21,9 +21,10 @@ enum {
     AHEAD_BYTES = 128 * 1024,    /* of a body, with the kernel and not sent */
     LOOK_NS = 200 * 1000 * 1000, /* how often transfers are looked at for a stall */
     IDLE_MS = 60 * 1000,
-    CONNECT_MS = 10 * 1000,       /* name lookup, TCP and TLS together */
-    SLOW_BYTES_PER_S = 16 * 1024, /* a transfer slower than this for twice the usual silence ends: a trickle would pass for life */
-    PATIENCE = 20,                /* times the usual silence, for a request that may take its time */
+    CONNECT_MS = 10 * 1000, /* name lookup, TCP and TLS together */
+    /* a transfer slower than this for twice the usual silence ends: a trickle would pass for life */
+    SLOW_BYTES_PER_S = 16 * 1024,
+    PATIENCE = 20, /* times the usual silence, for a request that may take its time */
 };
 
 struct pl_http {
@@ -67,8 +68,8 @@ static void unlink_request(struct pl_http *http, struct pl_http_request *request
 }
 
 /*
- * Give back what a transfer held. The easy handle is kept for the next one when all went well: behind a failed name lookup
- * libcurl 7.88 refuses settings on a reset handle.
+ * Give back what a transfer held. The easy handle is kept for the next one when all went well: behind a failed name
+ * lookup libcurl 7.88 refuses settings on a reset handle.
  */
 static void release_transfer(struct pl_http *http, struct pl_http_request *request, bool reuse)
 {
@@ -104,7 +105,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
         return bytes; /* trailers */
     }
     request->refused = pl_http_head_line(&request->head, line, bytes, &request->error);
-    if (request->refused == PL_OK && bytes <= 2 && (line[0] == '\r' || line[0] == '\n') && request->head.status >= 200) {
+    if (request->refused == PL_OK && bytes <= 2 && (line[0] == '\r' || line[0] == '\n') &&
+        request->head.status >= 200) {
         request->head_done = true;
         if (request->handler->head) {
             request->refused = request->handler->head(request, &request->error);
@@ -126,7 +128,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* By itself the kernel takes some MiB at a time. A slow network moves them for longer than a stall lasts, and nobody would see that they move. */
+/* By itself the kernel takes some MiB at a time. A slow network moves them for longer than a stall lasts, and nobody
+ * would see that they move. */
 static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 {
     const int bytes = AHEAD_BYTES;
@@ -232,11 +235,13 @@ static enum pl_status start(struct pl_http *http, struct pl_http_request *reques
     }
     code = set_options(http, request->easy, request);
     if (code != CURLE_OK) {
-        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, code, "set up a transfer: %s", curl_easy_strerror(code));
+        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, code, "set up a transfer: %s",
+                              curl_easy_strerror(code));
     }
     multi_code = curl_multi_add_handle(http->multi, request->easy);
     if (multi_code != CURLM_OK) {
-        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, multi_code, "start a transfer: %s", curl_multi_strerror(multi_code));
+        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, multi_code, "start a transfer: %s",
+                              curl_multi_strerror(multi_code));
     }
     request->running = true;
     request->progress_ns = request->slow_since_ns = now_ns;
@@ -288,7 +293,8 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
         (void)curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
         status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
-    (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s", request->words[0] ? request->words : curl_easy_strerror(code));
+    (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s",
+                         request->words[0] ? request->words : curl_easy_strerror(code));
     (void)curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
     /* A proxy that refuses, with 403 or 407, does so again. */
     request->error.retryable = (may_try_again(code) || connect_us > 0) && proxy_status / 100 != 4;
@@ -370,7 +376,8 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         request->progress_ns = now_ns;
     }
     if (now_ns - request->progress_ns >= (request->patient ? PATIENCE : 1) * stall_ns) {
-        (void)pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s", (double)(now_ns - request->progress_ns) / 1e9);
+        (void)pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s",
+                           (double)(now_ns - request->progress_ns) / 1e9);
         request->error.retryable = true;
         return true;
     }
@@ -378,7 +385,8 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         double rate = (double)(bytes - request->slow_bytes) * 1e9 / (double)(now_ns - request->slow_since_ns);
 
         if (rate < SLOW_BYTES_PER_S) {
-            (void)pl_error_set(&request->error, PL_TIMEOUT, "only %.0f bytes/s for %.1f s", rate, (double)(now_ns - request->slow_since_ns) / 1e9);
+            (void)pl_error_set(&request->error, PL_TIMEOUT, "only %.0f bytes/s for %.1f s", rate,
+                               (double)(now_ns - request->slow_since_ns) / 1e9);
             request->error.retryable = true;
             return true;
         }
@@ -491,7 +499,8 @@ enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http
         release(http);
         return PL_MEMORY;
     }
-    if (!http->multi || curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)http->options.idle_connections) != CURLM_OK) {
+    if (!http->multi ||
+        curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)http->options.idle_connections) != CURLM_OK) {
         release(http);
         return pl_error_set(reterr, PL_LIBRARY, "libcurl cannot start");
     }
@@ -557,7 +566,10 @@ static void run_waited(struct pl_http_task *task)
 
 void pl_http_run(struct pl_http *http, struct pl_http_task *task)
 {
-    struct waited_task waited = {.head = {.run = run_waited}, .task = task, .lock = PTHREAD_MUTEX_INITIALIZER, .ran_cond = PTHREAD_COND_INITIALIZER};
+    struct waited_task waited = {.head = {.run = run_waited},
+                                 .task = task,
+                                 .lock = PTHREAD_MUTEX_INITIALIZER,
+                                 .ran_cond = PTHREAD_COND_INITIALIZER};
 
     PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
     pl_http_post(http, &waited.head);

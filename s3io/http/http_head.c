@@ -46,8 +46,8 @@ static bool parse_content_range(struct pl_http_head *head, const char *at, const
     }
     if (at < end && *at == '*') {
         at++;
-    } else if (!take_number(&at, end, &head->range_first) || !take_text(&at, end, "-") || !take_number(&at, end, &head->range_last) ||
-               head->range_last < head->range_first) {
+    } else if (!take_number(&at, end, &head->range_first) || !take_text(&at, end, "-") ||
+               !take_number(&at, end, &head->range_last) || head->range_last < head->range_first) {
         return false;
     }
     if (!take_text(&at, end, "/")) {
@@ -97,7 +97,8 @@ bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
     uint64_t number = 0;
 
     /* libcrypto takes blanks at the ends and padding anywhere. */
-    if (length != (bytes + 2) / 3 * 4 || strcspn(text, "=") != digits || strspn(text + digits, "=") != length - digits ||
+    if (length != (bytes + 2) / 3 * 4 || strcspn(text, "=") != digits ||
+        strspn(text + digits, "=") != length - digits ||
         EVP_DecodeBlock(decoded, (const unsigned char *)text, (int)length) != (int)(length / 4 * 3)) {
         return false;
     }
@@ -110,7 +111,8 @@ bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
 
 void pl_http_word_base64(uint32_t word, char text[static 9])
 {
-    const unsigned char bytes[4] = {(unsigned char)(word >> 24), (unsigned char)(word >> 16), (unsigned char)(word >> 8), (unsigned char)word};
+    const unsigned char bytes[4] = {(unsigned char)(word >> 24), (unsigned char)(word >> 16),
+                                    (unsigned char)(word >> 8), (unsigned char)word};
 
     (void)EVP_EncodeBlock((unsigned char *)text, bytes, sizeof(bytes));
 }
@@ -137,7 +139,8 @@ static bool parse_length(struct pl_http_head *head, const char *at, const char *
     return true;
 }
 
-/* A composite checksum ("AAAAAA==-3") is one of the parts' checksums; where the parts begin the object does not tell. */
+/* A composite checksum ("AAAAAA==-3") is one of the parts' checksums; where the parts begin the object does not tell.
+ * */
 static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksum, const char *at, const char *end)
 {
     char text[16];
@@ -146,7 +149,8 @@ static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksu
         head->composite = true;
         return true;
     }
-    if (!copy_value(at, end, text, sizeof(text)) || !pl_http_base64_number(text, checksum.kind == PL_CHECKSUM_CRC64NVME ? 8 : 4, &checksum.value)) {
+    if (!copy_value(at, end, text, sizeof(text)) ||
+        !pl_http_base64_number(text, checksum.kind == PL_CHECKSUM_CRC64NVME ? 8 : 4, &checksum.value)) {
         return false;
     }
     if (head->checksum.kind != PL_CHECKSUM_CRC32C) {
@@ -221,7 +225,8 @@ static enum pl_status status_line(struct pl_http_head *head, const char *line, s
         at++;
     }
     if (!at || !take_number(&at, end, &code) || code < 100 || code > 599) {
-        return pl_error_set(reterr, PL_CORRUPT, "malformed HTTP status line '%.*s'", (int)(bytes < 80 ? bytes : 80), line);
+        return pl_error_set(reterr, PL_CORRUPT, "malformed HTTP status line '%.*s'", (int)(bytes < 80 ? bytes : 80),
+                            line);
     }
     head->status = (int)code;
     return PL_OK;
@@ -239,14 +244,16 @@ enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, si
     }
     head->head_bytes += bytes;
     if (head->head_bytes > PL_HTTP_HEAD_MAX_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, "the head of an HTTP response is longer than %d bytes", PL_HTTP_HEAD_MAX_BYTES);
+        return pl_error_set(reterr, PL_LIMIT, "the head of an HTTP response is longer than %d bytes",
+                            PL_HTTP_HEAD_MAX_BYTES);
     }
     if (bytes == 0) {
         return PL_OK;
     }
     colon = memchr(line, ':', bytes);
     if (!colon || colon == line || memchr(line, '\0', bytes)) {
-        return pl_error_set(reterr, PL_CORRUPT, "malformed HTTP header line '%.*s'", (int)(bytes < 80 ? bytes : 80), line);
+        return pl_error_set(reterr, PL_CORRUPT, "malformed HTTP header line '%.*s'", (int)(bytes < 80 ? bytes : 80),
+                            line);
     }
     value = colon + 1;
     end = line + bytes;
@@ -257,7 +264,8 @@ enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, si
         end--;
     }
     if (!parse_field(head, line, (size_t)(colon - line), value, end)) {
-        return pl_error_set(reterr, PL_CORRUPT, "HTTP header '%.*s' cannot be read", (int)(bytes < 120 ? bytes : 120), line);
+        return pl_error_set(reterr, PL_CORRUPT, "HTTP header '%.*s' cannot be read", (int)(bytes < 120 ? bytes : 120),
+                            line);
     }
     return PL_OK;
 }

@@ -38,17 +38,22 @@ struct pl_http_head {
 void pl_http_head_init(struct pl_http_head *head);
 
 /**
- * Take one line, with or without its line end. A status line starts the head anew, so that only the last head of a "100 Continue"
- * counts. Unknown fields are skipped; a known one that cannot be read is an error, because acting on half of it is worse.
+ * Take one line, with or without its line end. A status line starts the head anew, so that only the last head of a "100
+ * Continue" counts. Unknown fields are skipped; a known one that cannot be read is an error, because acting on half of
+ * it is worse.
  *
  * Errors  PL_CORRUPT for a malformed line or field, PL_LIMIT for a head that is too long.
  */
-enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, size_t bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, size_t bytes,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Read "2026-01-31T12:00:00Z", with any fraction of a second, as seconds since 1970. */
 bool pl_http_iso_time(const char *text, int64_t *ret_s);
 
-/** Decode standard base64 of a big-endian number of 4 or 8 `bytes`, as x-amz-checksum-crc32c has it. False when it is anything else. */
+/**
+ * Decode standard base64 of a big-endian number of 4 or 8 `bytes`, as x-amz-checksum-crc32c has it. False when it is
+ * anything else.
+ */
 bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number);
 
 /** The base64 of `word`, 8 characters. */

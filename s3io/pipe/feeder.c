@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 /*
- * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A chunk comes up again only after CHUNKS - 1 others,
- * which is more than the pipe holds, unless a reader has made it larger, or still has that of an epoch before: then it gets other pages, and
- * those that are lent stay with the pipe.
+ * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A chunk comes up again only
+ * after CHUNKS - 1 others, which is more than the pipe holds, unless a reader has made it larger, or still has that of
+ * an epoch before: then it gets other pages, and those that are lent stay with the pipe.
  */
 enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 
@@ -52,7 +52,8 @@ struct pl_feeder {
     uint64_t made_from;  /* and those before this removed */
 };
 
-static enum pl_status fifo_path(const struct pl_feeder *feeder, uint64_t epoch, struct pl_text *text, struct pl_error *reterr)
+static enum pl_status fifo_path(const struct pl_feeder *feeder, uint64_t epoch, struct pl_text *text,
+                                struct pl_error *reterr)
 {
     pl_text_clear(text);
     pl_text_printf(text, "%s_%llu", feeder->path, (unsigned long long)epoch);
@@ -153,7 +154,8 @@ static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *r
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "the reader of '%s' read nothing before the deadline", feeder->path);
+            return pl_error_set(reterr, PL_TIMEOUT, "the reader of '%s' read nothing before the deadline",
+                                feeder->path);
         }
     }
 }
@@ -167,7 +169,9 @@ static ssize_t put(const struct pl_feeder *feeder, unsigned char *data, size_t b
 
 static enum pl_status take_other_pages(unsigned char *chunks, size_t bytes, struct pl_error *reterr)
 {
-    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "take other pages for the feeder's buffers");
+    return madvise(chunks, bytes, MADV_DONTNEED) == 0
+               ? PL_OK
+               : pl_error_errno(reterr, "take other pages for the feeder's buffers");
 }
 
 /* Go to the next chunk, whose pages may be changed from then on. */
@@ -206,7 +210,8 @@ static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
         } else if (errno == EAGAIN) {
             PL_TRY(wait_writable(feeder, reterr));
         } else if ((errno == EPERM || errno == ENOSYS) && !feeder->options.copy) {
-            feeder->options.copy = true; /* a container's seccomp profile, podman's default among them, refuses vmsplice() */
+            /* a container's seccomp profile, podman's default among them, refuses vmsplice() */
+            feeder->options.copy = true;
         } else if (errno == EPIPE) {
             feeder->closed_early = true;
         } else if (errno != EINTR) {
@@ -218,7 +223,8 @@ static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
 
 static bool is_over(const struct pl_feeder *feeder)
 {
-    return feeder->closed_early || (feeder->options.cut_bytes && feeder->epoch_bytes + feeder->filled >= feeder->options.cut_bytes);
+    return feeder->closed_early ||
+           (feeder->options.cut_bytes && feeder->epoch_bytes + feeder->filled >= feeder->options.cut_bytes);
 }
 
 static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size_t bytes, struct pl_error *reterr)
@@ -240,8 +246,8 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
 }
 
 /* Read some bytes, looking for a wish to stop while none come. */
-static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source *source, void *data, size_t bytes, size_t *ret_bytes,
-                                struct pl_error *reterr)
+static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source *source, void *data, size_t bytes,
+                                size_t *ret_bytes, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
     enum pl_status status;
@@ -257,18 +263,21 @@ static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source
     return status;
 }
 
-/* `bytes` of the source straight into the chunks; all of it with UINT64_MAX. Fewer bytes than asked for are an error. */
-static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes, struct pl_error *reterr)
+/* `bytes` of the source straight into the chunks; all of it with UINT64_MAX. Fewer bytes than asked for are an error.
+ * */
+static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes,
+                                 struct pl_error *reterr)
 {
     bool all = bytes == UINT64_MAX;
 
     while (bytes > 0 && !is_over(feeder)) {
         size_t room = CHUNK_BYTES - feeder->filled, got;
 
-        PL_TRY(read_some(feeder, source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, bytes < room ? (size_t)bytes : room,
-                         &got, reterr));
+        PL_TRY(read_some(feeder, source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled,
+                         bytes < room ? (size_t)bytes : room, &got, reterr));
         if (got == 0 && !all) {
-            return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than listed", source->name, (unsigned long long)bytes);
+            return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than listed", source->name,
+                                (unsigned long long)bytes);
         }
         if (got == 0) {
             return PL_OK;
@@ -283,7 +292,8 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
 }
 
 /* One part of a RecordIO record: its head, its bytes, its padding. */
-static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *source, unsigned flag, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *source, unsigned flag, uint64_t bytes,
+                               struct pl_error *reterr)
 {
     unsigned char head[PL_RECORDIO_HEAD_BYTES];
 
@@ -293,7 +303,8 @@ static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *sourc
     return put_bytes(feeder, "\0\0\0", (size_t)(-bytes & 3), reterr);
 }
 
-static enum pl_status put_wrapped(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status put_wrapped(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes,
+                                  struct pl_error *reterr)
 {
     bool first = true;
 
@@ -337,10 +348,12 @@ static enum pl_status put_object(struct pl_feeder *feeder, const struct pl_objec
     if (feeder->options.wrapper == PL_CHANNEL_WRAPPER_NONE) {
         return put_source(feeder, source, UINT64_MAX, reterr);
     }
-    return inflate ? put_inflated_record(feeder, source, reterr) : put_wrapped(feeder, source, object->size_bytes, reterr);
+    return inflate ? put_inflated_record(feeder, source, reterr)
+                   : put_wrapped(feeder, source, object->size_bytes, reterr);
 }
 
-static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts, struct pl_error *reterr)
+static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts,
+                                struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
 
@@ -350,10 +363,12 @@ static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct
     return feeder->filled ? flush(feeder, reterr) : PL_OK;
 }
 
-static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts, struct pl_error *reterr)
+static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts,
+                                  struct pl_error *reterr)
 {
     for (uint64_t i = 0; i < feeder->list.count && !is_over(feeder); i++) {
-        uint64_t index = feeder->options.shuffle ? pl_sampler_order(i, feeder->list.count, feeder->options.seed, epoch) : i;
+        uint64_t index =
+            feeder->options.shuffle ? pl_sampler_order(i, feeder->list.count, feeder->options.seed, epoch) : i;
 
         PL_TRY(put_object(feeder, &feeder->list.items[index], reterr));
         counts->objects += !is_over(feeder);
@@ -361,7 +376,8 @@ static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, stru
     return feeder->filled ? flush(feeder, reterr) : PL_OK;
 }
 
-enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts, struct pl_error *reterr)
+enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts,
+                             struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     enum pl_status status;
@@ -380,7 +396,8 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     if (!feeder->options.copy) { /* a reader may still have the pipe of an epoch before */
         PL_TRY(take_other_pages(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES, reterr));
     }
-    status = feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
+    status =
+        feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
     /* The name goes before the end is told: a reader must never find the FIFO of an epoch that is over. */
     remove_fifo(feeder, epoch);
     pl_file_close_at(&feeder->fd);
@@ -408,7 +425,8 @@ static void keep_shard(struct pl_object_list *list, struct pl_deal shard)
     list->count = kept;
 }
 
-static enum pl_status make(const char *path, const struct pl_feeder_options *options, struct pl_feeder **ret_feeder, struct pl_error *reterr)
+static enum pl_status make(const char *path, const struct pl_feeder_options *options, struct pl_feeder **ret_feeder,
+                           struct pl_error *reterr)
 {
     struct pl_feeder *feeder = pl_memory_new(1, sizeof(*feeder), reterr);
     enum pl_status status = PL_OK;
@@ -421,7 +439,8 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
     feeder->fd = -1;
     feeder->path = pl_memory_string(path, reterr);
     /* Mapped, not from the heap: pages that a pipe still holds when they are unmapped stay as they are. */
-    feeder->chunks = mmap(NULL, (size_t)CHUNKS * CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    feeder->chunks =
+        mmap(NULL, (size_t)CHUNKS * CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!feeder->path) {
         status = PL_MEMORY;
     }
@@ -437,8 +456,8 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
     return PL_OK;
 }
 
-enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
-                              struct pl_feeder **ret_feeder, struct pl_error *reterr)
+enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options,
+                              int64_t deadline_ns, struct pl_feeder **ret_feeder, struct pl_error *reterr)
 {
     struct pl_feeder *feeder;
     enum pl_status status;
@@ -460,8 +479,9 @@ enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const st
     return PL_OK;
 }
 
-enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path, const struct pl_feeder_options *options,
-                                     struct pl_feeder **ret_feeder, struct pl_error *reterr)
+enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path,
+                                     const struct pl_feeder_options *options, struct pl_feeder **ret_feeder,
+                                     struct pl_error *reterr)
 {
     PL_TRY(make(path, options, ret_feeder, reterr));
     (*ret_feeder)->epochs = *epochs;

@@ -20,7 +20,8 @@ struct pl_feeder_epochs {
 struct pl_feeder_options {
     enum pl_channel_wrapper wrapper;
     enum pl_compression compression; /* decompress objects before they are written */
-    bool shuffle;                    /* objects in an order that `seed` and the epoch decide, as pl_stream_options has it */
+    /* objects in an order that `seed` and the epoch decide, as pl_stream_options has it */
+    bool shuffle;
     uint64_t seed;
     struct pl_deal shard; /* size 0: all objects; else object i when i mod size is rank, counted in key order */
     bool late;            /* make the FIFO of an epoch when the one before is over, not in advance */
@@ -39,21 +40,28 @@ struct pl_feeder_counts {
 
 struct pl_feeder;
 
-/** Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now; where there are none is PL_NOT_FOUND. */
-enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options, int64_t deadline_ns,
-                              struct pl_feeder **ret_feeder, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now; where there are none
+ * is PL_NOT_FOUND.
+ */
+enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options,
+                              int64_t deadline_ns, struct pl_feeder **ret_feeder,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Feed `epochs`, whose context must outlive the feeder; of the options those about objects are not used. */
-enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path, const struct pl_feeder_options *options,
-                                     struct pl_feeder **ret_feeder, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path,
+                                     const struct pl_feeder_options *options, struct pl_feeder **ret_feeder,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Feed one epoch: make its FIFO (and the next one's unless `late`), wait for a reader, write everything, remove the FIFO.
+ * Feed one epoch: make its FIFO (and the next one's unless `late`), wait for a reader, write everything, remove the
+ * FIFO.
  *
  * Errors  PL_TIMEOUT when no reader came or it stopped reading; PL_CANCELLED; what reading the store returns.
  * Note    SIGPIPE must be ignored by the process.
  */
-enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Remove FIFOs that were made and not used. */
 void pl_feeder_close(struct pl_feeder *feeder);

@@ -32,7 +32,8 @@ struct pl_share {
     size_t joined_bytes;
 };
 
-static enum pl_status connect_ring(struct pl_share *share, const struct pl_share_options *options, struct pl_error *reterr)
+static enum pl_status connect_ring(struct pl_share *share, const struct pl_share_options *options,
+                                   struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_deadline_after_ns(options->timeout_ns);
     struct pl_hello hello = {
@@ -49,8 +50,10 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
         return pl_error_errno(reterr, "create an eventfd");
     }
     PL_TRY(pl_share_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
-    /* The dealer waits for the others until about the same deadline, and its own error says who did not come: on a slow machine, too. */
-    PL_TRY(pl_share_link_receive_fds(share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + 5 * PL_NS_PER_S, fds, reterr));
+    /* The dealer waits for the others until about the same deadline, and its own error says who did not come: on a slow
+     * machine, too. */
+    PL_TRY(pl_share_link_receive_fds(
+        share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + 5 * PL_NS_PER_S, fds, reterr));
     return pl_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
 }
 
@@ -63,16 +66,17 @@ static void release(struct pl_share *share)
     free(share);
 }
 
-enum pl_status pl_share_open(const struct pl_share_options *options, const struct pl_share_feed *feed, struct pl_share **ret_share,
-                             struct pl_error *reterr)
+enum pl_status pl_share_open(const struct pl_share_options *options, const struct pl_share_feed *feed,
+                             struct pl_share **ret_share, struct pl_error *reterr)
 {
     struct pl_share_options full = *options;
     struct pl_share *share;
     enum pl_status status = PL_OK;
 
     if (full.local_rank >= full.local_size || full.deal.rank >= full.deal.size) {
-        return pl_error_set(reterr, PL_INVALID, "local rank %u of %u and rank %u of %u: a rank lies below the number of ranks", full.local_rank,
-                            full.local_size, full.deal.rank, full.deal.size);
+        return pl_error_set(reterr, PL_INVALID,
+                            "local rank %u of %u and rank %u of %u: a rank lies below the number of ranks",
+                            full.local_rank, full.local_size, full.deal.rank, full.deal.size);
     }
     full.timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
     full.ring_bytes = full.ring_bytes ? full.ring_bytes : DEFAULT_RING_BYTES;
@@ -122,8 +126,9 @@ void pl_share_start(struct pl_share *share, uint64_t epoch)
 /* Wait until a frame may be there. */
 static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns, struct pl_error *reterr)
 {
-    struct pollfd fds[3] = {
-        {.fd = share->ring.rank_fd, .events = POLLIN}, {.fd = share->link_fd, .events = POLLIN}, {.fd = share->cancel_fd, .events = POLLIN}};
+    struct pollfd fds[3] = {{.fd = share->ring.rank_fd, .events = POLLIN},
+                            {.fd = share->link_fd, .events = POLLIN},
+                            {.fd = share->cancel_fd, .events = POLLIN}};
     enum pl_status status;
     int ready;
 
@@ -152,7 +157,8 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
 
 static enum pl_status take_error(struct pl_share *share, const struct pl_share_frame *frame, struct pl_error *reterr)
 {
-    enum pl_status status = frame->number > PL_OK && frame->number <= PL_FAILED ? (enum pl_status)frame->number : PL_FAILED;
+    enum pl_status status =
+        frame->number > PL_OK && frame->number <= PL_FAILED ? (enum pl_status)frame->number : PL_FAILED;
 
     if (frame->data_bytes == 0) {
         (void)pl_error_set(reterr, status, "a rank that shares this channel is gone");
@@ -164,7 +170,8 @@ static enum pl_status take_error(struct pl_share *share, const struct pl_share_f
 }
 
 /* One more piece of a large record; says whether it is whole. */
-static enum pl_status take_part(struct pl_share *share, const struct pl_share_frame *frame, bool *ret_whole, struct pl_error *reterr)
+static enum pl_status take_part(struct pl_share *share, const struct pl_share_frame *frame, bool *ret_whole,
+                                struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&share->joined, &share->joined_capacity, share->joined_bytes + frame->data_bytes, 1, reterr));
     memcpy(share->joined + share->joined_bytes, frame + 1, frame->data_bytes);
@@ -174,14 +181,16 @@ static enum pl_status take_part(struct pl_share *share, const struct pl_share_fr
 }
 
 /* Use the frame: PL_OK with a record, PL_END, an error, or `*ret_again` when there is more to look at. */
-static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *frame, struct pl_record *ret_record, bool *ret_again,
-                                 struct pl_error *reterr)
+static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *frame, struct pl_record *ret_record,
+                                 bool *ret_again, struct pl_error *reterr)
 {
     bool whole = false;
 
     *ret_again = false;
-    *ret_record = (struct pl_record){
-        .data = (const unsigned char *)(frame + 1), .bytes = frame->data_bytes, .index = frame->number, .offset_bytes = frame->offset_bytes};
+    *ret_record = (struct pl_record){.data = (const unsigned char *)(frame + 1),
+                                     .bytes = frame->data_bytes,
+                                     .index = frame->number,
+                                     .offset_bytes = frame->offset_bytes};
     if (frame->epoch < share->epoch) {
         pl_ring_release(&share->ring, frame);
         *ret_again = true;
@@ -212,7 +221,8 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
     }
 }
 
-enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record,
+                             struct pl_error *reterr)
 {
     let_go(share);
     if (share->over) {

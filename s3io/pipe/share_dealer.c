@@ -104,13 +104,15 @@ static void wait_for_news(struct pl_dealer *dealer)
     for (uint32_t i = 0; i < count; i++) {
         dealer->polls[2 + i] = (struct pollfd){.fd = dealer->members[i].link_fd, .events = POLLIN};
     }
-    (void)poll(dealer->polls, 2 + count, pl_deadline_poll_ms(dealer->linger_ns ? dealer->linger_ns : PL_DEADLINE_NEVER));
+    (void)poll(dealer->polls, 2 + count,
+               pl_deadline_poll_ms(dealer->linger_ns ? dealer->linger_ns : PL_DEADLINE_NEVER));
     pl_event_clear(dealer->event_fd);
     look_at_links(dealer);
 }
 
 /* Room for a frame in the rank's ring; NULL when the rank has left the epoch or the dealer is to give up. */
-static struct pl_share_frame *reserve(struct pl_dealer *dealer, struct member *member, uint64_t epoch, size_t data_bytes)
+static struct pl_share_frame *reserve(struct pl_dealer *dealer, struct member *member, uint64_t epoch,
+                                      size_t data_bytes)
 {
     for (;;) {
         struct pl_share_frame *frame;
@@ -198,9 +200,11 @@ static void deal_epoch(struct pl_dealer *dealer, uint64_t epoch)
         int64_t look_ns = pl_deadline_after_ns(LOOK_NS);
         struct pl_record record;
 
-        status = dealer->feed.next(dealer->feed.context, dealer->mine, look_ns < deadline_ns ? look_ns : deadline_ns, &record, &error);
+        status = dealer->feed.next(dealer->feed.context, dealer->mine, look_ns < deadline_ns ? look_ns : deadline_ns,
+                                   &record, &error);
         if (status == PL_OK) {
-            put_record(dealer, &dealer->members[dealer->member_of[record.index % dealer->options.deal.size]], epoch, &record);
+            put_record(dealer, &dealer->members[dealer->member_of[record.index % dealer->options.deal.size]], epoch,
+                       &record);
             deadline_ns = pl_deadline_after_ns(dealer->options.timeout_ns);
         } else if (status == PL_TIMEOUT && !pl_deadline_passed(deadline_ns)) {
             status = PL_OK;
@@ -251,15 +255,19 @@ static enum pl_status admit(struct pl_dealer *dealer, int *fd, const struct pl_h
     struct pl_error *error = &dealer->error;
     struct member *member;
 
-    if (hello->local_size != dealer->options.local_size || hello->local_rank >= hello->local_size || hello->size != dealer->options.deal.size ||
-        hello->rank >= hello->size) {
-        return pl_error_set(error, PL_INVALID, "a rank that shares this channel is local rank %u of %u and rank %u of %u, here it is %u and %u ranks",
-                            hello->local_rank, hello->local_size, hello->rank, hello->size, dealer->options.local_size, dealer->options.deal.size);
+    if (hello->local_size != dealer->options.local_size || hello->local_rank >= hello->local_size ||
+        hello->size != dealer->options.deal.size || hello->rank >= hello->size) {
+        return pl_error_set(
+            error, PL_INVALID,
+            "a rank that shares this channel is local rank %u of %u and rank %u of %u, here it is %u and %u ranks",
+            hello->local_rank, hello->local_size, hello->rank, hello->size, dealer->options.local_size,
+            dealer->options.deal.size);
     }
     member = &dealer->members[hello->local_rank];
     if (member->here || dealer->mine[hello->rank]) {
-        return pl_error_set(error, PL_INVALID, "two ranks that share this channel say they are local rank %u or rank %u", hello->local_rank,
-                            hello->rank);
+        return pl_error_set(error, PL_INVALID,
+                            "two ranks that share this channel say they are local rank %u or rank %u",
+                            hello->local_rank, hello->rank);
     }
     PL_TRY(pl_ring_create(dealer->options.ring_bytes, dealer->event_fd, &member->ring, error));
     member->here = true;
@@ -278,10 +286,12 @@ static enum pl_status meet(struct pl_dealer *dealer)
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         PL_AUTO_CLOSE int fd = -1;
         struct pl_hello hello;
-        enum pl_status status = pl_share_link_accept(dealer->listen_fd, dealer->stop_fd, deadline_ns, &fd, &hello, &dealer->error);
+        enum pl_status status =
+            pl_share_link_accept(dealer->listen_fd, dealer->stop_fd, deadline_ns, &fd, &hello, &dealer->error);
 
         if (status != PL_OK) {
-            pl_error_context(&dealer->error, "%u of %u ranks of this host came to share a channel", i, dealer->options.local_size);
+            pl_error_context(&dealer->error, "%u of %u ranks of this host came to share a channel", i,
+                             dealer->options.local_size);
             return status;
         }
         PL_TRY(admit(dealer, &fd, &hello));
@@ -289,7 +299,8 @@ static enum pl_status meet(struct pl_dealer *dealer)
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         const struct pl_ring *ring = &dealer->members[i].ring;
 
-        PL_TRY(pl_share_link_send_fds(dealer->members[i].link_fd, (const int[PL_SHARE_LINK_FDS]){ring->memory_fd, ring->rank_fd, ring->dealer_fd},
+        PL_TRY(pl_share_link_send_fds(dealer->members[i].link_fd,
+                                      (const int[PL_SHARE_LINK_FDS]){ring->memory_fd, ring->rank_fd, ring->dealer_fd},
                                       &dealer->error));
     }
     return PL_OK;
@@ -307,7 +318,8 @@ static void *run(void *argument)
         if (dealer->lost) {
             /* Ranks between two epochs find this when they ask for the next. */
             for (uint32_t i = 0; i < dealer->options.local_size; i++) {
-                struct pl_share_frame *frame = dealer->members[i].link_fd < 0 ? NULL : pl_ring_reserve(&dealer->members[i].ring, 0);
+                struct pl_share_frame *frame =
+                    dealer->members[i].link_fd < 0 ? NULL : pl_ring_reserve(&dealer->members[i].ring, 0);
 
                 if (frame) {
                     frame->kind = PL_SHARE_FRAME_ERROR;
@@ -370,8 +382,8 @@ static enum pl_status set_up(struct pl_dealer *dealer, struct pl_error *reterr)
     return code ? pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start the dealer's thread") : PL_OK;
 }
 
-enum pl_status pl_dealer_start(const struct pl_share_options *options, const struct pl_share_feed *feed, struct pl_dealer **ret_dealer,
-                               struct pl_error *reterr)
+enum pl_status pl_dealer_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
+                               struct pl_dealer **ret_dealer, struct pl_error *reterr)
 {
     struct pl_dealer *dealer = pl_memory_new(1, sizeof(*dealer), reterr);
     enum pl_status status;

@@ -8,10 +8,13 @@
 struct pl_dealer;
 
 /** Listen and start the thread, which waits for the ranks. */
-enum pl_status pl_dealer_start(const struct pl_share_options *options, const struct pl_share_feed *feed, struct pl_dealer **ret_dealer,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_dealer_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
+                               struct pl_dealer **ret_dealer, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Let the thread end, at once or when the other ranks have what they asked for, and wait for it. `error` gets what stopped it before. */
+/**
+ * Let the thread end, at once or when the other ranks have what they asked for, and wait for it. `error` gets what
+ * stopped it before.
+ */
 void pl_dealer_stop(struct pl_dealer *dealer, bool at_once, struct pl_error *error);
 
 #endif

@@ -20,7 +20,8 @@ static enum pl_status address_of(const char *path, struct sockaddr_un *address, 
 
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (bytes >= sizeof(address->sun_path)) {
-        return pl_error_set(reterr, PL_INVALID, "socket path '%s' is longer than %zu bytes", path, sizeof(address->sun_path) - 1);
+        return pl_error_set(reterr, PL_INVALID, "socket path '%s' is longer than %zu bytes", path,
+                            sizeof(address->sun_path) - 1);
     }
     memcpy(address->sun_path, path, bytes + 1);
     return PL_OK;
@@ -77,7 +78,8 @@ static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, co
     }
 }
 
-enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd, struct pl_hello *ret_hello, struct pl_error *reterr)
+enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd,
+                                    struct pl_hello *ret_hello, struct pl_error *reterr)
 {
     for (;;) {
         PL_AUTO_CLOSE int fd = -1;
@@ -104,7 +106,8 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
     }
 }
 
-enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd, struct pl_error *reterr)
+enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd,
+                                     struct pl_error *reterr)
 {
     struct sockaddr_un address;
 
@@ -122,11 +125,14 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *he
             fd = -1;
             return PL_OK;
         }
-        if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET) {
+        if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR && errno != EPIPE &&
+            errno != ECONNRESET) {
             return pl_error_errno(reterr, "connect to unix socket '%s'", path);
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "nobody listened on unix socket '%s' before the deadline (is local rank 0 there?)", path);
+            return pl_error_set(reterr, PL_TIMEOUT,
+                                "nobody listened on unix socket '%s' before the deadline (is local rank 0 there?)",
+                                path);
         }
         pl_clock_nap(TRY_AGAIN_NS, deadline_ns);
     }
@@ -143,7 +149,8 @@ enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], 
     union control control = {.bytes = {0}};
     char byte = 0;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
     head->cmsg_level = SOL_SOCKET;
@@ -156,12 +163,14 @@ enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], 
     return PL_OK;
 }
 
-enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
+enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_SHARE_LINK_FDS],
+                                         struct pl_error *reterr)
 {
     union control control = {.bytes = {0}};
     char byte;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     struct cmsghdr *head;
     ssize_t got;
 
@@ -171,7 +180,8 @@ enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fd
     } while (got < 0 && errno == EINTR);
     head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
     if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int))) {
-        return pl_error_set(reterr, PL_PEER, "local rank 0 closed the connection before it handed over a ring (see its own error)");
+        return pl_error_set(reterr, PL_PEER,
+                            "local rank 0 closed the connection before it handed over a ring (see its own error)");
     }
     memcpy(ret_fds, CMSG_DATA(head), PL_SHARE_LINK_FDS * sizeof(int));
     return PL_OK;

@@ -68,7 +68,8 @@ enum pl_status pl_ring_create(size_t ring_bytes, int dealer_fd, struct pl_ring *
     enum pl_status status;
 
     if (ring_bytes < HEAD_BYTES || (ring_bytes & (ring_bytes - 1)) != 0 || ring_bytes > UINT32_MAX) {
-        return pl_error_set(reterr, PL_INVALID, "a ring of %zu bytes: expected a power of two from 4096 to 2 GiB", ring_bytes);
+        return pl_error_set(reterr, PL_INVALID, "a ring of %zu bytes: expected a power of two from 4096 to 2 GiB",
+                            ring_bytes);
     }
     status = create(ring_bytes, dealer_fd, &ring, reterr);
     if (status != PL_OK) {
@@ -79,7 +80,8 @@ enum pl_status pl_ring_create(size_t ring_bytes, int dealer_fd, struct pl_ring *
     return PL_OK;
 }
 
-enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct pl_ring *ret_ring, struct pl_error *reterr)
+enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct pl_ring *ret_ring,
+                              struct pl_error *reterr)
 {
     struct pl_ring ring = {.memory_fd = memory_fd, .rank_fd = rank_fd, .dealer_fd = dealer_fd};
     enum pl_status status = PL_OK;
@@ -87,7 +89,8 @@ enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct 
 
     if (fstat(memory_fd, &info) != 0) {
         status = pl_error_errno(reterr, "stat a ring");
-    } else if (info.st_size <= 2 * HEAD_BYTES - 1 || ((info.st_size - HEAD_BYTES) & (info.st_size - HEAD_BYTES - 1)) != 0) {
+    } else if (info.st_size <= 2 * HEAD_BYTES - 1 ||
+               ((info.st_size - HEAD_BYTES) & (info.st_size - HEAD_BYTES - 1)) != 0) {
         status = pl_error_set(reterr, PL_INVALID, "a ring of %lld bytes", (long long)info.st_size);
     } else {
         ring.bytes = (size_t)info.st_size - HEAD_BYTES;
@@ -114,13 +117,15 @@ void pl_ring_done(struct pl_ring *ring)
 
 size_t pl_ring_most_data(const struct pl_ring *ring)
 {
-    /* With a quarter, a frame and the padding before it always fit in an empty ring, and the two sides work at the same time. */
+    /* With a quarter, a frame and the padding before it always fit in an empty ring, and the two sides work at the same
+     * time. */
     return ring->bytes / 4 - sizeof(struct pl_share_frame);
 }
 
 static size_t frame_size(size_t data_bytes)
 {
-    return (sizeof(struct pl_share_frame) + data_bytes + PL_SHARE_FRAME_ALIGN - 1) & ~(size_t)(PL_SHARE_FRAME_ALIGN - 1);
+    return (sizeof(struct pl_share_frame) + data_bytes + PL_SHARE_FRAME_ALIGN - 1) &
+           ~(size_t)(PL_SHARE_FRAME_ALIGN - 1);
 }
 
 struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
@@ -159,15 +164,17 @@ struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_st
 {
     *ret_status = PL_OK;
     for (;;) {
-        uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed), written = atomic_load(&ring->head->written);
+        uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed),
+                 written = atomic_load(&ring->head->written);
         size_t at = (size_t)read & (ring->bytes - 1);
         struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
 
         if (read == written) {
             return NULL;
         }
-        if (frame->frame_bytes < PL_SHARE_FRAME_ALIGN || frame->frame_bytes % PL_SHARE_FRAME_ALIGN || frame->frame_bytes > ring->bytes - at ||
-            frame->frame_bytes > written - read || frame->data_bytes > frame->frame_bytes - sizeof(*frame)) {
+        if (frame->frame_bytes < PL_SHARE_FRAME_ALIGN || frame->frame_bytes % PL_SHARE_FRAME_ALIGN ||
+            frame->frame_bytes > ring->bytes - at || frame->frame_bytes > written - read ||
+            frame->data_bytes > frame->frame_bytes - sizeof(*frame)) {
             *ret_status = PL_CORRUPT;
             return NULL;
         }

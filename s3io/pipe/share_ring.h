@@ -52,10 +52,12 @@ struct pl_ring {
 };
 
 /** Make the memory of a ring and its eventfd for the rank; `dealer_fd` is duplicated. */
-enum pl_status pl_ring_create(size_t ring_bytes, int dealer_fd, struct pl_ring *ret_ring, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_ring_create(size_t ring_bytes, int dealer_fd, struct pl_ring *ret_ring,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Map a ring from the three descriptors another process made, which then belong to the ring. */
-enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct pl_ring *ret_ring, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct pl_ring *ret_ring,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_ring_done(struct pl_ring *ring);
 

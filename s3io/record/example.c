@@ -75,8 +75,8 @@ static enum pl_status next_message(struct pl_protobuf *cursor, uint32_t number, 
     }
 }
 
-enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes, struct pl_example_feature *ret_feature,
-                               struct pl_error *reterr)
+enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes,
+                               struct pl_example_feature *ret_feature, struct pl_error *reterr)
 {
     if (!walk->started) {
         walk->started = true;
@@ -102,7 +102,8 @@ enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, s
     }
 }
 
-enum pl_status pl_example_find(const void *data, size_t bytes, const char *name, struct pl_example_feature *ret_feature, struct pl_error *reterr)
+enum pl_status pl_example_find(const void *data, size_t bytes, const char *name, struct pl_example_feature *ret_feature,
+                               struct pl_error *reterr)
 {
     struct pl_example_walk walk = {.started = false};
     struct pl_example_feature feature;
@@ -137,13 +138,16 @@ static const char *kind_text(enum pl_example_kind kind)
     return "an unknown kind";
 }
 
-static enum pl_status check_kind(const struct pl_example_feature *feature, enum pl_example_kind kind, struct pl_error *reterr)
+static enum pl_status check_kind(const struct pl_example_feature *feature, enum pl_example_kind kind,
+                                 struct pl_error *reterr)
 {
     if (feature->kind == kind) {
         return PL_OK;
     }
-    return pl_error_set(reterr, PL_INVALID, "feature '%.*s' holds %s, expected %s", (int)(feature->name.bytes < 100 ? feature->name.bytes : 100),
-                        feature->name.data ? (const char *)feature->name.data : "", kind_text(feature->kind), kind_text(kind));
+    return pl_error_set(reterr, PL_INVALID, "feature '%.*s' holds %s, expected %s",
+                        (int)(feature->name.bytes < 100 ? feature->name.bytes : 100),
+                        feature->name.data ? (const char *)feature->name.data : "", kind_text(feature->kind),
+                        kind_text(kind));
 }
 
 static enum pl_status too_many(size_t room, struct pl_error *reterr)
@@ -151,8 +155,8 @@ static enum pl_status too_many(size_t room, struct pl_error *reterr)
     return pl_error_set(reterr, PL_LIMIT, "a feature holds more than %zu values", room);
 }
 
-enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room, size_t *ret_count,
-                                     struct pl_error *reterr)
+enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room,
+                                     size_t *ret_count, struct pl_error *reterr)
 {
     struct pl_protobuf cursor = pl_protobuf_of(feature->list);
     struct pl_view value;
@@ -170,7 +174,8 @@ enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, s
     return status == PL_END ? PL_OK : corrupt(reterr);
 }
 
-enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value, struct pl_error *reterr)
+enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value,
+                                struct pl_error *reterr)
 {
     size_t count;
 
@@ -178,7 +183,8 @@ enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct
     return count == 1 ? PL_OK : pl_error_set(reterr, PL_INVALID, "a bytes feature holds no value, expected one");
 }
 
-enum pl_status pl_example_float32(const struct pl_example_feature *feature, float *values, size_t room, size_t *ret_count, struct pl_error *reterr)
+enum pl_status pl_example_float32(const struct pl_example_feature *feature, float *values, size_t room,
+                                  size_t *ret_count, struct pl_error *reterr)
 {
     struct pl_protobuf cursor = pl_protobuf_of(feature->list);
     struct pl_protobuf_run run = {.packed = {.next = NULL}};
@@ -199,7 +205,8 @@ enum pl_status pl_example_float32(const struct pl_example_feature *feature, floa
     return status == PL_END ? PL_OK : corrupt(reterr);
 }
 
-enum pl_status pl_example_int64(const struct pl_example_feature *feature, int64_t *values, size_t room, size_t *ret_count, struct pl_error *reterr)
+enum pl_status pl_example_int64(const struct pl_example_feature *feature, int64_t *values, size_t room,
+                                size_t *ret_count, struct pl_error *reterr)
 {
     struct pl_protobuf cursor = pl_protobuf_of(feature->list);
     struct pl_protobuf_run run = {.packed = {.next = NULL}};

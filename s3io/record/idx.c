@@ -34,11 +34,12 @@ static size_t element_bytes(unsigned type)
 
 static enum pl_status corrupt(const struct pl_window *window, const char *what, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "'%s': byte %llu: %s", window->source->name, (unsigned long long)window->offset_bytes, what);
+    return pl_error_set(reterr, PL_CORRUPT, "'%s': byte %llu: %s", window->source->name,
+                        (unsigned long long)window->offset_bytes, what);
 }
 
-enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx, size_t *ret_head_bytes,
-                                struct pl_error *reterr)
+enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx,
+                                size_t *ret_head_bytes, struct pl_error *reterr)
 {
     struct pl_idx idx = {.dims = 0};
     size_t head_bytes;
@@ -75,8 +76,8 @@ enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, s
     return PL_OK;
 }
 
-enum pl_status pl_record_find_idx(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                  uint64_t *ret_framed_bytes, struct pl_error *reterr)
+enum pl_status pl_record_find_idx(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                  struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 
@@ -119,7 +120,8 @@ struct pl_idx_reader {
     struct pl_window inner; /* of `member`, while one is open */
 };
 
-enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader, struct pl_error *reterr)
+enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader,
+                                  struct pl_error *reterr)
 {
     struct pl_idx_reader *reader = pl_memory_new(1, sizeof(*reader), reterr);
 
@@ -144,7 +146,8 @@ static void close_member(struct pl_idx_reader *reader)
 }
 
 /* The window in which the next array begins: the stream itself or, inside compressed data, what comes out of it. */
-static enum pl_status next_window(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_window **ret_window, struct pl_error *reterr)
+static enum pl_status next_window(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_window **ret_window,
+                                  struct pl_error *reterr)
 {
     for (;;) {
         bool zstd;
@@ -163,12 +166,14 @@ static enum pl_status next_window(struct pl_idx_reader *reader, int64_t deadline
             *ret_window = &reader->outer;
             return PL_OK;
         }
-        PL_TRY(pl_inflate_open_member(&reader->outer, zstd ? PL_COMPRESSION_ZSTD : PL_COMPRESSION_GZIP, &reader->member, reterr));
+        PL_TRY(pl_inflate_open_member(&reader->outer, zstd ? PL_COMPRESSION_ZSTD : PL_COMPRESSION_GZIP, &reader->member,
+                                      reterr));
         PL_TRY(pl_window_init(&reader->inner, reader->member, WINDOW_BYTES, reterr));
     }
 }
 
-enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_idx *ret_idx, struct pl_error *reterr)
+enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_idx *ret_idx,
+                                  struct pl_error *reterr)
 {
     struct pl_window *window = NULL;
     PL_AUTO_FREE unsigned char *data = NULL;
@@ -178,8 +183,10 @@ enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline
     PL_TRY(next_window(reader, deadline_ns, &window, reterr));
     PL_TRY(pl_idx_read_head(window, deadline_ns, &idx, &head_bytes, reterr));
     if (__builtin_mul_overflow(idx.item_bytes, (size_t)idx.shape[0], &bytes) || bytes > reader->max_array_bytes) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': byte %llu: an IDX array of %u items of %zu bytes is larger than %zu bytes", window->source->name,
-                            (unsigned long long)window->offset_bytes, idx.shape[0], idx.item_bytes, reader->max_array_bytes);
+        return pl_error_set(reterr, PL_LIMIT,
+                            "'%s': byte %llu: an IDX array of %u items of %zu bytes is larger than %zu bytes",
+                            window->source->name, (unsigned long long)window->offset_bytes, idx.shape[0],
+                            idx.item_bytes, reader->max_array_bytes);
     }
     pl_window_consume(window, head_bytes);
     data = pl_memory_new(bytes ? bytes : 1, 1, reterr);
@@ -245,7 +252,8 @@ static enum pl_status put_on_pile(struct pile *pile, struct pl_idx *idx, const c
         memset(idx, 0, sizeof(*idx));
         return PL_OK;
     }
-    if (idx->dims != pile->idx.dims || memcmp(idx->shape + 1, pile->idx.shape + 1, (idx->dims - 1) * sizeof(idx->shape[0])) != 0) {
+    if (idx->dims != pile->idx.dims ||
+        memcmp(idx->shape + 1, pile->idx.shape + 1, (idx->dims - 1) * sizeof(idx->shape[0])) != 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s': its pictures have another size than those before", name);
     }
     if (idx->shape[0] > UINT32_MAX - pile->idx.shape[0]) {
@@ -265,7 +273,8 @@ static enum pl_status put_on_pile(struct pile *pile, struct pl_idx *idx, const c
 }
 
 /* All arrays of one source, which is closed in any case. */
-static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns, struct piles *piles, struct pl_error *reterr)
+static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns, struct piles *piles,
+                                  struct pl_error *reterr)
 {
     struct pl_idx_reader *reader = NULL;
     enum pl_status status = pl_idx_reader_open(source, MAX_ARRAY_BYTES, &reader, reterr);
@@ -279,7 +288,8 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
 
         status = pl_idx_reader_next(reader, deadline_ns, &idx, reterr);
         if (status == PL_OK && idx.type != PL_IDX_UINT8) {
-            status = pl_error_set(reterr, PL_INVALID, "'%s': its elements are of type 0x%02x, expected unsigned bytes (0x08)", source->name,
+            status = pl_error_set(reterr, PL_INVALID,
+                                  "'%s': its elements are of type 0x%02x, expected unsigned bytes (0x08)", source->name,
                                   (unsigned)idx.type);
         }
         if (status == PL_OK) {
@@ -291,7 +301,8 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
     return status == PL_END ? PL_OK : status;
 }
 
-static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns, struct piles *piles, struct pl_error *reterr)
+static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns, struct piles *piles,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
@@ -307,7 +318,8 @@ static enum pl_status read_store(const struct pl_channel *channel, int64_t deadl
     return PL_OK;
 }
 
-static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct piles *piles, struct pl_error *reterr)
+static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct piles *piles,
+                           struct pl_error *reterr)
 {
     if (channel->mode == PL_CHANNEL_PIPE) {
         struct pl_source *source;
@@ -318,26 +330,28 @@ static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int
         PL_TRY(read_store(channel, deadline_ns, piles, reterr));
     }
     if (piles->images.arrays == 0 || piles->images.arrays != piles->labels.arrays) {
-        return pl_error_set(reterr, PL_INVALID, "expected as many IDX arrays of images as of labels and at least one, found %zu and %zu",
+        return pl_error_set(reterr, PL_INVALID,
+                            "expected as many IDX arrays of images as of labels and at least one, found %zu and %zu",
                             piles->images.arrays, piles->labels.arrays);
     }
     for (size_t i = 0; i < piles->images.arrays; i++) {
         if (piles->images.counts[i] != piles->labels.counts[i]) {
-            return pl_error_set(reterr, PL_INVALID, "IDX array %zu has %zu images but %zu labels", i, piles->images.counts[i],
-                                piles->labels.counts[i]);
+            return pl_error_set(reterr, PL_INVALID, "IDX array %zu has %zu images but %zu labels", i,
+                                piles->images.counts[i], piles->labels.counts[i]);
         }
     }
     return PL_OK;
 }
 
-enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct pl_idx_pairs *ret_pairs,
-                                 struct pl_error *reterr)
+enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,
+                                 struct pl_idx_pairs *ret_pairs, struct pl_error *reterr)
 {
     struct piles piles = {.images = {.arrays = 0}};
     enum pl_status status = load(channel, epoch, deadline_ns, &piles, reterr);
 
     if (status == PL_OK) {
-        *ret_pairs = (struct pl_idx_pairs){.images = piles.images.idx, .labels = piles.labels.idx, .count = piles.images.idx.shape[0]};
+        *ret_pairs = (struct pl_idx_pairs){
+            .images = piles.images.idx, .labels = piles.labels.idx, .count = piles.images.idx.shape[0]};
         memset(&piles.images.idx, 0, sizeof(piles.images.idx));
         memset(&piles.labels.idx, 0, sizeof(piles.labels.idx));
     } else {

@@ -7,10 +7,11 @@
 #include "s3io/idx.h"
 
 /**
- * Read the head that stands at `window`, which is left where it is: type, dims, shape and item_bytes of `ret_idx`, and its own length
- * in bytes. PL_END when the window is at the end of its source. PL_CORRUPT and PL_LIMIT name source and offset.
+ * Read the head that stands at `window`, which is left where it is: type, dims, shape and item_bytes of `ret_idx`, and
+ * its own length in bytes. PL_END when the window is at the end of its source. PL_CORRUPT and PL_LIMIT name source and
+ * offset.
  */
-enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx, size_t *ret_head_bytes,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, struct pl_idx *ret_idx,
+                                size_t *ret_head_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -66,7 +66,8 @@ static enum pl_status describe(struct pl_proto_tensor *tensor, struct pl_error *
     }
     while ((status = pl_protobuf_scalar(&cursor, &run, TENSOR_SHAPE, PL_WIRE_VARINT, &extent)) == PL_OK) {
         if (tensor->dims == PL_PROTO_TENSOR_MAX_DIMS) {
-            return pl_error_set(reterr, PL_LIMIT, "a tensor has more than %d dimensions", (int)PL_PROTO_TENSOR_MAX_DIMS);
+            return pl_error_set(reterr, PL_LIMIT, "a tensor has more than %d dimensions",
+                                (int)PL_PROTO_TENSOR_MAX_DIMS);
         }
         tensor->shape[tensor->dims++] = extent;
     }
@@ -74,8 +75,8 @@ static enum pl_status describe(struct pl_proto_tensor *tensor, struct pl_error *
         return corrupt(reterr);
     }
     if (tensor->key_count && tensor->key_count != tensor->value_count) {
-        return pl_error_set(reterr, PL_CORRUPT, "a sparse tensor has %llu keys for %llu values", (unsigned long long)tensor->key_count,
-                            (unsigned long long)tensor->value_count);
+        return pl_error_set(reterr, PL_CORRUPT, "a sparse tensor has %llu keys for %llu values",
+                            (unsigned long long)tensor->key_count, (unsigned long long)tensor->value_count);
     }
     if (tensor->key_count && tensor->dims == 0) {
         return pl_error_set(reterr, PL_CORRUPT, "a sparse tensor has no shape");
@@ -158,7 +159,8 @@ static enum pl_status match_entry(struct pl_view entry, const char *name, struct
     if (status != PL_END) {
         return status;
     }
-    return key.bytes == strlen(name) && (key.bytes == 0 || memcmp(key.data, name, key.bytes) == 0) ? PL_OK : PL_NOT_FOUND;
+    return key.bytes == strlen(name) && (key.bytes == 0 || memcmp(key.data, name, key.bytes) == 0) ? PL_OK
+                                                                                                   : PL_NOT_FOUND;
 }
 
 enum pl_status pl_proto_tensor_find(const void *data, size_t bytes, enum pl_proto_tensor_part part, const char *name,
@@ -187,12 +189,14 @@ enum pl_status pl_proto_tensor_find(const void *data, size_t bytes, enum pl_prot
         return corrupt(reterr);
     }
     if (!any) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "the record has no %s '%s'", part == PL_PROTO_TENSOR_FEATURES ? "feature" : "label", name);
+        return pl_error_set(reterr, PL_NOT_FOUND, "the record has no %s '%s'",
+                            part == PL_PROTO_TENSOR_FEATURES ? "feature" : "label", name);
     }
     return read_value(found, ret_tensor, reterr);
 }
 
-enum pl_status pl_proto_tensor_elements(const struct pl_proto_tensor *tensor, uint64_t *ret_elements, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_elements(const struct pl_proto_tensor *tensor, uint64_t *ret_elements,
+                                        struct pl_error *reterr)
 {
     uint64_t elements = 1;
 
@@ -236,13 +240,15 @@ struct walk {
     struct pl_protobuf_run value_run, key_run;
 };
 
-static enum pl_status step(const struct pl_proto_tensor *tensor, struct walk *walk, float *ret_value, uint64_t *key, struct pl_error *reterr)
+static enum pl_status step(const struct pl_proto_tensor *tensor, struct walk *walk, float *ret_value, uint64_t *key,
+                           struct pl_error *reterr)
 {
     uint64_t bits;
 
     /* Both were counted when the tensor was found. */
     if (pl_protobuf_scalar(&walk->values, &walk->value_run, TENSOR_VALUES, value_wire(tensor->type), &bits) != PL_OK ||
-        (tensor->key_count && pl_protobuf_scalar(&walk->keys, &walk->key_run, TENSOR_KEYS, PL_WIRE_VARINT, key) != PL_OK)) {
+        (tensor->key_count &&
+         pl_protobuf_scalar(&walk->keys, &walk->key_run, TENSOR_KEYS, PL_WIRE_VARINT, key) != PL_OK)) {
         return corrupt(reterr);
     }
     *ret_value = to_float32(tensor->type, bits);
@@ -256,10 +262,12 @@ static struct walk walk_of(const struct pl_proto_tensor *tensor)
 
 static enum pl_status check_numeric(const struct pl_proto_tensor *tensor, struct pl_error *reterr)
 {
-    return tensor->type == PL_PROTO_TENSOR_BYTES ? pl_error_set(reterr, PL_INVALID, "a tensor of bytes has no numbers") : PL_OK;
+    return tensor->type == PL_PROTO_TENSOR_BYTES ? pl_error_set(reterr, PL_INVALID, "a tensor of bytes has no numbers")
+                                                 : PL_OK;
 }
 
-enum pl_status pl_proto_tensor_float32(const struct pl_proto_tensor *tensor, float *values, size_t elems, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_float32(const struct pl_proto_tensor *tensor, float *values, size_t elems,
+                                       struct pl_error *reterr)
 {
     struct walk walk = walk_of(tensor);
     uint64_t elements, key = 0;
@@ -267,8 +275,8 @@ enum pl_status pl_proto_tensor_float32(const struct pl_proto_tensor *tensor, flo
     PL_TRY(check_numeric(tensor, reterr));
     PL_TRY(pl_proto_tensor_elements(tensor, &elements, reterr));
     if (elements != elems || (tensor->key_count == 0 && tensor->value_count != elements && tensor->value_count != 0)) {
-        return pl_error_set(reterr, PL_INVALID, "a tensor has %llu elements and %llu values, expected %zu", (unsigned long long)elements,
-                            (unsigned long long)tensor->value_count, elems);
+        return pl_error_set(reterr, PL_INVALID, "a tensor has %llu elements and %llu values, expected %zu",
+                            (unsigned long long)elements, (unsigned long long)tensor->value_count, elems);
     }
     if (tensor->key_count || tensor->value_count == 0) {
         memset(values, 0, elems * sizeof(*values));
@@ -279,21 +287,24 @@ enum pl_status pl_proto_tensor_float32(const struct pl_proto_tensor *tensor, flo
         key = i;
         PL_TRY(step(tensor, &walk, &value, &key, reterr));
         if (key >= elems) {
-            return pl_error_set(reterr, PL_CORRUPT, "a sparse tensor of %zu elements has a value at %llu", elems, (unsigned long long)key);
+            return pl_error_set(reterr, PL_CORRUPT, "a sparse tensor of %zu elements has a value at %llu", elems,
+                                (unsigned long long)key);
         }
         values[key] = value;
     }
     return PL_OK;
 }
 
-enum pl_status pl_proto_tensor_keys(const struct pl_proto_tensor *tensor, uint64_t *keys, size_t count, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_keys(const struct pl_proto_tensor *tensor, uint64_t *keys, size_t count,
+                                    struct pl_error *reterr)
 {
     struct walk walk = walk_of(tensor);
     float value;
 
     PL_TRY(check_numeric(tensor, reterr));
     if (count != tensor->key_count) {
-        return pl_error_set(reterr, PL_INVALID, "a tensor has %llu keys, expected %zu", (unsigned long long)tensor->key_count, count);
+        return pl_error_set(reterr, PL_INVALID, "a tensor has %llu keys, expected %zu",
+                            (unsigned long long)tensor->key_count, count);
     }
     for (size_t i = 0; i < count; i++) {
         PL_TRY(step(tensor, &walk, &value, &keys[i], reterr));
@@ -301,14 +312,16 @@ enum pl_status pl_proto_tensor_keys(const struct pl_proto_tensor *tensor, uint64
     return PL_OK;
 }
 
-enum pl_status pl_proto_tensor_values(const struct pl_proto_tensor *tensor, float *values, size_t count, struct pl_error *reterr)
+enum pl_status pl_proto_tensor_values(const struct pl_proto_tensor *tensor, float *values, size_t count,
+                                      struct pl_error *reterr)
 {
     struct walk walk = walk_of(tensor);
     uint64_t key;
 
     PL_TRY(check_numeric(tensor, reterr));
     if (count != tensor->value_count) {
-        return pl_error_set(reterr, PL_INVALID, "a tensor has %llu values, expected %zu", (unsigned long long)tensor->value_count, count);
+        return pl_error_set(reterr, PL_INVALID, "a tensor has %llu values, expected %zu",
+                            (unsigned long long)tensor->value_count, count);
     }
     for (size_t i = 0; i < count; i++) {
         PL_TRY(step(tensor, &walk, &values[i], &key, reterr));

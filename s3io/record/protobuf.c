@@ -89,7 +89,8 @@ static bool packed_scalar(struct pl_protobuf *packed, enum pl_wire wire, uint64_
     return false;
 }
 
-enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number, enum pl_wire wire, uint64_t *ret_value)
+enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number,
+                                  enum pl_wire wire, uint64_t *ret_value)
 {
     for (;;) {
         struct pl_protobuf_field field;

@@ -11,7 +11,8 @@
 #define DEFAULT_MAX_RECORD_BYTES ((size_t)1 << 30)
 #define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* a full pipe behind the rest of a record */
 
-enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format, ...)
+enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
+                                 ...)
 {
     char what[200];
     va_list args;
@@ -19,8 +20,8 @@ enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct p
     va_start(args, format);
     (void)vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    return pl_error_set(reterr, PL_CORRUPT, "'%s': record %llu at byte %llu: %s", reader->source->name, (unsigned long long)reader->next_index,
-                        (unsigned long long)reader->window.offset_bytes, what);
+    return pl_error_set(reterr, PL_CORRUPT, "'%s': record %llu at byte %llu: %s", reader->source->name,
+                        (unsigned long long)reader->next_index, (unsigned long long)reader->window.offset_bytes, what);
 }
 
 enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uint64_t bytes, struct pl_error *reterr)
@@ -28,8 +29,9 @@ enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uin
     if (bytes <= reader->options.max_record_bytes) {
         return PL_OK;
     }
-    return pl_error_set(reterr, PL_LIMIT, "'%s': record %llu at byte %llu is longer than %zu bytes", reader->source->name,
-                        (unsigned long long)reader->next_index, (unsigned long long)reader->window.offset_bytes, reader->options.max_record_bytes);
+    return pl_error_set(reterr, PL_LIMIT, "'%s': record %llu at byte %llu is longer than %zu bytes",
+                        reader->source->name, (unsigned long long)reader->next_index,
+                        (unsigned long long)reader->window.offset_bytes, reader->options.max_record_bytes);
 }
 
 void pl_record_skip_bytes(struct pl_record_reader *reader, size_t bytes)
@@ -39,8 +41,8 @@ void pl_record_skip_bytes(struct pl_record_reader *reader, size_t bytes)
     reader->counts.skipped_bytes += bytes;
 }
 
-enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options, struct pl_record_reader **ret_reader,
-                                     struct pl_error *reterr)
+enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
+                                     struct pl_record_reader **ret_reader, struct pl_error *reterr)
 {
     struct pl_record_reader *reader = pl_memory_new(1, sizeof(*reader), reterr);
     enum pl_status status;
@@ -53,7 +55,8 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
     if (reader->options.max_record_bytes == 0) {
         reader->options.max_record_bytes = DEFAULT_MAX_RECORD_BYTES;
     }
-    status = pl_window_init(&reader->window, source, options->window_bytes ? options->window_bytes : DEFAULT_WINDOW_BYTES, reterr);
+    status = pl_window_init(&reader->window, source,
+                            options->window_bytes ? options->window_bytes : DEFAULT_WINDOW_BYTES, reterr);
     if (status != PL_OK) {
         free(reader);
         return status;
@@ -76,17 +79,19 @@ static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_
             return PL_OK;
         }
         if (reader->window.available == 0) {
-            return pl_record_corrupt(reader, reterr, "the record before ends %llu bytes too early", (unsigned long long)reader->discard_bytes);
+            return pl_record_corrupt(reader, reterr, "the record before ends %llu bytes too early",
+                                     (unsigned long long)reader->discard_bytes);
         }
-        now = reader->discard_bytes < reader->window.available ? (size_t)reader->discard_bytes : reader->window.available;
+        now =
+            reader->discard_bytes < reader->window.available ? (size_t)reader->discard_bytes : reader->window.available;
         pl_window_consume(&reader->window, now);
         reader->discard_bytes -= now;
     }
     return PL_OK;
 }
 
-static enum pl_status find(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record, uint64_t *ret_framed_bytes,
-                           struct pl_error *reterr)
+static enum pl_status find(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                           struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     switch (reader->options.format) {
     case PL_RECORD_TFRECORD:
@@ -105,7 +110,8 @@ static enum pl_status find(struct pl_record_reader *reader, bool check, int64_t 
     return pl_error_set(reterr, PL_INVALID, "unknown record format %d", (int)reader->options.format);
 }
 
-static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                           struct pl_record *ret_record, struct pl_error *reterr)
 {
     uint64_t framed_bytes = 0;
     enum pl_status status;
@@ -129,7 +135,8 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     return PL_OK;
 }
 
-enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
+                                     struct pl_error *reterr)
 {
     return step(reader, true, deadline_ns, ret_record, reterr);
 }

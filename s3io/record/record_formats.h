@@ -12,9 +12,10 @@ struct pl_record_reader {
     struct pl_window window;
     struct pl_record_counts counts;
     uint64_t next_index;
-    uint64_t discard_bytes; /* of the last record and its framing: stepped over by the next call, so that a view stays valid */
-    bool broken;            /* an error was returned: the position means nothing any more */
-    unsigned char *joined;  /* RecordIO records of several parts, put together */
+    /* of the last record and its framing: stepped over by the next call, so that a view stays valid */
+    uint64_t discard_bytes;
+    bool broken;           /* an error was returned: the position means nothing any more */
+    unsigned char *joined; /* RecordIO records of several parts, put together */
     size_t joined_capacity;
     uint64_t items_left; /* IDX: of the current array */
     size_t item_bytes;
@@ -22,20 +23,24 @@ struct pl_record_reader {
 };
 
 /**
- * A format looks at the window, which stands at the beginning of a record's framing, and describes the record it finds. It
- * consumes nothing of a good record but sets `*ret_framed_bytes`; what it consumes itself is skipped data, counted in
- * `counts`. With `check` false the record's data need not be in the window, and are not checked.
+ * A format looks at the window, which stands at the beginning of a record's framing, and describes the record it finds.
+ * It consumes nothing of a good record but sets `*ret_framed_bytes`; what it consumes itself is skipped data, counted
+ * in `counts`. With `check` false the record's data need not be in the window, and are not checked.
  */
-typedef enum pl_status pl_record_find(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                      uint64_t *ret_framed_bytes, struct pl_error *reterr);
+typedef enum pl_status pl_record_find(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                      struct pl_record *ret_record, uint64_t *ret_framed_bytes,
+                                      struct pl_error *reterr);
 
-pl_record_find pl_record_find_tfrecord, pl_record_find_recordio, pl_record_find_lines, pl_record_find_csv, pl_record_find_idx, pl_record_find_whole;
+pl_record_find pl_record_find_tfrecord, pl_record_find_recordio, pl_record_find_lines, pl_record_find_csv,
+    pl_record_find_idx, pl_record_find_whole;
 
 /** PL_CORRUPT naming source, record number and offset. */
-enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format, ...) PL_PRINTF(3, 4);
+enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
+                                 ...) PL_PRINTF(3, 4);
 
 /** PL_LIMIT for a record of `bytes` bytes, or PL_OK. */
-enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uint64_t bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uint64_t bytes,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Count one stretch of `bytes` corrupt bytes and step over them; they must be available. */
 void pl_record_skip_bytes(struct pl_record_reader *reader, size_t bytes);
@@ -62,7 +67,9 @@ enum { PL_RECORDIO_HEAD_BYTES = 8 };
 /** The longest data of one RecordIO part. */
 #define PL_RECORDIO_MOST_BYTES ((UINT32_C(1) << 29) - 1)
 
-/** The head of a RecordIO part: flag 0 is a whole record, 1, 2 and 3 are the first, a middle and the last part of one. */
+/**
+ * The head of a RecordIO part: flag 0 is a whole record, 1, 2 and 3 are the first, a middle and the last part of one.
+ */
 static inline void pl_recordio_head(unsigned flag, uint32_t bytes, unsigned char head[PL_RECORDIO_HEAD_BYTES])
 {
     pl_store_le32(head, UINT32_C(0xced7230a));

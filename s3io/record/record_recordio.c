@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RecordIO: u32 magic, u32 (flag << 29 | length), data, zero bytes up to a multiple of four, all little-endian. Flag 0 is a whole
- * record, 1, 2 and 3 the first, middle and last part of one.
- * Source: the format as MXNet and SageMaker document it; the rule for the dropped magic word is dmlc's.
+ * RecordIO: u32 magic, u32 (flag << 29 | length), data, zero bytes up to a multiple of four, all little-endian. Flag 0
+ * is a whole record, 1, 2 and 3 the first, middle and last part of one. Source: the format as MXNet and SageMaker
+ * document it; the rule for the dropped magic word is dmlc's.
  */
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
@@ -23,8 +23,10 @@ static size_t padded(size_t bytes)
     return (bytes + 3) & ~(size_t)3;
 }
 
-/* Step over words until a first or whole record's head stands at the window, or the end. At least `bytes` are stepped over. */
-static enum pl_status resynchronise(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+/* Step over words until a first or whole record's head stands at the window, or the end. At least `bytes` are stepped
+ * over. */
+static enum pl_status resynchronise(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns,
+                                    struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 
@@ -44,14 +46,16 @@ static enum pl_status resynchronise(struct pl_record_reader *reader, size_t byte
         if (begins_record(window->data)) {
             return PL_OK;
         }
-        /* Heads stand at multiples of four bytes of the stream; a stretch that was cut at an odd place stays aligned to it. */
+        /* Heads stand at multiples of four bytes of the stream; a stretch that was cut at an odd place stays aligned to
+         * it. */
         bytes = 4 - (size_t)(window->offset_bytes & 3);
     }
 }
 
-/* One part at `at` behind the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag that is not due here. */
-static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data, int64_t deadline_ns, unsigned *ret_flag,
-                                   size_t *ret_bytes, struct pl_error *reterr)
+/* One part at `at` behind the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag that
+ * is not due here. */
+static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data,
+                                   int64_t deadline_ns, unsigned *ret_flag, size_t *ret_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
     uint32_t word;
@@ -63,7 +67,8 @@ static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, b
     word = pl_load_le32(window->data + at + 4);
     *ret_flag = word >> 29;
     *ret_bytes = word & PL_RECORDIO_MOST_BYTES;
-    if (memcmp(window->data + at, magic, sizeof(magic)) != 0 || *ret_flag > FLAG_LAST || first != (*ret_flag <= FLAG_FIRST)) {
+    if (memcmp(window->data + at, magic, sizeof(magic)) != 0 || *ret_flag > FLAG_LAST ||
+        first != (*ret_flag <= FLAG_FIRST)) {
         return PL_CORRUPT;
     }
     if (need_data) {
@@ -79,8 +84,8 @@ static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, b
 }
 
 /* Copy one part behind those already there. */
-static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *used, const unsigned char *data, size_t bytes,
-                           struct pl_error *reterr)
+static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *used, const unsigned char *data,
+                           size_t bytes, struct pl_error *reterr)
 {
     PL_TRY(pl_memory_grow(&reader->joined, &reader->joined_capacity, *used + bytes + sizeof(magic), 1, reterr));
     if (!first && reader->options.join == PL_RECORD_JOIN_DMLC) {
@@ -93,8 +98,8 @@ static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *
 }
 
 /* A record of several parts: all of them in the window, then put together beside it. */
-static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record, uint64_t *ret_framed_bytes,
-                                 struct pl_error *reterr)
+static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
+                                 uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     size_t at = 0, used = 0, parts = 0, bytes = 0;
     unsigned flag = FLAG_FIRST;
@@ -118,8 +123,8 @@ static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadli
     return PL_OK;
 }
 
-static enum pl_status find_one(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                               uint64_t *ret_framed_bytes, struct pl_error *reterr)
+static enum pl_status find_one(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                               struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     size_t bytes = 0;
     unsigned flag = 0;
@@ -142,8 +147,9 @@ static enum pl_status find_one(struct pl_record_reader *reader, bool check, int6
     return PL_OK;
 }
 
-enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                       uint64_t *ret_framed_bytes, struct pl_error *reterr)
+enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                       struct pl_record *ret_record, uint64_t *ret_framed_bytes,
+                                       struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 
@@ -163,7 +169,8 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
         }
         cut = status == PL_END;
         if (!reader->options.skip_corrupt) {
-            return pl_record_corrupt(reader, reterr, cut ? "the input ends inside a record" : "no RecordIO head where one is due");
+            return pl_record_corrupt(reader, reterr,
+                                     cut ? "the input ends inside a record" : "no RecordIO head where one is due");
         }
         /* A record cut by the end may hide whole ones behind it when its length is what is damaged. */
         PL_TRY(resynchronise(reader, window->available < 4 ? window->available : 4, deadline_ns, reterr));

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes; for quotes inside unquoted fields, how Python's csv reads them. */
+/* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes; for quotes inside unquoted fields, how
+ * Python's csv reads them. */
 #include "s3io/record/record_formats.h"
 
 #include <string.h>
 
 /* Everything up to the end of the input as the last record, or PL_END when there is nothing. */
-static enum pl_status last_line(struct pl_record_reader *reader, struct pl_record *ret_record, uint64_t *ret_framed_bytes)
+static enum pl_status last_line(struct pl_record_reader *reader, struct pl_record *ret_record,
+                                uint64_t *ret_framed_bytes)
 {
     if (reader->window.available == 0) {
         return PL_END;
@@ -17,7 +19,8 @@ static enum pl_status last_line(struct pl_record_reader *reader, struct pl_recor
 }
 
 /* A record of `bytes` without its "\n"; false when it is empty and empty ones are left out. */
-static bool finish_line(struct pl_record_reader *reader, size_t bytes, struct pl_record *ret_record, uint64_t *ret_framed_bytes)
+static bool finish_line(struct pl_record_reader *reader, size_t bytes, struct pl_record *ret_record,
+                        uint64_t *ret_framed_bytes)
 {
     const unsigned char *data = reader->window.data;
 
@@ -30,8 +33,8 @@ static bool finish_line(struct pl_record_reader *reader, size_t bytes, struct pl
     return bytes > 0 || reader->options.keep_empty_lines;
 }
 
-enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                    uint64_t *ret_framed_bytes, struct pl_error *reterr)
+enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                    struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
     size_t seen = 0;
@@ -61,20 +64,23 @@ enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check,
 /* Where a look at a CSV record stands in its quotes. */
 struct quotes {
     bool open;
-    size_t closed; /* behind the quote that closed the last ones: another one there is a doubled quote and opens them again */
+    /* behind the quote that closed the last ones: another one there is a doubled quote and opens them again */
+    size_t closed;
 };
 
-/* Do the fields of the record at `data` begin at `at`, or does one behind a delimiter? Some writers begin a file with a byte order mark. */
+/* Do the fields of the record at `data` begin at `at`, or does one behind a delimiter? Some writers begin a file with a
+ * byte order mark. */
 static bool begins_field(const unsigned char *data, size_t at, unsigned char delimiter)
 {
     return at == 0 || data[at - 1] == delimiter || (at == 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0);
 }
 
 /*
- * The first line end in data[seen, end) that is not inside quotes, or `end`. A quote opens only where a field begins: inside an unquoted one
- * (5" disk) it is a character as any other.
+ * The first line end in data[seen, end) that is not inside quotes, or `end`. A quote opens only where a field begins:
+ * inside an unquoted one (5" disk) it is a character as any other.
  */
-static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter, struct quotes *quotes)
+static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter,
+                           struct quotes *quotes)
 {
     while (seen < end) {
         const unsigned char *line_end = memchr(data + seen, '\n', end - seen);
@@ -98,8 +104,8 @@ static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, u
     return seen;
 }
 
-enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                  uint64_t *ret_framed_bytes, struct pl_error *reterr)
+enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                  struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
     unsigned char delimiter = reader->options.delimiter ? (unsigned char)reader->options.delimiter : ',';
@@ -133,8 +139,8 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
     }
 }
 
-enum pl_status pl_record_find_whole(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                    uint64_t *ret_framed_bytes, struct pl_error *reterr)
+enum pl_status pl_record_find_whole(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                    struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 

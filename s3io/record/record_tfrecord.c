@@ -13,7 +13,8 @@ static bool head_is_good(const unsigned char *at)
     return pl_load_le32(at + 8) == pl_checksum_mask(pl_checksum_crc32c(0, at, 8));
 }
 
-/* Step over bytes until a length with a good checksum stands at the window, or the end. At least one byte is stepped over. */
+/* Step over bytes until a length with a good checksum stands at the window, or the end. At least one byte is stepped
+ * over. */
 static enum pl_status resynchronise(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
@@ -45,8 +46,9 @@ static enum pl_status cut(struct pl_record_reader *reader, const char *where, st
     return PL_END;
 }
 
-enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool check, int64_t deadline_ns, struct pl_record *ret_record,
-                                       uint64_t *ret_framed_bytes, struct pl_error *reterr)
+enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
+                                       struct pl_record *ret_record, uint64_t *ret_framed_bytes,
+                                       struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 
@@ -63,7 +65,8 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         if (!head_is_good(window->data)) {
             if (!reader->options.skip_corrupt) {
-                return pl_record_corrupt(reader, reterr, "the checksum of the length is wrong (not a TFRecord file, or damaged)");
+                return pl_record_corrupt(reader, reterr,
+                                         "the checksum of the length is wrong (not a TFRecord file, or damaged)");
             }
             PL_TRY(resynchronise(reader, deadline_ns, reterr));
             continue;
@@ -78,7 +81,8 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         PL_TRY(pl_window_need(window, (size_t)*ret_framed_bytes, deadline_ns, reterr));
         if (window->available < *ret_framed_bytes) {
-            /* It has a number, so that records of further objects are dealt the same by ranks that only step over this one. */
+            /* It has a number, so that records of further objects are dealt the same by ranks that only step over this
+             * one. */
             reader->next_index += reader->options.skip_corrupt;
             return cut(reader, "a record", reterr);
         }

@@ -32,7 +32,9 @@ static bool fits_host(const char *bucket, bool plain)
 {
     size_t length = strlen(bucket);
 
-    return length <= 63 && strspn(bucket, plain ? "abcdefghijklmnopqrstuvwxyz0123456789-." : "abcdefghijklmnopqrstuvwxyz0123456789-") == length &&
+    return length <= 63 &&
+           strspn(bucket, plain ? "abcdefghijklmnopqrstuvwxyz0123456789-." : "abcdefghijklmnopqrstuvwxyz0123456789-") ==
+               length &&
            bucket[0] != '-' && bucket[0] != '.' && bucket[length - 1] != '-' && bucket[length - 1] != '.';
 }
 
@@ -44,18 +46,21 @@ static bool is_number_host(const char *host)
 }
 
 /* "s3.eu-west-1.amazonaws.com" and its relatives. */
-static enum pl_status append_aws_host(const struct pl_s3_place *place, const char *service, struct pl_text *text, struct pl_error *reterr)
+static enum pl_status append_aws_host(const struct pl_s3_place *place, const char *service, struct pl_text *text,
+                                      struct pl_error *reterr)
 {
     if (strspn(place->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(place->region) || !*place->region) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", place->region);
     }
-    pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, place->fips ? "-fips" : "", place->dual_stack ? "dualstack." : "", place->region,
+    pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, place->fips ? "-fips" : "",
+                   place->dual_stack ? "dualstack." : "", place->region,
                    strncmp(place->region, "cn-", 3) == 0 ? ".cn" : "");
     return PL_OK;
 }
 
 /* Scheme, host with port, and base path of an endpoint. */
-static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl_text *host, struct pl_text *base, struct pl_error *reterr)
+static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl_text *host, struct pl_text *base,
+                                     struct pl_error *reterr)
 {
     const char *at;
     size_t length;
@@ -95,8 +100,8 @@ static void drop_default_port(struct pl_text *host, bool plain)
     }
 }
 
-enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key, struct pl_s3_address *ret_address,
-                                   struct pl_error *reterr)
+enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key,
+                                   struct pl_s3_address *ret_address, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text endpoint = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
@@ -117,8 +122,8 @@ enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *
         PL_TRY(append_aws_host(place, "s3", &endpoint, reterr));
     }
     PL_TRY(pl_text_check(&endpoint, reterr));
-    virtual = place->style != PL_S3_STYLE_PATH && (place->style == PL_S3_STYLE_VIRTUAL || !place->endpoint_url) && fits_host(bucket, address.plain) &&
-              !is_number_host(endpoint.data);
+    virtual = place->style != PL_S3_STYLE_PATH && (place->style == PL_S3_STYLE_VIRTUAL || !place->endpoint_url) &&
+              fits_host(bucket, address.plain) && !is_number_host(endpoint.data);
     if (virtual) {
         pl_text_printf(&host, "%s.", bucket);
     }

@@ -2,7 +2,8 @@
 /**
  * From bucket and key to a URL: endpoints, regions, path and virtual-host style.
  *
- * Source  Amazon S3 user guide: "Virtual hosting of buckets", "Bucket naming rules"; AWS General Reference: "Amazon S3 endpoints", "AWS STS
+ * Source  Amazon S3 user guide: "Virtual hosting of buckets", "Bucket naming rules"; AWS General Reference: "Amazon S3
+ *         endpoints", "AWS STS
  * endpoints". Test    tests/unit/s3io/s3/test_address.c
  */
 #ifndef PL_S3IO_S3_ADDRESS_H
@@ -39,16 +40,21 @@ struct pl_s3_address {
  *
  * Errors  PL_INVALID: an endpoint that is no http or https URL, or a bucket name that cannot be one.
  */
-enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key, struct pl_s3_address *ret_address,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key,
+                                   struct pl_s3_address *ret_address, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_s3_address_done(struct pl_s3_address *address);
 
-/** The URL of the Security Token Service: the place's endpoint as it stands, or AWS's own for the region. The caller frees it. */
-enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * The URL of the Security Token Service: the place's endpoint as it stands, or AWS's own for the region. The caller
+ * frees it.
+ */
+enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Take "s3://BUCKET/KEY" apart; the key may be empty. The caller frees both. */
-enum pl_status pl_s3_uri_parse(const char *uri, char **ret_bucket, char **ret_key, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_uri_parse(const char *uri, char **ret_bucket, char **ret_key,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /** True when `uri` begins with "s3://". */
 bool pl_s3_uri_is(const char *uri);

@@ -70,11 +70,13 @@ static void use(struct pl_credentials *credentials, struct pl_credentials_reply 
     credentials->key = (struct pl_sigv4_key){reply->access_key, reply->secret_key, reply->session_token};
     credentials->generation++;
     /* Keys that live shorter than the usual margin are fetched anew when half of their time is over. */
-    credentials->refresh_s = left_s == INT64_MAX ? INT64_MAX : now + (left_s > 2 * REFRESH_BEFORE_S ? left_s - REFRESH_BEFORE_S : left_s / 2);
+    credentials->refresh_s = left_s == INT64_MAX
+                                 ? INT64_MAX
+                                 : now + (left_s > 2 * REFRESH_BEFORE_S ? left_s - REFRESH_BEFORE_S : left_s / 2);
 }
 
-static enum pl_status use_texts(struct pl_credentials *credentials, const char *access_key, const char *secret_key, const char *token,
-                                struct pl_error *reterr)
+static enum pl_status use_texts(struct pl_credentials *credentials, const char *access_key, const char *secret_key,
+                                const char *token, struct pl_error *reterr)
 {
     struct pl_credentials_reply reply;
 
@@ -92,23 +94,30 @@ static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_
 
     PL_TRY(pl_profile_read(credentials->environment, &profile, reterr));
     if (!profile.found && strcmp(name, "default") != 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "AWS_PROFILE names '%s', which is in none of AWS's profile files", name);
+        return pl_error_set(reterr, PL_NOT_FOUND, "AWS_PROFILE names '%s', which is in none of AWS's profile files",
+                            name);
     }
-    unsupported = profile.unsupported ? profile.unsupported : profile.process && !profile.access_key ? "credential_process" : NULL;
+    unsupported = profile.unsupported                      ? profile.unsupported
+                  : profile.process && !profile.access_key ? "credential_process"
+                                                           : NULL;
     if (unsupported) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "the AWS credentials of profile '%s' would come by '%s', which is not supported: export keys (aws configure "
+                            "the AWS credentials of profile '%s' would come by '%s', which is not supported: export "
+                            "keys (aws configure "
                             "export-credentials), or choose another profile",
                             name, unsupported);
     }
     if (profile.access_key && !profile.secret_key) {
-        return pl_error_set(reterr, PL_INVALID, "profile '%s' has an aws_access_key_id without its aws_secret_access_key", name);
+        return pl_error_set(reterr, PL_INVALID,
+                            "profile '%s' has an aws_access_key_id without its aws_secret_access_key", name);
     }
     *ret_found = profile.access_key;
-    return *ret_found ? use_texts(credentials, profile.access_key, profile.secret_key, profile.session_token, reterr) : PL_OK;
+    return *ret_found ? use_texts(credentials, profile.access_key, profile.secret_key, profile.session_token, reterr)
+                      : PL_OK;
 }
 
-static enum pl_status set_container_url(struct pl_credentials *credentials, const char *relative, const char *full, struct pl_error *reterr)
+static enum pl_status set_container_url(struct pl_credentials *credentials, const char *relative, const char *full,
+                                        struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
 
@@ -119,7 +128,9 @@ static enum pl_status set_container_url(struct pl_credentials *credentials, cons
     }
     PL_TRY(pl_text_take(&url, &credentials->url, reterr));
     if (!pl_credentials_url_allowed(credentials->url)) {
-        return pl_error_set(reterr, PL_INVALID, "AWS_CONTAINER_CREDENTIALS_FULL_URI '%s' is neither https nor a local address", credentials->url);
+        return pl_error_set(reterr, PL_INVALID,
+                            "AWS_CONTAINER_CREDENTIALS_FULL_URI '%s' is neither https nor a local address",
+                            credentials->url);
     }
     return PL_OK;
 }
@@ -128,18 +139,21 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
 {
     const struct pl_environment *environment = credentials->environment;
     const char *everywhere = pl_environment_get_or(environment, "AWS_ENDPOINT_URL", NULL);
-    struct pl_s3_place place = {.endpoint_url = pl_environment_get_or(environment, "AWS_ENDPOINT_URL_STS", everywhere),
-                                .region = region,
-                                .fips = strcasecmp(pl_environment_get_or(environment, "AWS_USE_FIPS_ENDPOINT", ""), "true") == 0};
+    struct pl_s3_place place = {
+        .endpoint_url = pl_environment_get_or(environment, "AWS_ENDPOINT_URL_STS", everywhere),
+        .region = region,
+        .fips = strcasecmp(pl_environment_get_or(environment, "AWS_USE_FIPS_ENDPOINT", ""), "true") == 0};
 
     if (!pl_environment_get_or(environment, "AWS_ROLE_ARN", NULL)) {
-        return pl_error_set(reterr, PL_INVALID, "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN does not say for which role");
+        return pl_error_set(reterr, PL_INVALID,
+                            "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN does not say for which role");
     }
     return pl_s3_address_sts(&place, &credentials->url, reterr);
 }
 
 /* The first source that is configured. */
-static enum pl_status choose(struct pl_credentials *credentials, const struct pl_credentials_options *options, struct pl_error *reterr)
+static enum pl_status choose(struct pl_credentials *credentials, const struct pl_credentials_options *options,
+                             struct pl_error *reterr)
 {
     const struct pl_environment *environment = credentials->environment;
     const char *access_key = pl_environment_get_or(environment, "AWS_ACCESS_KEY_ID", NULL);
@@ -160,7 +174,8 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         return pl_error_set(reterr, PL_INVALID, "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not");
     }
     if (access_key) {
-        return use_texts(credentials, access_key, secret_key, pl_environment_get(environment, "AWS_SESSION_TOKEN"), reterr);
+        return use_texts(credentials, access_key, secret_key, pl_environment_get(environment, "AWS_SESSION_TOKEN"),
+                         reterr);
     }
     if (pl_environment_get_or(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", NULL)) {
         credentials->kind = WEB_IDENTITY;
@@ -175,23 +190,28 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
         credentials->kind = CONTAINER;
         return set_container_url(credentials, relative, full, reterr);
     }
-    if (options->allow_metadata && strcasecmp(pl_environment_get_or(environment, "AWS_EC2_METADATA_DISABLED", "false"), "true") != 0) {
-        const char *base = pl_environment_get_or(environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254");
+    if (options->allow_metadata &&
+        strcasecmp(pl_environment_get_or(environment, "AWS_EC2_METADATA_DISABLED", "false"), "true") != 0) {
+        const char *base =
+            pl_environment_get_or(environment, "AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254");
         size_t length = strlen(base);
 
-        PL_TRY(pl_environment_get_number_or(environment, "AWS_METADATA_SERVICE_TIMEOUT", FIRST_S, MOST_FIRST_S, &credentials->first_s, reterr));
+        PL_TRY(pl_environment_get_number_or(environment, "AWS_METADATA_SERVICE_TIMEOUT", FIRST_S, MOST_FIRST_S,
+                                            &credentials->first_s, reterr));
         credentials->kind = METADATA;
         credentials->url = pl_memory_string_n(base, base[length - 1] == '/' ? length - 1 : length, reterr);
         return credentials->url ? PL_OK : PL_MEMORY;
     }
-    return pl_error_set(reterr, PL_NOT_FOUND,
-                        "no AWS credentials: looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, "
-                        "profile '%s', AWS_CONTAINER_CREDENTIALS_*_URI%s",
-                        pl_environment_get_or(environment, "AWS_PROFILE", "default"),
-                        options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
+    return pl_error_set(
+        reterr, PL_NOT_FOUND,
+        "no AWS credentials: looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, "
+        "profile '%s', AWS_CONTAINER_CREDENTIALS_*_URI%s",
+        pl_environment_get_or(environment, "AWS_PROFILE", "default"),
+        options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
 }
 
-enum pl_status pl_credentials_new(const struct pl_environment *environment, const struct pl_credentials_options *options, struct pl_http *http,
+enum pl_status pl_credentials_new(const struct pl_environment *environment,
+                                  const struct pl_credentials_options *options, struct pl_http *http,
                                   struct pl_credentials **ret_credentials, struct pl_error *reterr)
 {
     struct pl_credentials *credentials = pl_memory_new(1, sizeof(*credentials), reterr);
@@ -232,8 +252,9 @@ void pl_credentials_free(struct pl_credentials *credentials)
 
 static bool usable(const struct pl_credentials *credentials)
 {
-    return credentials->kind == ANONYMOUS || (credentials->current.access_key && (credentials->current.expires_s == INT64_MAX ||
-                                                                                  now_s() < credentials->current.expires_s - USABLE_BEFORE_S));
+    return credentials->kind == ANONYMOUS ||
+           (credentials->current.access_key && (credentials->current.expires_s == INT64_MAX ||
+                                                now_s() < credentials->current.expires_s - USABLE_BEFORE_S));
 }
 
 static void tell_waiters(struct pl_credentials *credentials, enum pl_status status, const struct pl_error *error)
@@ -261,7 +282,8 @@ static void end_fetch(struct pl_credentials *credentials, enum pl_status status,
 }
 
 /* A token is re-read for every fetch: the platform replaces the file while a job runs. */
-static enum pl_status add_container_token(struct pl_credentials *credentials, struct pl_text *header, struct pl_error *reterr)
+static enum pl_status add_container_token(struct pl_credentials *credentials, struct pl_text *header,
+                                          struct pl_error *reterr)
 {
     const char *file = pl_environment_get_or(credentials->environment, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", NULL);
     const char *given = pl_environment_get_or(credentials->environment, "AWS_CONTAINER_AUTHORIZATION_TOKEN", NULL);
@@ -294,7 +316,8 @@ static enum pl_status build_form(struct pl_credentials *credentials, struct pl_e
     struct pl_text *form = &credentials->form;
     PL_AUTO_FREE char *token = NULL;
 
-    PL_TRY(pl_file_read(pl_environment_get(environment, "AWS_WEB_IDENTITY_TOKEN_FILE"), MAX_TOKEN_BYTES, &token, NULL, reterr));
+    PL_TRY(pl_file_read(pl_environment_get(environment, "AWS_WEB_IDENTITY_TOKEN_FILE"), MAX_TOKEN_BYTES, &token, NULL,
+                        reterr));
     token[strcspn(token, "\r\n")] = '\0';
     pl_text_clear(form);
     pl_text_append(form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
@@ -406,9 +429,11 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
     return PL_OK;
 }
 
-static enum pl_status fetch_body(struct pl_http_request *request, const void *data, size_t bytes, struct pl_error *reterr)
+static enum pl_status fetch_body(struct pl_http_request *request, const void *data, size_t bytes,
+                                 struct pl_error *reterr)
 {
-    struct pl_credentials *credentials = (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
+    struct pl_credentials *credentials =
+        (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
 
     if (credentials->body.length + bytes > MAX_BODY_BYTES) {
         return pl_error_set(reterr, PL_LIMIT, "an answer of more than %d bytes", MAX_BODY_BYTES);
@@ -426,9 +451,11 @@ static enum pl_status refused(const struct pl_credentials *credentials, int http
 
     pl_s3_error_parse(pl_text_string(&credentials->body), credentials->body.length, &document);
     if (document.code[0]) {
-        status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d %s: %s", http_status, document.code, document.message);
+        status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d %s: %s", http_status,
+                                document.code, document.message);
     } else {
-        status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d: %.200s", http_status, pl_text_string(&credentials->body));
+        status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d: %.200s", http_status,
+                                pl_text_string(&credentials->body));
     }
     verdict = pl_s3_retry_judge(http_status, document.code);
     reterr->retryable = http_status >= 500 || verdict == PL_S3_RETRY || verdict == PL_S3_SLOWER;
@@ -437,7 +464,8 @@ static enum pl_status refused(const struct pl_credentials *credentials, int http
 
 static void fetch_done(struct pl_http_request *request, enum pl_status status)
 {
-    struct pl_credentials *credentials = (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
+    struct pl_credentials *credentials =
+        (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
     unsigned attempts = nobody_may_answer(credentials) ? MAX_FIRST_ATTEMPTS : MAX_ATTEMPTS;
     struct pl_error error = request->error;
     bool more = false;
@@ -521,7 +549,8 @@ bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generat
         {
             PL_AUTO_FREE char *old = pl_memory_string(credentials->current.access_key, NULL);
 
-            return use_profile(credentials, &found, &error) == PL_OK && found && old && strcmp(old, credentials->current.access_key) != 0;
+            return use_profile(credentials, &found, &error) == PL_OK && found && old &&
+                   strcmp(old, credentials->current.access_key) != 0;
         }
     case WEB_IDENTITY:
     case CONTAINER:

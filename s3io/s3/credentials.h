@@ -2,13 +2,15 @@
 /**
  * Where the keys come from, and keeping them fresh while transfers run.
  *
- * The first of these that is configured is used: keys in the options, in the environment (AWS_ACCESS_KEY_ID, ...), those of the
- * role AWS_ROLE_ARN that STS gives for the token in AWS_WEB_IDENTITY_TOKEN_FILE, keys in the profile files, the container's
- * endpoint (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI), and, only when the options allow it, the machine's metadata
- * service (IMDSv2). Keys that expire are fetched anew five minutes before they do; requests go on with the old ones meanwhile.
+ * The first of these that is configured is used: keys in the options, in the environment (AWS_ACCESS_KEY_ID, ...),
+ * those of the role AWS_ROLE_ARN that STS gives for the token in AWS_WEB_IDENTITY_TOKEN_FILE, keys in the profile
+ * files, the container's endpoint (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI), and, only when the options
+ * allow it, the machine's metadata service (IMDSv2). Keys that expire are fetched anew five minutes before they do;
+ * requests go on with the old ones meanwhile.
  *
  * Threads  new and free from the owner's thread, everything else on the engine's.
- * Source   "AWS SDKs and Tools Reference Guide": standardized credential providers; AWS STS API Reference: AssumeRoleWithWebIdentity.
+ * Source   "AWS SDKs and Tools Reference Guide": standardized credential providers; AWS STS API Reference:
+ *          AssumeRoleWithWebIdentity.
  * Test     tests/unit/s3io/s3/test_credentials.c, tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_CREDENTIALS_H
@@ -31,14 +33,16 @@ struct pl_credentials_options {
 struct pl_credentials;
 
 /**
- * Settle on a source of keys. Nothing is asked over the network yet. `environment` must stay until pl_credentials_free(),
- * `options` only during the call.
+ * Settle on a source of keys. Nothing is asked over the network yet. `environment` must stay until
+ * pl_credentials_free(), `options` only during the call.
  *
- * Errors  PL_NOT_FOUND, naming the places looked at, when there is none, or the profile that is not there; PL_UNSUPPORTED for a profile
- *         that takes its keys from where we cannot; PL_INVALID for a key without its secret, a container address that must not be
- *         given a token, a web identity without its role, or an STS endpoint that is no URL.
+ * Errors  PL_NOT_FOUND, naming the places looked at, when there is none, or the profile that is not there;
+ *         PL_UNSUPPORTED for a profile that takes its keys from where we cannot; PL_INVALID for a key without its
+ *         secret, a container address that must not be given a token, a web identity without its role, or an STS
+ *         endpoint that is no URL.
  */
-enum pl_status pl_credentials_new(const struct pl_environment *environment, const struct pl_credentials_options *options, struct pl_http *http,
+enum pl_status pl_credentials_new(const struct pl_environment *environment,
+                                  const struct pl_credentials_options *options, struct pl_http *http,
                                   struct pl_credentials **ret_credentials, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** After the engine's thread has ended, or before it has been asked anything. NULL is fine. */
@@ -80,8 +84,12 @@ struct pl_credentials_reply {
 enum pl_status pl_credentials_reply_make(const char *access_key, const char *secret_key, const char *session_token,
                                          struct pl_credentials_reply *ret_reply, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Parse a container endpoint's or the metadata service's answer. PL_INVALID when it is not one; an answer {"code", "message"} is quoted. */
-enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Parse a container endpoint's or the metadata service's answer. PL_INVALID when it is not one; an answer {"code",
+ * "message"} is quoted.
+ */
+enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_credentials_parse() for what STS answers to AssumeRoleWithWebIdentity. */
 enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
@@ -89,7 +97,10 @@ enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct p
 
 void pl_credentials_reply_done(struct pl_credentials_reply *reply);
 
-/** Whether a token may be sent to `url`: any https host, otherwise only loopback and the container services' own addresses. */
+/**
+ * Whether a token may be sent to `url`: any https host, otherwise only loopback and the container services' own
+ * addresses.
+ */
 bool pl_credentials_url_allowed(const char *url);
 
 #endif

@@ -45,13 +45,15 @@ static bool is_key_text(const char *text)
     return true;
 }
 
-enum pl_status pl_credentials_reply_make(const char *access_key, const char *secret_key, const char *token, struct pl_credentials_reply *ret_reply,
-                                         struct pl_error *reterr)
+enum pl_status pl_credentials_reply_make(const char *access_key, const char *secret_key, const char *token,
+                                         struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
 {
     struct pl_credentials_reply reply = {.expires_s = INT64_MAX};
 
     if (!*access_key || !*secret_key || !is_key_text(access_key) || (token && !is_key_text(token))) {
-        return pl_error_set(reterr, PL_INVALID, "unusable AWS keys: one is empty, or access key or token hold a blank, a line end or the like");
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "unusable AWS keys: one is empty, or access key or token hold a blank, a line end or the like");
     }
     reply.access_key = pl_memory_string(access_key, reterr);
     reply.secret_key = pl_memory_string(secret_key, reterr);
@@ -65,20 +67,22 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
 }
 
 /* What a service said; `token` and `expiration` may be NULL or "". */
-static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token, const char *expiration,
-                                struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token,
+                                const char *expiration, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
 {
     int64_t expires_s = INT64_MAX;
 
     if (expiration && *expiration && !pl_http_iso_time(expiration, &expires_s)) {
-        return pl_error_set(reterr, PL_INVALID, "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
+        return pl_error_set(reterr, PL_INVALID,
+                            "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
     }
     PL_TRY(pl_credentials_reply_make(access_key, secret_key, token, ret_reply, reterr));
     ret_reply->expires_s = expires_s;
     return PL_OK;
 }
 
-enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+                                    struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     const char *access_key, *secret_key;
@@ -88,19 +92,22 @@ enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_cr
     secret_key = member_text(root, "SecretAccessKey");
     if (!access_key || !secret_key) {
         const char *code = member_text(root, "code") ? member_text(root, "code") : member_text(root, "Code");
-        const char *message = member_text(root, "message") ? member_text(root, "message") : member_text(root, "Message");
+        const char *message =
+            member_text(root, "message") ? member_text(root, "message") : member_text(root, "Message");
 
-        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s", code ? code : "no code",
-                            message ? message : "no message");
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s",
+                            code ? code : "no code", message ? message : "no message");
     }
-    return take_keys(access_key, secret_key, member_text(root, "Token"), member_text(root, "Expiration"), ret_reply, reterr);
+    return take_keys(access_key, secret_key, member_text(root, "Token"), member_text(root, "Expiration"), ret_reply,
+                     reterr);
 }
 
 struct sts_keys {
     char *access_key, *secret_key, *token, *expiration;
 };
 
-static enum pl_status on_sts_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+static enum pl_status on_sts_element(void *context, const char *path, const char *text, size_t bytes,
+                                     struct pl_error *reterr)
 {
     static const char prefix[] = "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials/";
     struct sts_keys *keys = context;
@@ -125,7 +132,8 @@ static enum pl_status on_sts_element(void *context, const char *path, const char
     return PL_OK;
 }
 
-enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+                                        struct pl_error *reterr)
 {
     struct sts_keys keys = {.access_key = NULL};
     struct pl_s3_xml_visitor visitor = {&keys, on_sts_element};
@@ -160,7 +168,8 @@ static bool is_loopback4(const char *host, size_t bytes)
     }
     memcpy(text, host, bytes);
     text[bytes] = '\0';
-    return strspn(text, "0123456789.") == bytes && sscanf(text, "127.%3u.%3u.%3u%c", &a, &b, &c, &tail) == 3 && a < 256 && b < 256 && c < 256;
+    return strspn(text, "0123456789.") == bytes && sscanf(text, "127.%3u.%3u.%3u%c", &a, &b, &c, &tail) == 3 &&
+           a < 256 && b < 256 && c < 256;
 }
 
 bool pl_credentials_url_allowed(const char *url)

@@ -19,13 +19,16 @@ void pl_manifest_done(struct pl_manifest *manifest)
     *manifest = (struct pl_manifest){.bucket = NULL};
 }
 
-static enum pl_status wrong(const struct pl_python_json *node, const char *name, const char *what, struct pl_error *reterr)
+static enum pl_status wrong(const struct pl_python_json *node, const char *name, const char *what,
+                            struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected %s", name, pl_python_json_line(node), pl_python_json_column(node), what);
+    return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected %s", name, pl_python_json_line(node),
+                        pl_python_json_column(node), what);
 }
 
 /* A string without zero bytes and lone surrogates, which no key can hold: its characters are its bytes then. */
-static enum pl_status take_string(const struct pl_python_json *node, const char *name, char **ret_text, struct pl_error *reterr)
+static enum pl_status take_string(const struct pl_python_json *node, const char *name, char **ret_text,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -37,7 +40,8 @@ static enum pl_status take_string(const struct pl_python_json *node, const char 
     return pl_text_take(&text, ret_text, reterr);
 }
 
-static enum pl_status add_key(struct pl_manifest *manifest, const struct pl_python_json *item, const char *name, struct pl_error *reterr)
+static enum pl_status add_key(struct pl_manifest *manifest, const struct pl_python_json *item, const char *name,
+                              struct pl_error *reterr)
 {
     if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING) {
         return wrong(item, name, "a string, the rest of a key", reterr);
@@ -51,7 +55,8 @@ static enum pl_status add_key(struct pl_manifest *manifest, const struct pl_pyth
     return PL_OK;
 }
 
-enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *name, struct pl_manifest *ret_manifest, struct pl_error *reterr)
+enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *name, struct pl_manifest *ret_manifest,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
@@ -62,8 +67,10 @@ enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *nam
     PL_TRY(pl_python_json_parse(text, bytes, name, &root, reterr));
     first = pl_python_json_first(root);
     prefix = first ? pl_python_json_member(first, "prefix") : NULL;
-    if (pl_python_json_kind(root) != PL_PYTHON_JSON_ARRAY || !prefix || pl_python_json_kind(prefix) != PL_PYTHON_JSON_STRING) {
-        return wrong(first ? first : root, name, "an array that begins with {\"prefix\": \"s3://BUCKET/PREFIX\"}", reterr);
+    if (pl_python_json_kind(root) != PL_PYTHON_JSON_ARRAY || !prefix ||
+        pl_python_json_kind(prefix) != PL_PYTHON_JSON_STRING) {
+        return wrong(first ? first : root, name, "an array that begins with {\"prefix\": \"s3://BUCKET/PREFIX\"}",
+                     reterr);
     }
     PL_TRY(take_string(prefix, name, &uri, reterr));
     status = pl_s3_uri_parse(uri, &manifest.bucket, &manifest.prefix, reterr);
@@ -96,8 +103,8 @@ static bool is_reference(const char *attribute)
     return length > 4 && strcmp(attribute + length - 4, "-ref") == 0;
 }
 
-static enum pl_status take_value(const struct pl_python_json *line, const char *attribute, const char *name, struct pl_manifest_value *ret_value,
-                                 struct pl_error *reterr)
+static enum pl_status take_value(const struct pl_python_json *line, const char *attribute, const char *name,
+                                 struct pl_manifest_value *ret_value, struct pl_error *reterr)
 {
     const struct pl_python_json *member = pl_python_json_member(line, attribute);
     PL_AUTO_FREE char *uri = NULL;
@@ -112,7 +119,9 @@ static enum pl_status take_value(const struct pl_python_json *line, const char *
         }
         PL_TRY(take_string(member, name, &uri, reterr));
         PL_TRY(pl_s3_uri_parse(uri, &ret_value->bucket, &ret_value->text, reterr));
-        return *ret_value->text ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: '%s' in '%s' names no object", name, uri, attribute);
+        return *ret_value->text
+                   ? PL_OK
+                   : pl_error_set(reterr, PL_INVALID, "%s: '%s' in '%s' names no object", name, uri, attribute);
     }
     if (pl_python_json_kind(member) == PL_PYTHON_JSON_STRING) {
         return take_string(member, name, &ret_value->text, reterr);
@@ -121,14 +130,15 @@ static enum pl_status take_value(const struct pl_python_json *line, const char *
     return pl_text_take(&text, &ret_value->text, reterr);
 }
 
-static enum pl_status add_line(struct pl_augmented *augmented, const char *text, size_t bytes, const char *name, const char *const *names,
-                               struct pl_error *reterr)
+static enum pl_status add_line(struct pl_augmented *augmented, const char *text, size_t bytes, const char *name,
+                               const char *const *names, struct pl_error *reterr)
 {
     size_t first = augmented->lines * augmented->attributes;
     PL_AUTO_PYTHON_JSON struct pl_python_json *line = NULL;
 
     PL_TRY(pl_python_json_parse(text, bytes, name, &line, reterr));
-    PL_TRY(pl_memory_grow(&augmented->values, &augmented->capacity, first + augmented->attributes, sizeof(*augmented->values), reterr));
+    PL_TRY(pl_memory_grow(&augmented->values, &augmented->capacity, first + augmented->attributes,
+                          sizeof(*augmented->values), reterr));
     memset(augmented->values + first, 0, augmented->attributes * sizeof(*augmented->values));
     augmented->lines++;
     for (size_t i = 0; i < augmented->attributes; i++) {
@@ -147,8 +157,8 @@ static bool is_blank(const char *text, size_t bytes)
     return true;
 }
 
-enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names, size_t name_count,
-                                  struct pl_augmented *ret_augmented, struct pl_error *reterr)
+enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names,
+                                  size_t name_count, struct pl_augmented *ret_augmented, struct pl_error *reterr)
 {
     PL_AUTO_AUGMENTED struct pl_augmented augmented = {.attributes = name_count};
     const char *end = text + bytes;

@@ -2,8 +2,8 @@
 /**
  * Manifests: which objects make a channel, when that is not all there is under a prefix.
  *
- * Source  SageMaker API Reference: S3DataSource (ManifestFile: a JSON array, {"prefix": "s3://..."} first, then what follows
- *         it; AugmentedManifestFile: JSON lines).
+ * Source  SageMaker API Reference: S3DataSource (ManifestFile: a JSON array, {"prefix": "s3://..."} first, then what
+ *         follows it; AugmentedManifestFile: JSON lines).
  * Test    tests/unit/s3io/s3/test_manifest.c, tests/fuzz/fuzz_manifest.c
  */
 #ifndef PL_S3IO_S3_MANIFEST_H
@@ -51,10 +51,12 @@ void pl_augmented_done(struct pl_augmented *augmented);
 /**
  * Parse an AugmentedManifestFile and keep of each line the attributes `names`, in their order. Empty lines are skipped.
  *
- * Errors  PL_NOT_FOUND where there are no others; PL_INVALID, with the line, for a line that is no object, lacks an attribute, or refers to what is
+ * Errors  PL_NOT_FOUND where there are no others; PL_INVALID, with the line, for a line that is no object, lacks an
+ *         attribute, or refers to what is
  * no s3:// address.
  */
-enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names, size_t name_count,
-                                  struct pl_augmented *ret_augmented, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names,
+                                  size_t name_count, struct pl_augmented *ret_augmented,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -74,7 +74,8 @@ static bool is_section(const char *at, size_t bytes, const char *name, bool is_c
 }
 
 /* `has_keys`: another text's, beside which this one's do not count. */
-static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys, struct pl_profile *profile, struct pl_error *reterr)
+static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys, struct pl_profile *profile,
+                                   struct pl_error *reterr)
 {
     const struct {
         const char *key;
@@ -88,7 +89,8 @@ static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys
                     {"ca_bundle", &profile->ca_bundle, true}};
     static const char *const unsupported[] = {"sso_session", "sso_start_url", "role_arn"};
     const char *equal = memchr(line, '=', bytes);
-    const char *colon = memchr(line, ':', equal ? (size_t)(equal - line) : bytes); /* as good as "=" to Python's readers */
+    /* as good as "=" to Python's readers */
+    const char *colon = memchr(line, ':', equal ? (size_t)(equal - line) : bytes);
     const char *value;
     size_t key_bytes, value_bytes;
 
@@ -121,7 +123,8 @@ static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys
     return PL_OK;
 }
 
-enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config, struct pl_profile *profile, struct pl_error *reterr)
+enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config,
+                                struct pl_profile *profile, struct pl_error *reterr)
 {
     const char *end = text + bytes;
     size_t setting_indent = SIZE_MAX; /* none in this section yet */
@@ -153,8 +156,8 @@ enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name
     return PL_OK;
 }
 
-static enum pl_status read_one(const struct pl_environment *environment, const char *variable, const char *file, bool is_config,
-                               struct pl_profile *profile, struct pl_error *reterr)
+static enum pl_status read_one(const struct pl_environment *environment, const char *variable, const char *file,
+                               bool is_config, struct pl_profile *profile, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_FREE char *data = NULL;
@@ -176,7 +179,8 @@ static enum pl_status read_one(const struct pl_environment *environment, const c
         return PL_OK;
     }
     if (status == PL_OK) {
-        status = pl_profile_parse(data, bytes, pl_environment_get_or(environment, "AWS_PROFILE", "default"), is_config, profile, reterr);
+        status = pl_profile_parse(data, bytes, pl_environment_get_or(environment, "AWS_PROFILE", "default"), is_config,
+                                  profile, reterr);
         explicit_bzero(data, bytes);
     }
     if (status != PL_OK) {
@@ -185,7 +189,8 @@ static enum pl_status read_one(const struct pl_environment *environment, const c
     return status;
 }
 
-enum pl_status pl_profile_read(const struct pl_environment *environment, struct pl_profile *profile, struct pl_error *reterr)
+enum pl_status pl_profile_read(const struct pl_environment *environment, struct pl_profile *profile,
+                               struct pl_error *reterr)
 {
     PL_TRY(read_one(environment, "AWS_SHARED_CREDENTIALS_FILE", "credentials", false, profile, reterr));
     return read_one(environment, "AWS_CONFIG_FILE", "config", true, profile, reterr);

@@ -12,7 +12,10 @@
 
 #include <stddef.h>
 
-/** NULL where the files say nothing; keys and their token are of one file. Zero-initialise, release with pl_profile_done(). */
+/**
+ * NULL where the files say nothing; keys and their token are of one file. Zero-initialise, release with
+ * pl_profile_done().
+ */
 struct pl_profile {
     char *access_key;
     char *secret_key;
@@ -20,9 +23,10 @@ struct pl_profile {
     char *region;
     char *endpoint_url;
     char *ca_bundle;
-    const char *unsupported; /* a setting that takes keys from where we fetch none, whatever keys are beside it: "role_arn"; static */
-    bool process;            /* there is a "credential_process", which keys beside it make needless */
-    bool found;              /* there is a section of that name */
+    /* a setting that takes keys from where we fetch none, whatever keys are beside it: "role_arn"; static */
+    const char *unsupported;
+    bool process; /* there is a "credential_process", which keys beside it make needless */
+    bool found;   /* there is a section of that name */
 };
 
 #define PL_AUTO_PROFILE __attribute__((cleanup(pl_profile_done)))
@@ -31,17 +35,18 @@ struct pl_profile {
 void pl_profile_done(struct pl_profile *profile);
 
 /**
- * Add what section `name` of an INI text says; a value that is already there stays, and keys stay without another text's token. In a config
- * file the section is called "profile NAME" but for "default". Nested blocks (lines that are indented deeper than the setting before them) are
- * skipped.
+ * Add what section `name` of an INI text says; a value that is already there stays, and keys stay without another
+ * text's token. In a config file the section is called "profile NAME" but for "default". Nested blocks (lines that are
+ * indented deeper than the setting before them) are skipped.
  */
-enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config, struct pl_profile *profile,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name, bool is_config,
+                                struct pl_profile *profile, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Read the profile AWS_PROFILE ("default") from AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials) and AWS_CONFIG_FILE
  * (~/.aws/config). Missing files are an empty profile.
  */
-enum pl_status pl_profile_read(const struct pl_environment *environment, struct pl_profile *profile, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_profile_read(const struct pl_environment *environment, struct pl_profile *profile,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -48,7 +48,8 @@ static void give_up(struct pl_http_task *task)
 
     if (operation->state != PL_S3_IDLE) {
         pl_s3_operation_cancel(operation);
-        (void)pl_error_set(&operation->error, PL_CANCELLED, "%s s3://%s/%s was given up", operation->method, operation->bucket, operation->key);
+        (void)pl_error_set(&operation->error, PL_CANCELLED, "%s s3://%s/%s was given up", operation->method,
+                           operation->bucket, operation->key);
         operation->handler->done(operation, PL_CANCELLED);
     }
 }
@@ -66,8 +67,8 @@ void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *
     pl_deadline_wait(patience && patience->go_on ? pl_deadline_after_ns(ASK_NS) : PL_DEADLINE_NEVER, cond, lock);
 }
 
-enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, const struct pl_s3_patience *patience,
-                          struct pl_error *reterr)
+enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
+                          const struct pl_s3_patience *patience, struct pl_error *reterr)
 {
     static const struct pl_s3_operation_handler handler = {.done = call_done};
     struct call call = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended_cond = PTHREAD_COND_INITIALIZER};

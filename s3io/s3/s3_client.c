@@ -18,8 +18,8 @@ void pl_s3_info_done(struct pl_s3_info *info)
     *info = (struct pl_s3_info){.etag = NULL};
 }
 
-static const char *first_set(const struct pl_environment *environment, const char *given, const char *const *names, size_t count,
-                             const char *fallback)
+static const char *first_set(const struct pl_environment *environment, const char *given, const char *const *names,
+                             size_t count, const char *fallback)
 {
     const char *value = given;
 
@@ -35,8 +35,8 @@ static bool is_true(const struct pl_environment *environment, const char *name)
 }
 
 /* Endpoint, region and certificates, from the most to the least particular. */
-static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_http_options *http,
-                                   struct pl_profile *profile, struct pl_error *reterr)
+static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_s3_options *options,
+                                   struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
 {
     static const char *const endpoints[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"};
     static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION"};
@@ -46,8 +46,10 @@ static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_
     const char *endpoint, *region;
 
     PL_TRY(pl_profile_read(environment, profile, reterr));
-    endpoint = first_set(environment, options->endpoint_url, endpoints, PL_ARRAY_ITEMS(endpoints), profile->endpoint_url);
-    region = first_set(environment, options->region, regions, PL_ARRAY_ITEMS(regions), profile->region ? profile->region : "us-east-1");
+    endpoint =
+        first_set(environment, options->endpoint_url, endpoints, PL_ARRAY_ITEMS(endpoints), profile->endpoint_url);
+    region = first_set(environment, options->region, regions, PL_ARRAY_ITEMS(regions),
+                       profile->region ? profile->region : "us-east-1");
     http->ca_bundle = first_set(environment, options->ca_bundle, bundles, PL_ARRAY_ITEMS(bundles), profile->ca_bundle);
     if (endpoint && !(client->endpoint_url = pl_memory_string(endpoint, reterr))) {
         return PL_MEMORY;
@@ -71,7 +73,8 @@ static unsigned settle_number(unsigned given, unsigned fallback, unsigned most)
     return given == 0 ? fallback : given < most ? given : most;
 }
 
-static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3_options *options, struct pl_error *reterr)
+static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3_options *options,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     struct pl_credentials_options credentials = options->credentials;
@@ -83,8 +86,8 @@ static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3
     return pl_credentials_new(client->environment, &credentials, client->http, &client->credentials, reterr);
 }
 
-enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options, struct pl_s3_client **ret_client,
-                                struct pl_error *reterr)
+enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options,
+                                struct pl_s3_client **ret_client, struct pl_error *reterr)
 {
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = pl_memory_new(1, sizeof(*client), reterr);
 
@@ -93,7 +96,8 @@ enum pl_status pl_s3_client_new(const struct pl_environment *environment, const 
     }
     PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
     client->connections = settle_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
-    PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS, &client->attempts, reterr));
+    PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS,
+                                        &client->attempts, reterr));
     client->attempts = settle_number(options->attempts, client->attempts, MAX_ATTEMPTS);
     client->requester_pays = options->requester_pays;
     client->window = client->connections;
@@ -130,8 +134,8 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
     pl_s3_client_free(*client_at);
 }
 
-enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_s3_info *ret_info,
-                          struct pl_error *reterr)
+enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
+                          struct pl_s3_info *ret_info, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "HEAD", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
     struct pl_s3_info info = {.etag = NULL};
@@ -155,7 +159,8 @@ enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const
     return status;
 }
 
-enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
+                            struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "DELETE", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
     enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);

@@ -3,8 +3,8 @@
  * An S3 client: keys, endpoint and connections behind a handle, and the operations on single objects. Listing is in
  * s3_list.h, streaming in s3_get.h, uploading in s3_put.h.
  *
- * Every operation is repeated with back-off where that can help, follows a bucket to its region, fetches new keys when the old
- * ones expire, and ends by its deadline.
+ * Every operation is repeated with back-off where that can help, follows a bucket to its region, fetches new keys when
+ * the old ones expire, and ends by its deadline.
  *
  * Threads  a client may be used by several threads at once; its own thread drives all transfers.
  * Test     tests/integration/s3_faults.py
@@ -19,10 +19,14 @@
 
 struct pl_s3_client;
 
-/** Zero-initialise, then set what differs; NULL and 0 mean "from the environment" and then the default. Strings are copied. */
+/**
+ * Zero-initialise, then set what differs; NULL and 0 mean "from the environment" and then the default. Strings are
+ * copied.
+ */
 struct pl_s3_options {
-    const char *endpoint_url; /* AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT_URL, profile; AWS. http:// only if given so */
-    const char *region;       /* AWS_REGION, AWS_DEFAULT_REGION, profile; us-east-1 */
+    /* AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT_URL, profile; AWS. http:// only if given so */
+    const char *endpoint_url;
+    const char *region; /* AWS_REGION, AWS_DEFAULT_REGION, profile; us-east-1 */
     enum pl_s3_style style;
     const char *ca_bundle; /* AWS_CA_BUNDLE, profile; the system's */
     struct pl_credentials_options credentials;
@@ -43,8 +47,8 @@ struct pl_s3_info {
 void pl_s3_info_done(struct pl_s3_info *info);
 
 /** Nothing is sent yet. PL_NOT_FOUND when there are no keys; PL_INVALID for settings that cannot be right. */
-enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options, struct pl_s3_client **ret_client,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options,
+                                struct pl_s3_client **ret_client, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Close connections and end the thread. Nothing may use the client any more. NULL is fine. */
 void pl_s3_client_free(struct pl_s3_client *client);
@@ -53,8 +57,8 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at);
 #define PL_AUTO_S3_CLIENT __attribute__((cleanup(pl_s3_client_free_at)))
 
 /** Ask for an object's size, ETag and checksum (HeadObject). PL_NOT_FOUND when there is none. */
-enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns, struct pl_s3_info *ret_info,
-                          struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
+                          struct pl_s3_info *ret_info, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Delete an object (DeleteObject); one that does not exist is fine. */
 enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,

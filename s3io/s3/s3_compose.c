@@ -20,7 +20,8 @@ const char *pl_s3_client_region(const struct pl_s3_client *client, const char *b
     return client->region;
 }
 
-static enum pl_status payload_hash(struct pl_s3_operation *operation, char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr)
+static enum pl_status payload_hash(struct pl_s3_operation *operation, char hex[static PL_SIGV4_HEX_BYTES],
+                                   struct pl_error *reterr)
 {
     if (operation->body_bytes == 0) {
         memcpy(hex, PL_SIGV4_EMPTY_HASH, PL_SIGV4_HEX_BYTES);
@@ -63,8 +64,8 @@ static void add_signed(struct composer *composer, const char *name, const char *
     }
 }
 
-static enum pl_status add_authorization(struct composer *composer, const struct pl_sigv4_key *key, const char *date, const char *hash, int64_t time_s,
-                                        struct pl_error *reterr)
+static enum pl_status add_authorization(struct composer *composer, const struct pl_sigv4_key *key, const char *date,
+                                        const char *hash, int64_t time_s, struct pl_error *reterr)
 {
     struct pl_s3_operation *operation = composer->operation;
     struct pl_sigv4_scope scope = {pl_s3_client_region(operation->client, operation->bucket), "s3", time_s};
@@ -95,7 +96,8 @@ static void add_range(struct composer *composer)
     if (!operation->ranged) {
         return;
     }
-    pl_text_printf(new_line(composer), "Range: bytes=%llu-%llu", (unsigned long long)(operation->range_first + operation->received_bytes),
+    pl_text_printf(new_line(composer), "Range: bytes=%llu-%llu",
+                   (unsigned long long)(operation->range_first + operation->received_bytes),
                    (unsigned long long)(operation->range_first + wanted - 1));
     if (operation->etag[0]) {
         pl_text_printf(new_line(composer), "If-Match: %s", operation->etag);

@@ -54,7 +54,8 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
     return pl_text_check(path, reterr);
 }
 
-/* Where a name that has to be cut before `length` ends, so that the rest is as good UTF-8 as the whole: some file systems take nothing else. */
+/* Where a name that has to be cut before `length` ends, so that the rest is as good UTF-8 as the whole: some file
+ * systems take nothing else. */
 static size_t cut_at(const char *name, size_t length)
 {
     for (unsigned back = 0; back < 3 && length && ((unsigned char)name[length] & 0xC0) == 0x80; back++) {
@@ -64,8 +65,9 @@ static size_t cut_at(const char *name, size_t length)
 }
 
 /*
- * Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and the number, which then counts
- * all of it, tells it apart. It is a hash's beginning: of many long names with one beginning and the same bytes no two have the same.
+ * Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and
+ * the number, which then counts all of it, tells it apart. It is a hash's beginning: of many long names with one
+ * beginning and the same bytes no two have the same.
  */
 static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
 {
@@ -91,11 +93,12 @@ static bool is_there(const struct pl_s3_fetch *fetch)
 {
     struct stat info;
 
-    return fetch->modified_s >= 0 && stat(fetch->path, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == fetch->object.size_bytes &&
-           (int64_t)info.st_mtime == fetch->modified_s;
+    return fetch->modified_s >= 0 && stat(fetch->path, &info) == 0 && S_ISREG(info.st_mode) &&
+           (uint64_t)info.st_size == fetch->object.size_bytes && (int64_t)info.st_mtime == fetch->modified_s;
 }
 
-/* Where to go on with an unfinished file. Its name holds the ETag, so what is there belongs to this very object; it is not read again. */
+/* Where to go on with an unfinished file. Its name holds the ETag, so what is there belongs to this very object; it is
+ * not read again. */
 static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
 {
     struct stat info;
@@ -121,7 +124,8 @@ static enum pl_status make_parent(const char *path, struct pl_error *reterr)
     return parent ? pl_file_make_dirs(parent, 0777, reterr) : PL_MEMORY;
 }
 
-/* The unfinished file, which nobody else may be writing. One that was given its name between our two calls is not it any more. */
+/* The unfinished file, which nobody else may be writing. One that was given its name between our two calls is not it
+ * any more. */
 static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
 {
     const char *path = download->part_path.data;
@@ -144,7 +148,9 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
         }
         pl_file_close_at(&download->fd);
     }
-    return pl_error_set(reterr, PL_FAILED, "'%s' is another file whenever it is looked at: does its file system keep inode numbers?", path);
+    return pl_error_set(reterr, PL_FAILED,
+                        "'%s' is another file whenever it is looked at: does its file system keep inode numbers?",
+                        path);
 }
 
 static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)
@@ -188,7 +194,8 @@ static enum pl_status finish_file(struct download *download, struct pl_error *re
     return PL_OK;
 }
 
-static enum pl_status write_chunk(struct download *download, size_t base, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
+static enum pl_status write_chunk(struct download *download, size_t base, const struct pl_s3_chunk *chunk,
+                                  struct pl_error *reterr)
 {
     size_t index = base + chunk->object;
 
@@ -251,11 +258,16 @@ static enum pl_status run(struct download *download, struct pl_error *reterr)
     }
 }
 
-enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count, const struct pl_s3_stream_options *options,
-                              bool again, int64_t read_timeout_ns, const struct pl_s3_progress *progress, struct pl_error *reterr)
+enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count,
+                              const struct pl_s3_stream_options *options, bool again, int64_t read_timeout_ns,
+                              const struct pl_s3_progress *progress, struct pl_error *reterr)
 {
-    struct download download = {
-        .client = client, .fetches = fetches, .options = options, .read_timeout_ns = read_timeout_ns, .progress = progress, .fd = -1};
+    struct download download = {.client = client,
+                                .fetches = fetches,
+                                .options = options,
+                                .read_timeout_ns = read_timeout_ns,
+                                .progress = progress,
+                                .fd = -1};
     enum pl_status status = PL_OK;
 
     /* What is to be fetched moves to the front. */

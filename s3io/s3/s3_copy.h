@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Objects to files: written beside their place and renamed when whole, continued after an interruption, left alone when they
- * are there already.
+ * Objects to files: written beside their place and renamed when whole, continued after an interruption, left alone when
+ * they are there already.
  *
  * Test  tests/unit/s3io/s3/test_s3_copy.c, tests/integration/s3_server.py, tests/integration/s3_faults.py
  */
@@ -24,18 +24,21 @@ struct pl_s3_progress {
 };
 
 /**
- * Fetch `count` objects in order, in parallel ranges. Directories are made. A file that has the object's size and time is left
- * alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXXXXXXXXXX.part") is continued.
+ * Fetch `count` objects in order, in parallel ranges. Directories are made. A file that has the object's size and time
+ * is left alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXXXXXXXXXX.part") is continued.
  *
- * Errors  as pl_s3_stream_next(); PL_FAILED for an unfinished file that another download is writing; bytes that fail their checksum are fetched once
+ * Errors  as pl_s3_stream_next(); PL_FAILED for an unfinished file that another download is writing; bytes that fail
+ *         their checksum are fetched once
  * more from the beginning.
  */
-enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count, const struct pl_s3_stream_options *options,
-                              bool again, int64_t read_timeout_ns, const struct pl_s3_progress *progress, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count,
+                              const struct pl_s3_stream_options *options, bool again, int64_t read_timeout_ns,
+                              const struct pl_s3_progress *progress, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Append DIRECTORY/KEY to `path`. PL_INVALID for keys that would lead elsewhere ("..", empty parts) or are no file.
  */
-enum pl_status pl_s3_local_path(const char *directory, const char *key, struct pl_text *path, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_local_path(const char *directory, const char *key, struct pl_text *path,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -82,7 +82,8 @@ struct pl_s3_stream {
     struct {
         uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
         size_t promised;          /* blocks, to these parts; never more than there are */
-        unsigned char **free;     /* blocks that nobody uses; what was read last is on top, as the caches still know it */
+        /* blocks that nobody uses; what was read last is on top, as the caches still know it */
+        unsigned char **free;
         size_t free_count;
         bool all_planned, plan_posted, waiting, cancelled, closed;
     } synced; /* under `lock` */
@@ -95,7 +96,8 @@ static struct part *part_at(struct pl_s3_stream *stream, uint64_t number)
 
 /* Engine's thread from here. */
 
-/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that is there already was filled before a rewind. */
+/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that is there already was filled before a
+ * rewind. */
 static unsigned char *room_at(struct pl_s3_stream *stream, struct part *part, uint64_t at, size_t *ret_bytes)
 {
     size_t in_block = at % stream->block_bytes;
@@ -110,7 +112,8 @@ static unsigned char *room_at(struct pl_s3_stream *stream, struct part *part, ui
     return *block + in_block;
 }
 
-static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes, struct pl_error *reterr)
+static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes,
+                              struct pl_error *reterr)
 {
     struct part *part = operation->context;
     struct pl_s3_stream *stream = part->stream;
@@ -124,7 +127,8 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
         memcpy(target, (const char *)data + done, room);
     }
     atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
-    /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing. */
+    /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing.
+     * */
     if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
         bool wake;
 
@@ -228,7 +232,8 @@ static bool plan_part(struct pl_s3_stream *stream)
     bool room;
 
     if (stream->known.found) {
-        uint64_t left = stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
+        uint64_t left =
+            stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
 
         bytes = left < bytes ? left : bytes;
     }
@@ -236,8 +241,8 @@ static bool plan_part(struct pl_s3_stream *stream)
     pthread_mutex_lock(&stream->lock);
     part = part_at(stream, stream->synced.planned);
     /* Room for all of it, so that no transfer ever waits for the reader. */
-    room = stream->synced.planned - stream->synced.oldest < stream->part_slots && blocks <= stream->block_count - stream->synced.promised &&
-           !stream->synced.closed;
+    room = stream->synced.planned - stream->synced.oldest < stream->part_slots &&
+           blocks <= stream->block_count - stream->synced.promised && !stream->synced.closed;
     pthread_mutex_unlock(&stream->lock);
     /* More than can be sent at once would only take room that stays empty. */
     if (!room || stream->fetching >= stream->client->connections) {
@@ -324,7 +329,8 @@ static enum pl_status settle_options(const struct pl_s3_client *client, const st
     }
     options->budget_bytes = options->budget_bytes / PAGE * PAGE;
     if (options->budget_bytes < least_bytes || options->budget_bytes > SIZE_MAX / 2) {
-        return pl_error_set(reterr, PL_INVALID, "a stream with a budget of %llu bytes", (unsigned long long)options->budget_bytes);
+        return pl_error_set(reterr, PL_INVALID, "a stream with a budget of %llu bytes",
+                            (unsigned long long)options->budget_bytes);
     }
     if (options->part_bytes == 0) {
         options->part_bytes = options->budget_bytes / 8 < most_part_bytes ? options->budget_bytes / 8 : most_part_bytes;
@@ -333,7 +339,8 @@ static enum pl_status settle_options(const struct pl_s3_client *client, const st
         options->part_bytes = options->budget_bytes / 2;
     }
     options->part_bytes = options->part_bytes < PAGE ? PAGE : options->part_bytes / PAGE * PAGE;
-    /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill. */
+    /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill.
+     * */
     most_bytes = 2 * client->connections * options->part_bytes;
     options->budget_bytes = options->budget_bytes < most_bytes ? options->budget_bytes : most_bytes;
     return PL_OK;
@@ -361,7 +368,8 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
     void *buffer = mmap(NULL, options->budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (buffer == MAP_FAILED) {
-        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes", (unsigned long long)options->budget_bytes);
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes",
+                              (unsigned long long)options->budget_bytes);
     }
     stream->buffer = buffer;
     (void)madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
@@ -381,14 +389,16 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
         stream->parts[i].blocks = stream->block_table + i * stream->part_blocks;
     }
     stream->synced.free_count = stream->block_count;
-    for (size_t i = 0; i < stream->block_count; i++) { /* the lowest on top: with a reader that keeps up the highest are never touched */
+    /* the lowest on top: with a reader that keeps up the highest are never touched */
+    for (size_t i = 0; i < stream->block_count; i++) {
         stream->synced.free[stream->block_count - 1 - i] = stream->buffer + i * stream->block_bytes;
     }
     return PL_OK;
 }
 
 enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
-                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream, struct pl_error *reterr)
+                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
+                                 struct pl_error *reterr)
 {
     struct pl_s3_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
     enum pl_status status;
@@ -481,7 +491,8 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
     }
     visible = visible < block_end ? visible : block_end;
     stream->given_empty = empty;
-    *ret_chunk = (struct pl_s3_chunk){.data = empty ? stream->buffer : part->blocks[stream->consumed / stream->block_bytes] + in_block,
+    *ret_chunk = (struct pl_s3_chunk){.data = empty ? stream->buffer
+                                                    : part->blocks[stream->consumed / stream->block_bytes] + in_block,
                                       .bytes = visible - stream->consumed,
                                       .object = part->object,
                                       .offset = part->offset + stream->consumed,
@@ -491,8 +502,8 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
 }
 
 /*
- * What the answer for the first bytes tells of an object of several ranges. Of one that was uploaded in parts, which its ETag tells ("...-N"),
- * nothing: a range that happens to be a part comes with that part's checksum.
+ * What the answer for the first bytes tells of an object of several ranges. Of one that was uploaded in parts, which
+ * its ETag tells ("...-N"), nothing: a range that happens to be a part comes with that part's checksum.
  */
 static struct pl_checksum told_checksum(const struct part *part)
 {
@@ -500,7 +511,8 @@ static struct pl_checksum told_checksum(const struct part *part)
 }
 
 /* A checksum of the whole, over all chunks: the caller knew it, or the answer for the first bytes told it. */
-static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk, struct pl_error *reterr)
+static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk,
+                                  struct pl_error *reterr)
 {
     const struct pl_s3_object *object = &stream->objects[chunk->object];
 
@@ -513,8 +525,9 @@ static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part
     }
     pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);
     if (chunk->last && stream->checksum.value != stream->wanted.value) {
-        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx", object->bucket, object->key,
-                            pl_checksum_name(&stream->wanted), (unsigned long long)stream->checksum.value, (unsigned long long)stream->wanted.value);
+        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx",
+                            object->bucket, object->key, pl_checksum_name(&stream->wanted),
+                            (unsigned long long)stream->checksum.value, (unsigned long long)stream->wanted.value);
     }
     return PL_OK;
 }
@@ -529,8 +542,8 @@ static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
 }
 
 /* Under the lock: a chunk (PL_OK), the end, a failure, or wait and look again. */
-static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk, struct part **ret_part,
-                                 struct pl_error *reterr)
+static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
+                                 struct part **ret_part, struct pl_error *reterr)
 {
     for (;;) {
         struct part *part = part_at(stream, stream->synced.oldest);
@@ -563,7 +576,8 @@ static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_n
     }
 }
 
-enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk, struct pl_error *reterr)
+enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
+                                 struct pl_error *reterr)
 {
     struct pl_s3_chunk chunk;
     struct part *part = NULL;

@@ -2,14 +2,14 @@
 /**
  * Objects as one ordered stream of bytes, fetched by parallel ranged requests into a buffer of fixed size.
  *
- * A request is only made when the buffer has room for all its bytes, so memory is bounded by construction and a slow reader slows
- * the requests, never a transfer in progress. Objects are cut into parts of `part_bytes`; parts of the next objects are on
- * their way while the current one is read. Every request for an object is pinned to its ETag: bytes of two versions are
- * never mixed. A broken transfer goes on from the last byte that came.
+ * A request is only made when the buffer has room for all its bytes, so memory is bounded by construction and a slow
+ * reader slows the requests, never a transfer in progress. Objects are cut into parts of `part_bytes`; parts of the
+ * next objects are on their way while the current one is read. Every request for an object is pinned to its ETag: bytes
+ * of two versions are never mixed. A broken transfer goes on from the last byte that came.
  *
  * Threads  one reader; pl_s3_stream_cancel() from any.
- * Cost     one copy from libcurl's buffer into the stream's, at which the reader looks itself. What was read last is filled next: with
- *          a reader that keeps up only as much is touched as is on its way.
+ * Cost     one copy from libcurl's buffer into the stream's, at which the reader looks itself. What was read last is
+ *          filled next: with a reader that keeps up only as much is touched as is on its way.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_S3_GET_H
@@ -24,9 +24,10 @@ struct pl_s3_object {
     const char *key;
     const char *etag; /* NULL: unknown, then `size_bytes` is not used: the first request finds both */
     uint64_t size_bytes;
-    uint64_t first_byte;         /* begin here */
-    struct pl_checksum checksum; /* of the whole object, if known: it, or what the server tells with the first bytes (unless the object came in
-                                    parts and has several ranges), is checked when reading began at byte 0 */
+    uint64_t first_byte; /* begin here */
+    /* of the whole object, if known: it, or what the server tells with the first bytes (unless the object came in parts
+     * and has several ranges), is checked when reading began at byte 0 */
+    struct pl_checksum checksum;
 };
 
 /** Zero-initialise, then set what differs. */
@@ -48,13 +49,14 @@ struct pl_s3_chunk {
 struct pl_s3_stream;
 
 enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
-                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream, struct pl_error *reterr) PL_MUST_CHECK;
+                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The next bytes; PL_END (without a report) behind the last.
  *
- * Errors  PL_TIMEOUT from the deadline: nothing was lost, call again. PL_NOT_FOUND, PL_FAILED, ... from a request that could not be
- *         helped, PL_CORRUPT for a checksum that does not fit: the stream can only be closed.
+ * Errors  PL_TIMEOUT from the deadline: nothing was lost, call again. PL_NOT_FOUND, PL_FAILED, ... from a request that
+ *         could not be helped, PL_CORRUPT for a checksum that does not fit: the stream can only be closed.
  */
 enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -65,17 +67,20 @@ void pl_s3_stream_cancel(struct pl_s3_stream *stream);
 /** End all transfers of the stream and release it. NULL is fine. */
 void pl_s3_stream_close(struct pl_s3_stream *stream);
 
-/** The object "s3://BUCKET/KEY" as a byte source. The client must outlive it. Nothing is asked before the first read. */
-enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri, const struct pl_s3_stream_options *options,
-                                 struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * The object "s3://BUCKET/KEY" as a byte source. The client must outlive it. Nothing is asked before the first read.
+ */
+enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri,
+                                 const struct pl_s3_stream_options *options, struct pl_source **ret_source,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The same for an object of which more is known, as a byte source named `name`; strings are copied. */
-enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name, const struct pl_s3_object *object,
-                                        const struct pl_s3_stream_options *options, struct pl_source **ret_source,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name,
+                                        const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
+                                        struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The whole object at `uri`, at most `max_bytes`, NUL-terminated; the caller frees it. */
-enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns, char **ret_text,
-                                size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,
+                                char **ret_text, size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -79,7 +79,8 @@ static enum pl_status add_entry(struct page *page, struct pl_error *reterr)
     return PL_OK;
 }
 
-static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes,
+                                 struct pl_error *reterr)
 {
     static const char root[] = "ListBucketResult";
     struct page *page = context;
@@ -144,7 +145,8 @@ static enum pl_status decode_key(char *key, struct pl_error *reterr)
     return PL_OK;
 }
 
-enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
+enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_listing *listing, char **ret_next,
+                                struct pl_error *reterr)
 {
     struct page page = {.listing = listing, .entry = {.modified_s = -1}};
     struct pl_s3_xml_visitor visitor = {&page, on_element};
@@ -177,10 +179,11 @@ static void add_item(struct pl_text *query, const char *name, const char *value)
     pl_sigv4_encode(value, strlen(value), false, query);
 }
 
-static enum pl_status ask(struct pl_s3_client *client, const char *bucket, const char *query, int64_t deadline_ns, struct pl_s3_listing *listing,
-                          char **ret_next, struct pl_error *reterr)
+static enum pl_status ask(struct pl_s3_client *client, const char *bucket, const char *query, int64_t deadline_ns,
+                          struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {.method = "GET", .bucket = bucket, .query = query, .judge_reply = true, .deadline_ns = deadline_ns};
+    struct pl_s3_operation operation = {
+        .method = "GET", .bucket = bucket, .query = query, .judge_reply = true, .deadline_ns = deadline_ns};
     enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
 
     if (status == PL_OK) {
@@ -213,12 +216,13 @@ static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 }
 
 /*
- * Tokens that come round again, or objects behind tokens that are ever new, meet those that are kept, which stay for twice as many pages each time: a
- * circle of any length is found.
+ * Tokens that come round again, or objects behind tokens that are ever new, meet those that are kept, which stay for
+ * twice as many pages each time: a circle of any length is found.
  */
 static enum pl_status keep_page(struct pl_s3_pages *pages, uint64_t objects, struct pl_error *reterr)
 {
-    if ((pages->kept_token && strcmp(pages->kept_token, pages->token) == 0) || (objects && objects == pages->kept_objects)) {
+    if ((pages->kept_token && strcmp(pages->kept_token, pages->token) == 0) ||
+        (objects && objects == pages->kept_objects)) {
         return pl_error_set(reterr, PL_CORRUPT, "the same page over and over");
     }
     if (pages->count >= pages->keep_at_count) {
@@ -229,8 +233,8 @@ static enum pl_status keep_page(struct pl_s3_pages *pages, uint64_t objects, str
     return PL_OK;
 }
 
-enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next, int64_t now_ns,
-                                struct pl_error *reterr)
+enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next,
+                                int64_t now_ns, struct pl_error *reterr)
 {
     const char *greatest = pages->greatest_key;
 
@@ -258,14 +262,16 @@ enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_en
     }
     PL_TRY(keep_page(pages, digest(entries, count), reterr));
     if (pages->patience_ns && now_ns - pages->grown_ns > pages->patience_ns) {
-        return pl_error_set(reterr, PL_TIMEOUT, "the last %zu pages of a list brought no new key in %lld s, and there are more",
+        return pl_error_set(reterr, PL_TIMEOUT,
+                            "the last %zu pages of a list brought no new key in %lld s, and there are more",
                             pages->count - pages->grown_count, (long long)(pages->patience_ns / PL_NS_PER_S));
     }
     return PL_OK;
 }
 
-enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, struct pl_s3_pages *pages,
-                               int64_t deadline_ns, struct pl_s3_listing *listing, struct pl_error *reterr)
+enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix,
+                               const char *delimiter, struct pl_s3_pages *pages, int64_t deadline_ns,
+                               struct pl_s3_listing *listing, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
     size_t before = listing->count;
@@ -292,8 +298,8 @@ enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, 
     return status;
 }
 
-enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns, struct pl_s3_listing *listing,
-                          struct pl_error *reterr)
+enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns,
+                          struct pl_s3_listing *listing, struct pl_error *reterr)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
 

@@ -59,25 +59,27 @@ struct pl_s3_pages {
 void pl_s3_pages_done(struct pl_s3_pages *pages);
 
 /**
- * A page with `entries` has come, behind which `next`, from here on the pages', leads on. A page may be without keys where many were deleted, and
- * more such may follow it: that is believed for as long as the patience lasts.
+ * A page with `entries` has come, behind which `next`, from here on the pages', leads on. A page may be without keys
+ * where many were deleted, and more such may follow it: that is believed for as long as the patience lasts.
  *
  * Errors  PL_CORRUPT for tokens, or pages with objects, that go round in a circle; PL_TIMEOUT where the patience ends.
  */
-enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next, int64_t now_ns,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next,
+                                int64_t now_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Append the next page of what `bucket` holds whose keys begin with `prefix`, in key order; with a `delimiter` ("/"; NULL for none) only one
- * level, deeper ones as common prefixes behind the objects of their page. There is another one while `pages->token` is not NULL afterwards.
+ * Append the next page of what `bucket` holds whose keys begin with `prefix`, in key order; with a `delimiter` ("/";
+ * NULL for none) only one level, deeper ones as common prefixes behind the objects of their page. There is another one
+ * while `pages->token` is not NULL afterwards.
  *
  * Errors  as pl_s3_pages_take(), and what the server says.
  */
-enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix, const char *delimiter, struct pl_s3_pages *pages,
-                               int64_t deadline_ns, struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, const char *prefix,
+                               const char *delimiter, struct pl_s3_pages *pages, int64_t deadline_ns,
+                               struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append all pages without a delimiter; the deadline is for all of them. */
-enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns, struct pl_s3_listing *listing,
-                          struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_list(struct pl_s3_client *client, const char *bucket, const char *prefix, int64_t deadline_ns,
+                          struct pl_s3_listing *listing, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -58,9 +58,11 @@ static void fail(struct pl_s3_operation *operation, enum pl_status status, const
         pl_error_context(&operation->error, "request %u", operation->tries);
     }
     if (operation->ranged) {
-        pl_error_context(&operation->error, "bytes from %llu", (unsigned long long)(operation->range_first + operation->received_bytes));
+        pl_error_context(&operation->error, "bytes from %llu",
+                         (unsigned long long)(operation->range_first + operation->received_bytes));
     }
-    pl_error_context(&operation->error, "%s s3://%s/%s", operation->method, operation->bucket, operation->key ? operation->key : "");
+    pl_error_context(&operation->error, "%s s3://%s/%s", operation->method, operation->bucket,
+                     operation->key ? operation->key : "");
     finish(operation, status);
 }
 
@@ -85,7 +87,8 @@ static void send(struct pl_s3_operation *operation, int64_t delay_ns)
 
 static void keys_ready(struct pl_credentials_waiter *waiter, enum pl_status status, const struct pl_error *error)
 {
-    struct pl_s3_operation *operation = (struct pl_s3_operation *)((char *)waiter - offsetof(struct pl_s3_operation, waiter));
+    struct pl_s3_operation *operation =
+        (struct pl_s3_operation *)((char *)waiter - offsetof(struct pl_s3_operation, waiter));
 
     if (status == PL_OK) {
         send(operation, 0);
@@ -115,7 +118,8 @@ static void slow_down(struct pl_s3_client *client)
     }
 }
 
-static void retry_later(struct pl_s3_operation *operation, enum pl_status status, const struct pl_error *error, int64_t retry_after_s)
+static void retry_later(struct pl_s3_operation *operation, enum pl_status status, const struct pl_error *error,
+                        int64_t retry_after_s)
 {
     struct pl_s3_client *client = operation->client;
     int64_t delay_ns, now_ns = pl_clock_now_ns(), turn_ns;
@@ -139,18 +143,21 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
         fail(operation, status, &operation->error);
         return;
     }
-    pl_log(PL_LOG_DEBUG, "s3: %s s3://%s/%s: attempt %u in %lld ms: %s", operation->method, operation->bucket, operation->key ? operation->key : "",
-           operation->attempt + 1, (long long)(delay_ns / PL_NS_PER_MS), error->cause);
+    pl_log(PL_LOG_DEBUG, "s3: %s s3://%s/%s: attempt %u in %lld ms: %s", operation->method, operation->bucket,
+           operation->key ? operation->key : "", operation->attempt + 1, (long long)(delay_ns / PL_NS_PER_MS),
+           error->cause);
     operation->error = PL_ERROR_NONE;
     send(operation, delay_ns);
 }
 
-static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_http_head *head, uint64_t first, uint64_t bytes)
+static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_http_head *head, uint64_t first,
+                                    uint64_t bytes)
 {
-    enum pl_status status = pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_HTTP, head->status,
-                                           "asked for bytes %llu to %llu, got status %d with bytes %lld to %lld of %lld", (unsigned long long)first,
-                                           (unsigned long long)(first + bytes - 1), head->status, (long long)head->range_first,
-                                           (long long)head->range_last, (long long)head->range_total);
+    enum pl_status status =
+        pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_HTTP, head->status,
+                       "asked for bytes %llu to %llu, got status %d with bytes %lld to %lld of %lld",
+                       (unsigned long long)first, (unsigned long long)(first + bytes - 1), head->status,
+                       (long long)head->range_first, (long long)head->range_last, (long long)head->range_total);
 
     if (reterr) {
         reterr->retryable = true;
@@ -159,10 +166,12 @@ static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_htt
 }
 
 /* Is this the answer to the range that we asked for, of the object that we began with? */
-static enum pl_status check_range(struct pl_s3_operation *operation, const struct pl_http_head *head, struct pl_error *reterr)
+static enum pl_status check_range(struct pl_s3_operation *operation, const struct pl_http_head *head,
+                                  struct pl_error *reterr)
 {
     uint64_t first = operation->range_first + operation->received_bytes;
-    uint64_t wanted = (operation->is_found ? operation->expected_bytes : operation->range_bytes) - operation->received_bytes;
+    uint64_t wanted =
+        (operation->is_found ? operation->expected_bytes : operation->range_bytes) - operation->received_bytes;
     uint64_t total, left;
 
     if (head->status == 206 && head->range_first >= 0 && head->range_total >= 0) {
@@ -172,10 +181,12 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         }
         left = total - first; /* the head's reader made sure of first < total */
         left = left < wanted ? left : wanted;
-        if ((uint64_t)(head->range_last - head->range_first) + 1 != left || (head->content_length >= 0 && (uint64_t)head->content_length != left)) {
+        if ((uint64_t)(head->range_last - head->range_first) + 1 != left ||
+            (head->content_length >= 0 && (uint64_t)head->content_length != left)) {
             return not_the_range(reterr, head, first, wanted);
         }
-    } else if (head->status == 200 && first == 0 && head->content_length >= 0 && (uint64_t)head->content_length <= wanted) {
+    } else if (head->status == 200 && first == 0 && head->content_length >= 0 &&
+               (uint64_t)head->content_length <= wanted) {
         total = left = (uint64_t)head->content_length; /* the whole object, and that is what we want */
         if (operation->total_known && total != operation->object_bytes) {
             return not_the_range(reterr, head, first, wanted);
@@ -184,15 +195,17 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         return not_the_range(reterr, head, first, wanted);
     }
     if (operation->etag[0] && head->etag[0] && strcmp(operation->etag, head->etag) != 0) {
-        return pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, head->status, "the object changed while it was read (ETag was %.40s, is %.40s)",
-                              operation->etag, head->etag);
+        return pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, head->status,
+                              "the object changed while it was read (ETag was %.40s, is %.40s)", operation->etag,
+                              head->etag);
     }
     if (!operation->is_found) {
         operation->is_found = operation->total_known = true;
         operation->object_bytes = total;
         operation->expected_bytes = left;
         memcpy(operation->etag, head->etag, sizeof(operation->etag));
-        /* Some servers send the whole object's checksum with every range: it can be checked only when all of it comes. */
+        /* Some servers send the whole object's checksum with every range: it can be checked only when all of it comes.
+         * */
         operation->crc_checked = head->checksum.kind != PL_CHECKSUM_NONE && first == 0 && left == total;
         operation->wanted = head->checksum;
         operation->checksum = (struct pl_checksum){.kind = head->checksum.kind};
@@ -241,8 +254,8 @@ static void range_ended(struct pl_s3_operation *operation)
     struct pl_error error = PL_ERROR_NONE;
 
     if (operation->received_bytes != operation->expected_bytes) {
-        pl_error_set(&error, PL_CORRUPT, "the answer ended after %llu of %llu bytes", (unsigned long long)operation->received_bytes,
-                     (unsigned long long)operation->expected_bytes);
+        pl_error_set(&error, PL_CORRUPT, "the answer ended after %llu of %llu bytes",
+                     (unsigned long long)operation->received_bytes, (unsigned long long)operation->expected_bytes);
         retry_later(operation, PL_CORRUPT, &error, -1);
         return;
     }
@@ -260,7 +273,8 @@ static void range_ended(struct pl_s3_operation *operation)
     finish(operation, PL_OK);
 }
 
-/* True when the next attempt will go elsewhere than the last one went; another request may have learnt the region before. */
+/* True when the next attempt will go elsewhere than the last one went; another request may have learnt the region
+ * before. */
 static bool learn_region(struct pl_s3_operation *operation, const char *region)
 {
     struct pl_s3_client *client = operation->client;
@@ -326,10 +340,12 @@ static void refused(struct pl_s3_operation *operation, const struct pl_s3_error_
     struct pl_error error = PL_ERROR_NONE;
 
     if (head->status == 412) {
-        pl_error_raise(&error, status, PL_DOMAIN_HTTP, 412, "the object changed while it was read (ETag was %.60s)", operation->etag);
+        pl_error_raise(&error, status, PL_DOMAIN_HTTP, 412, "the object changed while it was read (ETag was %.60s)",
+                       operation->etag);
     } else {
-        pl_error_raise(&error, status, PL_DOMAIN_HTTP, head->status, "HTTP %d%s%s%s%s (request id %s)", head->status, document->code[0] ? " " : "",
-                       document->code, document->message[0] ? ": " : "", document->message, head->request_id[0] ? head->request_id : "none");
+        pl_error_raise(&error, status, PL_DOMAIN_HTTP, head->status, "HTTP %d%s%s%s%s (request id %s)", head->status,
+                       document->code[0] ? " " : "", document->code, document->message[0] ? ": " : "",
+                       document->message, head->request_id[0] ? head->request_id : "none");
     }
     if (!document->code[0] && operation->reply.length == 0) {
         verdict = judge_silent(operation, verdict);
@@ -380,13 +396,15 @@ static void answered(struct pl_s3_operation *operation)
     struct pl_s3_error_document document = {.code = ""};
 
     if (head->composite && head->checksum.kind == PL_CHECKSUM_NONE && operation->range_first == 0) {
-        pl_log(PL_LOG_DEBUG, "s3: s3://%s/%s has a checksum of its parts only, which is not checked", operation->bucket, operation->key);
+        pl_log(PL_LOG_DEBUG, "s3: s3://%s/%s has a checksum of its parts only, which is not checked", operation->bucket,
+               operation->key);
     }
     if (head->status >= 200 && head->status < 300 && operation->ranged) {
         range_ended(operation);
         return;
     }
-    if (operation->ranged && head->status == 416 && operation->range_first == 0 && !operation->is_found && head->range_total <= 0) {
+    if (operation->ranged && head->status == 416 && operation->range_first == 0 && !operation->is_found &&
+        head->range_total <= 0) {
         operation->is_found = true; /* an empty object has no range at all */
         operation->object_bytes = operation->expected_bytes = 0;
         if (operation->handler->found) {
@@ -408,7 +426,8 @@ static void answered(struct pl_s3_operation *operation)
 static void on_done(struct pl_http_request *request, enum pl_status status)
 {
     struct pl_s3_operation *operation = of_request(request);
-    bool all_came = operation->is_found && operation->received_bytes == operation->expected_bytes; /* no range is left to ask for */
+    /* no range is left to ask for */
+    bool all_came = operation->is_found && operation->received_bytes == operation->expected_bytes;
 
     operation->head = request->head;
     if (status == PL_OK) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * One S3 request through all its repetitions: signing, retrying, resuming inside a range, following regions, new keys.
- * Internal to the S3 client; everything here runs on the engine's thread except what s3_call.c is for: threads that wait.
+ * Internal to the S3 client; everything here runs on the engine's thread except what s3_call.c is for: threads that
+ * wait.
  */
 #ifndef PL_S3IO_S3_S3_OPERATION_H
 #define PL_S3IO_S3_S3_OPERATION_H
@@ -23,7 +24,8 @@ struct pl_s3_operation;
 
 struct pl_s3_operation_handler {
     /* Bytes of a ranged GET, in order and each exactly once; `at` counts from the range's beginning. */
-    enum pl_status (*sink)(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes, struct pl_error *reterr);
+    enum pl_status (*sink)(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes,
+                           struct pl_error *reterr);
     /* The first head of a ranged GET that fits: object_bytes and etag are known. May be NULL. */
     void (*found)(struct pl_s3_operation *operation);
     /* Forget what was sunk: the bytes failed their check and come again. */
@@ -96,13 +98,18 @@ void pl_s3_operation_post(struct pl_s3_operation *operation);
 /** Give up without `done`. */
 void pl_s3_operation_cancel(struct pl_s3_operation *operation);
 
-/** Give up from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before. */
+/**
+ * Give up from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before.
+ */
 void pl_s3_operation_give_up(struct pl_s3_operation *operation);
 
 /** Release texts; not while it runs. */
 void pl_s3_operation_done(struct pl_s3_operation *operation);
 
-/** Asked several times a second by a thread that waits; false gives up what it waits for, with PL_CANCELLED. NULL: never. */
+/**
+ * Asked several times a second by a thread that waits; false gives up what it waits for, with PL_CANCELLED. NULL:
+ * never.
+ */
 struct pl_s3_patience {
     bool (*go_on)(void *context);
     void *context;
@@ -113,12 +120,14 @@ static inline bool pl_s3_patience_ends(const struct pl_s3_patience *patience)
     return patience && patience->go_on && !patience->go_on(patience->context);
 }
 
-/** Wait for `cond`, under `lock`, no longer than until the next time that `patience`, which may be NULL, is to be asked. */
+/**
+ * Wait for `cond`, under `lock`, no longer than until the next time that `patience`, which may be NULL, is to be asked.
+ */
 void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock);
 
 /** Run `operation` (without handler) from another thread and wait for its end; `patience` may be NULL. */
-enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation, const struct pl_s3_patience *patience,
-                          struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
+                          const struct pl_s3_patience *patience, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_s3_region {
     struct pl_s3_region *next;
@@ -139,7 +148,8 @@ struct pl_s3_client {
     /* The engine thread's. */
     struct pl_s3_region *regions; /* learned */
     int64_t clock_offset_s;       /* the server's clock minus ours */
-    double window;                /* operations at a time: halved when the server asks to slow down, grows back slowly */
+    /* operations at a time: halved when the server asks to slow down, grows back slowly */
+    double window;
     unsigned active;
     int64_t halved_ns;
     struct pl_s3_operation *pending, **pending_last;

@@ -94,7 +94,8 @@ static enum pl_status given_up(struct pl_error *reterr)
 }
 
 /* Read some bytes; a source that brings none for long does not keep a wish to stop from being heard. */
-static enum pl_status read_some(struct upload *upload, void *data, size_t bytes, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status read_some(struct upload *upload, void *data, size_t bytes, size_t *ret_bytes,
+                                struct pl_error *reterr)
 {
     enum pl_status status;
 
@@ -104,7 +105,8 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
         if (pl_s3_patience_ends(&upload->patience)) {
             return given_up(reterr);
         }
-        status = pl_source_read(upload->source, data, bytes, look_ns < upload->deadline_ns ? look_ns : upload->deadline_ns, ret_bytes, reterr);
+        status = pl_source_read(upload->source, data, bytes,
+                                look_ns < upload->deadline_ns ? look_ns : upload->deadline_ns, ret_bytes, reterr);
     } while (status == PL_TIMEOUT && !pl_deadline_passed(upload->deadline_ns));
     return status;
 }
@@ -123,9 +125,12 @@ static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_e
     if (upload->given_bytes == upload->size_bytes) {
         PL_TRY(read_some(upload, &more, 1, &more_bytes, reterr));
     }
-    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end && upload->given_bytes + more_bytes != upload->size_bytes) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %s bytes than the %llu that were expected", upload->source->name,
-                            upload->given_bytes + more_bytes > upload->size_bytes ? "more" : "fewer", (unsigned long long)upload->size_bytes);
+    if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && *ret_end &&
+        upload->given_bytes + more_bytes != upload->size_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' gave %s bytes than the %llu that were expected",
+                            upload->source->name,
+                            upload->given_bytes + more_bytes > upload->size_bytes ? "more" : "fewer",
+                            (unsigned long long)upload->size_bytes);
     }
     return PL_OK;
 }
@@ -138,7 +143,8 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
     enum pl_status status;
 
     if (upload->part_count == MAX_PARTS) {
-        return pl_error_set(reterr, PL_LIMIT, "more than %d parts of %llu bytes", MAX_PARTS, (unsigned long long)upload->part_bytes);
+        return pl_error_set(reterr, PL_LIMIT, "more than %d parts of %llu bytes", MAX_PARTS,
+                            (unsigned long long)upload->part_bytes);
     }
     pthread_mutex_lock(&upload->lock);
     grown = upload->synced.parts;
@@ -148,7 +154,8 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
     pthread_mutex_unlock(&upload->lock);
     PL_TRY(status);
     lane->part = upload->part_count++;
-    if (snprintf(lane->query, sizeof(lane->query), "partNumber=%zu&uploadId=%s", lane->part + 1, upload->id) >= (int)sizeof(lane->query)) {
+    if (snprintf(lane->query, sizeof(lane->query), "partNumber=%zu&uploadId=%s", lane->part + 1, upload->id) >=
+        (int)sizeof(lane->query)) {
         lane->synced.busy = false;
         return pl_error_set(reterr, PL_LIMIT, "an upload id of %zu bytes", strlen(upload->id));
     }
@@ -180,7 +187,8 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
     return PL_OK;
 }
 
-/* Wait until a lane is free (`all`: until every lane is), telling about progress, or until a part fails: a wish to stop is a failure. */
+/* Wait until a lane is free (`all`: until every lane is), telling about progress, or until a part fails: a wish to stop
+ * is a failure. */
 static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **ret_lane, struct pl_error *reterr)
 {
     uint64_t told_bytes = UINT64_MAX;
@@ -247,7 +255,8 @@ struct text_element {
     bool found;
 };
 
-static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes, struct pl_error *reterr)
+static enum pl_status on_element(void *context, const char *path, const char *text, size_t bytes,
+                                 struct pl_error *reterr)
 {
     struct text_element *wanted = context;
 
@@ -261,17 +270,20 @@ static enum pl_status on_element(void *context, const char *path, const char *te
 }
 
 /* The text of one element of an answer; PL_CORRUPT when the answer lacks it. */
-static enum pl_status take_element(const struct pl_text *reply, const char *path, struct pl_text *text, struct pl_error *reterr)
+static enum pl_status take_element(const struct pl_text *reply, const char *path, struct pl_text *text,
+                                   struct pl_error *reterr)
 {
     struct text_element wanted = {.path = path, .text = text};
     struct pl_s3_xml_visitor visitor = {&wanted, on_element};
 
     PL_TRY(pl_s3_xml_walk(pl_text_string(reply), reply->length, &visitor, reterr));
-    return wanted.found ? pl_text_check(text, reterr) : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
+    return wanted.found ? pl_text_check(text, reterr)
+                        : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
 }
 
 /* One request about the object that sends no part. */
-static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation, const struct pl_s3_patience *patience, struct pl_error *reterr)
+static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation,
+                           const struct pl_s3_patience *patience, struct pl_error *reterr)
 {
     operation->bucket = upload->bucket;
     operation->key = upload->key;
@@ -298,7 +310,8 @@ static bool waits_on(void *context)
     }
     if (pl_deadline_passed(wait->tell_ns)) {
         wait->tell_ns = PL_DEADLINE_NEVER;
-        pl_log(PL_LOG_WARNING, "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left behind",
+        pl_log(PL_LOG_WARNING,
+               "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left behind",
                (int)(wait->limit_ns / PL_NS_PER_S), wait->what, wait->upload->bucket, wait->upload->key);
     }
     return !pl_deadline_passed(wait->until_ns);
@@ -326,7 +339,8 @@ static enum pl_status create(struct upload *upload, struct pl_error *reterr)
         operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-algorithm", "CRC32C"};
     }
     status = call(upload, &operation, &patience, reterr);
-    upload->begun_s = operation.head.date_s < 0 ? -1 : operation.head.date_s - (pl_clock_now_ns() - asked_ns) / PL_NS_PER_S - 2;
+    upload->begun_s =
+        operation.head.date_s < 0 ? -1 : operation.head.date_s - (pl_clock_now_ns() - asked_ns) / PL_NS_PER_S - 2;
     if (status == PL_OK) {
         status = take_element(&operation.reply, "InitiateMultipartUploadResult/UploadId", &id, reterr);
     }
@@ -351,7 +365,8 @@ static void append_escaped(const char *text, struct pl_text *xml)
     }
 }
 
-/* Has the object the size that was sent? `ret_head` is what is said of it, without an ETag where that may not be asked. */
+/* Has the object the size that was sent? `ret_head` is what is said of it, without an ETag where that may not be asked.
+ * */
 static enum pl_status check_result(struct upload *upload, struct pl_http_head *ret_head, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "HEAD"};
@@ -365,8 +380,9 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
         return PL_OK; /* a role that may write but not read */
     }
     if (status == PL_OK && operation.head.content_length != (int64_t)upload->given_bytes) {
-        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu", upload->bucket, upload->key,
-                              (long long)operation.head.content_length, (unsigned long long)upload->given_bytes);
+        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu", upload->bucket,
+                              upload->key, (long long)operation.head.content_length,
+                              (unsigned long long)upload->given_bytes);
     }
     if (status != PL_OK && reterr) {
         *reterr = error;
@@ -374,7 +390,8 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
     return status;
 }
 
-/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its ETag, and no older. */
+/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its
+ * ETag, and no older. */
 static bool was_completed(struct upload *upload)
 {
     struct pl_http_head head;
@@ -385,7 +402,8 @@ static bool was_completed(struct upload *upload)
         return false;
     }
     length = strlen(head.etag);
-    return length > tail_length && strcmp(head.etag + length - tail_length, tail) == 0 && head.last_modified_s >= upload->begun_s;
+    return length > tail_length && strcmp(head.etag + length - tail_length, tail) == 0 &&
+           head.last_modified_s >= upload->begun_s;
 }
 
 static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
@@ -419,7 +437,8 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
     } else if (status == PL_NOT_FOUND && was_completed(upload)) {
-        /* libcurl repeats a request by itself when a kept connection turns out dead: even a first answer may be a second. */
+        /* libcurl repeats a request by itself when a kept connection turns out dead: even a first answer may be a
+         * second. */
         status = PL_OK;
     }
     pl_s3_operation_done(&operation);
@@ -430,9 +449,15 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
 static void abort_upload(struct upload *upload)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
-    struct pl_s3_operation operation = {
-        .method = "DELETE", .bucket = upload->bucket, .key = upload->key, .deadline_ns = pl_deadline_after_ns(ABORT_NS)};
-    struct last_wait wait = {.upload = upload, .what = "abort", .limit_ns = ABORT_NS, .until_ns = PL_DEADLINE_NEVER, .tell_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_operation operation = {.method = "DELETE",
+                                        .bucket = upload->bucket,
+                                        .key = upload->key,
+                                        .deadline_ns = pl_deadline_after_ns(ABORT_NS)};
+    struct last_wait wait = {.upload = upload,
+                             .what = "abort",
+                             .limit_ns = ABORT_NS,
+                             .until_ns = PL_DEADLINE_NEVER,
+                             .tell_ns = PL_DEADLINE_NEVER};
     struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
@@ -446,8 +471,10 @@ static void abort_upload(struct upload *upload)
     if (status != PL_OK && status != PL_NOT_FOUND) {
         char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
-        pl_log(PL_LOG_WARNING, "parts of an upload that could not be aborted stay in s3://%s, until its lifecycle rules remove them: %s",
-               upload->bucket, pl_error_text(&error, text, sizeof(text)));
+        pl_log(
+            PL_LOG_WARNING,
+            "parts of an upload that could not be aborted stay in s3://%s, until its lifecycle rules remove them: %s",
+            upload->bucket, pl_error_text(&error, text, sizeof(text)));
     }
     pl_s3_operation_done(&operation);
 }
@@ -469,7 +496,10 @@ static enum pl_status settle_parts(struct upload *upload, struct pl_error *reter
     }
     lanes = budget / part;
     upload->part_bytes = part;
-    upload->lane_count = upload->size_bytes <= part ? 1 : lanes < 1 ? 1 : lanes < MAX_PARALLEL ? (size_t)lanes : MAX_PARALLEL;
+    upload->lane_count = upload->size_bytes <= part ? 1
+                         : lanes < 1                ? 1
+                         : lanes < MAX_PARALLEL     ? (size_t)lanes
+                                                    : MAX_PARALLEL;
     for (size_t i = 0; i < upload->lane_count; i++) {
         upload->lanes[i].upload = upload;
         upload->lanes[i].operation.client = upload->client;
@@ -525,8 +555,9 @@ static enum pl_status run(struct upload *upload, struct pl_error *reterr)
     return check_result(upload, &head, reterr);
 }
 
-enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source, uint64_t size_bytes,
-                            const struct pl_s3_upload_options *options, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source,
+                            uint64_t size_bytes, const struct pl_s3_upload_options *options, int64_t deadline_ns,
+                            struct pl_error *reterr)
 {
     PL_AUTO_FREE struct upload *upload = pl_memory_new(1, sizeof(*upload), reterr);
     enum pl_status status;

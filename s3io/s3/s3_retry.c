@@ -18,7 +18,8 @@ static bool is_any(const char *code, const char *const *codes, size_t count)
 
 enum pl_s3_verdict pl_s3_retry_judge(int http_status, const char *code)
 {
-    static const char *const slower[] = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests"};
+    static const char *const slower[] = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded",
+                                         "TooManyRequests"};
     static const char *const again[] = {"InternalError",    "RequestTimeout", "ServiceUnavailable",
                                         "OperationAborted", "BadDigest",      "IDPCommunicationError"};
     static const char *const keys[] = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "ExpiredTokenException"};

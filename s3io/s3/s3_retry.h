@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What to do about an answer that is no success, and how long to wait before trying again. Pure functions: the caller brings time and chance.
+ * What to do about an answer that is no success, and how long to wait before trying again. Pure functions: the caller
+ * brings time and chance.
  *
- * Source  Amazon S3 API Reference: "Error responses"; "Exponential Backoff And Jitter" (AWS Architecture Blog) for full jitter; "Retry behavior" (AWS
+ * Source  Amazon S3 API Reference: "Error responses"; "Exponential Backoff And Jitter" (AWS Architecture Blog) for full
+ *         jitter; "Retry behavior" (AWS
  * SDKs and Tools Reference Guide) for the allowance of its standard mode. Test    tests/unit/s3io/s3/test_s3_retry.c
  */
 #ifndef PL_S3IO_S3_S3_RETRY_H
@@ -26,15 +28,17 @@ enum pl_s3_verdict pl_s3_retry_judge(int http_status, const char *code);
 enum pl_status pl_s3_retry_status(int http_status, const char *code);
 
 /**
- * How long to wait before attempt `attempt` (1 is the first repetition): a random time up to 0.1 s doubled each time, at
- * most 20 s; never less than `retry_after_s` when the server gave one (-1: it did not), of which a minute is believed.
+ * How long to wait before attempt `attempt` (1 is the first repetition): a random time up to 0.1 s doubled each time,
+ * at most 20 s; never less than `retry_after_s` when the server gave one (-1: it did not), of which a minute is
+ * believed.
  */
 int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t random);
 
 /**
- * All repetitions of a client together: each takes one of 100 out of this allowance, each success puts back what it took and one more, and each
- * second brings one. Where a service fails altogether its clients soon knock once a second, however many transfers wait. Unlike the
- * SDKs', a repetition for which nothing is left waits for its second instead of failing: attempts and deadlines decide about that.
+ * All repetitions of a client together: each takes one of 100 out of this allowance, each success puts back what it
+ * took and one more, and each second brings one. Where a service fails altogether its clients soon knock once a second,
+ * however many transfers wait. Unlike the SDKs', a repetition for which nothing is left waits for its second instead of
+ * failing: attempts and deadlines decide about that.
  */
 struct pl_s3_allowance {
     double left; /* below 0: so many are owed */

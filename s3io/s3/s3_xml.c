@@ -54,7 +54,8 @@ static void on_end(void *context, const XML_Char *name)
         status = pl_text_check(&walk->text, walk->reterr);
     }
     if (status == PL_OK) {
-        status = walk->visitor->element(walk->visitor->context, walk->path.data, pl_text_string(&walk->text), walk->text.length, walk->reterr);
+        status = walk->visitor->element(walk->visitor->context, walk->path.data, pl_text_string(&walk->text),
+                                        walk->text.length, walk->reterr);
     }
     if (status != PL_OK) {
         stop(walk, status);
@@ -72,7 +73,8 @@ static void on_text(void *context, const XML_Char *text, int length)
     pl_text_append_n(&walk->text, text, (size_t)length);
 }
 
-static void on_doctype(void *context, const XML_Char *name, const XML_Char *system_id, const XML_Char *public_id, int has_internal)
+static void on_doctype(void *context, const XML_Char *name, const XML_Char *system_id, const XML_Char *public_id,
+                       int has_internal)
 {
     struct walk *walk = context;
 
@@ -83,7 +85,8 @@ static void on_doctype(void *context, const XML_Char *name, const XML_Char *syst
     stop(walk, pl_error_set(walk->reterr, PL_CORRUPT, "an XML answer with a document type declaration"));
 }
 
-enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor, struct pl_error *reterr)
+enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor,
+                              struct pl_error *reterr)
 {
     struct walk walk = {.visitor = visitor, .reterr = reterr};
 
@@ -105,7 +108,8 @@ enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3
     XML_SetStartDoctypeDeclHandler(walk.parser, on_doctype);
     if (XML_Parse(walk.parser, text, (int)bytes, XML_TRUE) != XML_STATUS_OK && walk.status == PL_OK) {
         walk.status = pl_error_set(reterr, PL_CORRUPT, "malformed XML in an answer, line %lu: %s",
-                                   (unsigned long)XML_GetCurrentLineNumber(walk.parser), XML_ErrorString(XML_GetErrorCode(walk.parser)));
+                                   (unsigned long)XML_GetCurrentLineNumber(walk.parser),
+                                   XML_ErrorString(XML_GetErrorCode(walk.parser)));
     }
     XML_ParserFree(walk.parser);
     pl_text_done(&walk.path);
@@ -121,7 +125,8 @@ void pl_s3_xml_copy(char *target, size_t target_bytes, const char *text, size_t 
     target[length] = '\0';
 }
 
-static enum pl_status on_error_element(void *context, const char *path, const char *text, size_t text_bytes, struct pl_error *reterr)
+static enum pl_status on_error_element(void *context, const char *path, const char *text, size_t text_bytes,
+                                       struct pl_error *reterr)
 {
     struct pl_s3_error_document *document = context;
 

@@ -15,15 +15,18 @@
 /** Called at the end of every element: its path ("ListBucketResult/Contents/Key") and its text. */
 struct pl_s3_xml_visitor {
     void *context;
-    enum pl_status (*element)(void *context, const char *path, const char *text, size_t text_bytes, struct pl_error *reterr);
+    enum pl_status (*element)(void *context, const char *path, const char *text, size_t text_bytes,
+                              struct pl_error *reterr);
 };
 
 /**
- * Walk over a whole document. A document type declaration is refused: S3 sends none, and entities are how small inputs grow.
+ * Walk over a whole document. A document type declaration is refused: S3 sends none, and entities are how small inputs
+ * grow.
  *
  * Errors  PL_CORRUPT for what is no XML, PL_LIMIT for elements nested deeper than 32; what the visitor returned.
  */
-enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor,
+                              struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_s3_error_document {
     char code[64]; /* "NoSuchKey"; "" when the text is no error document */

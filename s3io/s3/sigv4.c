@@ -35,7 +35,8 @@ static void to_hex(const unsigned char digest[static DIGEST_BYTES], char hex[sta
     hex[2 * DIGEST_BYTES] = '\0';
 }
 
-enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr)
+enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_SIGV4_HEX_BYTES],
+                             struct pl_error *reterr)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
 
@@ -46,7 +47,8 @@ enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_
     return PL_OK;
 }
 
-static enum pl_status hmac(const void *key, size_t key_bytes, const char *text, unsigned char digest[static DIGEST_BYTES], struct pl_error *reterr)
+static enum pl_status hmac(const void *key, size_t key_bytes, const char *text,
+                           unsigned char digest[static DIGEST_BYTES], struct pl_error *reterr)
 {
     unsigned char wide[EVP_MAX_MD_SIZE];
 
@@ -63,8 +65,8 @@ void pl_sigv4_encode(const char *raw, size_t bytes, bool keep_slash, struct pl_t
 
     for (size_t i = 0; i < bytes; i++) {
         unsigned char byte = (unsigned char)raw[i];
-        bool plain = (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9') || (byte && strchr("-._~", byte)) ||
-                     (keep_slash && byte == '/');
+        bool plain = (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9') ||
+                     (byte && strchr("-._~", byte)) || (keep_slash && byte == '/');
 
         if (plain) {
             pl_text_append_char(text, raw[i]);
@@ -82,7 +84,8 @@ static void append_recoded(const char *item, size_t bytes, struct pl_text *text)
     for (size_t i = 0; i < bytes; i++) {
         char byte = item[i];
 
-        if (byte == '%' && i + 2 < bytes && pl_text_hex_value(item[i + 1]) >= 0 && pl_text_hex_value(item[i + 2]) >= 0) {
+        if (byte == '%' && i + 2 < bytes && pl_text_hex_value(item[i + 1]) >= 0 &&
+            pl_text_hex_value(item[i + 2]) >= 0) {
             byte = (char)(pl_text_hex_value(item[i + 1]) * 16 + pl_text_hex_value(item[i + 2]));
             i += 2;
         }
@@ -135,8 +138,8 @@ static void free_strings(char **strings, size_t count)
 }
 
 /*
- * "name\001value" for one item: 0x01 sorts before every byte that encoding leaves, so that sorting whole strings sorts by
- * name, then by value.
+ * "name\001value" for one item: 0x01 sorts before every byte that encoding leaves, so that sorting whole strings sorts
+ * by name, then by value.
  */
 static enum pl_status recode_item(const char *item, size_t bytes, char **ret_string, struct pl_error *reterr)
 {
@@ -222,7 +225,8 @@ static void append_lower(const char *name, struct pl_text *text)
 }
 
 /* The header block and the list of signed names, either of which may be NULL. */
-static enum pl_status append_headers(const struct pl_sigv4_request *request, struct pl_text *block, struct pl_text *names, struct pl_error *reterr)
+static enum pl_status append_headers(const struct pl_sigv4_request *request, struct pl_text *block,
+                                     struct pl_text *names, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct sorted_header *sorted = pl_memory_new(request->header_count, sizeof(*sorted), reterr);
     struct pl_text *text = block ? block : names;
@@ -279,7 +283,8 @@ static void append_scope(const struct pl_sigv4_scope *scope, struct pl_text *tex
     pl_text_printf(text, "%.8s/%s/%s/aws4_request", date, scope->region, scope->service);
 }
 
-enum pl_status pl_sigv4_string_to_sign(const struct pl_sigv4_scope *scope, const char *canonical, struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_sigv4_string_to_sign(const struct pl_sigv4_scope *scope, const char *canonical, struct pl_text *text,
+                                       struct pl_error *reterr)
 {
     char date[PL_SIGV4_DATE_BYTES];
     char hex[PL_SIGV4_HEX_BYTES];
@@ -292,8 +297,9 @@ enum pl_status pl_sigv4_string_to_sign(const struct pl_sigv4_scope *scope, const
     return pl_text_check(text, reterr);
 }
 
-enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const char *string_to_sign,
-                                  char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr)
+enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                                  const char *string_to_sign, char hex[static PL_SIGV4_HEX_BYTES],
+                                  struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text secret = PL_TEXT_NONE;
     unsigned char digest[DIGEST_BYTES];
@@ -325,8 +331,9 @@ enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct p
 }
 
 /* The signature of a request in the canonical form that pl_sigv4_canonical() gives it. */
-static enum pl_status sign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
-                           char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr)
+static enum pl_status sign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                           const struct pl_sigv4_request *request, char hex[static PL_SIGV4_HEX_BYTES],
+                           struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text canonical = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text string_to_sign = PL_TEXT_NONE;
@@ -336,8 +343,8 @@ static enum pl_status sign(const struct pl_sigv4_key *key, const struct pl_sigv4
     return pl_sigv4_signature(key, scope, string_to_sign.data, hex, reterr);
 }
 
-enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
-                                  struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                                  const struct pl_sigv4_request *request, struct pl_text *text, struct pl_error *reterr)
 {
     char hex[PL_SIGV4_HEX_BYTES];
 
@@ -356,8 +363,9 @@ static void append_token_item(const char *token, struct pl_text *text)
     pl_sigv4_encode(token, strlen(token), false, text);
 }
 
-enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
-                                uint32_t expires_s, bool late_token, struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                                const struct pl_sigv4_request *request, uint32_t expires_s, bool late_token,
+                                struct pl_text *text, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text credential = PL_TEXT_NONE;

@@ -3,8 +3,8 @@
  * AWS Signature Version 4: what goes into the Authorization header of a request, or into the query of a presigned URL.
  * Pure functions; the time is an argument.
  *
- * Source  "Signing AWS API requests" in the AWS General Reference; "Authenticating Requests (AWS Signature Version 4)" in the
- *         Amazon S3 API Reference.
+ * Source  "Signing AWS API requests" in the AWS General Reference; "Authenticating Requests (AWS Signature Version 4)"
+ *         in the Amazon S3 API Reference.
  * Test    tests/unit/s3io/s3/test_sigv4.c runs AWS's published suite and S3's documented examples
  */
 #ifndef PL_S3IO_S3_SIGV4_H
@@ -55,34 +55,39 @@ enum {
 void pl_sigv4_date(int64_t time_s, char date[static PL_SIGV4_DATE_BYTES]);
 
 /** The hex SHA-256 of `data`. */
-enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_SIGV4_HEX_BYTES],
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append `bytes` of `raw` percent-encoded: all but A-Z a-z 0-9 - . _ ~, and '/' where `keep_slash`. */
 void pl_sigv4_encode(const char *raw, size_t bytes, bool keep_slash, struct pl_text *text);
 
 /** Append the canonical request. */
-enum pl_status pl_sigv4_canonical(const struct pl_sigv4_request *request, struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sigv4_canonical(const struct pl_sigv4_request *request, struct pl_text *text,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append the string to sign for a canonical request. */
 enum pl_status pl_sigv4_string_to_sign(const struct pl_sigv4_scope *scope, const char *canonical, struct pl_text *text,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The hex signature of a string to sign. */
-enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const char *string_to_sign,
-                                  char hex[static PL_SIGV4_HEX_BYTES], struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                                  const char *string_to_sign, char hex[static PL_SIGV4_HEX_BYTES],
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Append the value of the Authorization header. `request` must already hold every header that is to be signed: host,
  * x-amz-date and, where they apply, x-amz-content-sha256 and x-amz-security-token.
  */
-enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
-                                  struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                                  const struct pl_sigv4_request *request, struct pl_text *text,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Append the query of a presigned URL: the request's own, the X-Amz items, the signature. With `late_token` the session
  * token is added behind the signature instead of being signed.
  */
-enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope, const struct pl_sigv4_request *request,
-                                uint32_t expires_s, bool late_token, struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
+                                const struct pl_sigv4_request *request, uint32_t expires_s, bool late_token,
+                                struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -36,8 +36,8 @@ static const struct pl_manifest_value *value_at(const struct pl_augmented *augme
 static enum pl_status frame_record(struct augmented_source *source, uint64_t bytes, struct pl_error *reterr)
 {
     if (bytes > PL_RECORDIO_MOST_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': an object of %llu bytes does not fit into a RecordIO record", source->head.name,
-                            (unsigned long long)bytes);
+        return pl_error_set(reterr, PL_LIMIT, "'%s': an object of %llu bytes does not fit into a RecordIO record",
+                            source->head.name, (unsigned long long)bytes);
     }
     pl_recordio_head(0, (uint32_t)bytes, source->frame);
     source->frame_left = sizeof(source->frame);
@@ -46,7 +46,8 @@ static enum pl_status frame_record(struct augmented_source *source, uint64_t byt
 }
 
 /* The next bytes of an object; its first chunk opens the record. */
-static enum pl_status take_chunk(struct augmented_source *source, bool first, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status take_chunk(struct augmented_source *source, bool first, int64_t deadline_ns,
+                                 struct pl_error *reterr)
 {
     struct pl_s3_chunk chunk;
     enum pl_status status = pl_s3_stream_next(source->stream, deadline_ns, &chunk, reterr);
@@ -65,7 +66,8 @@ static enum pl_status take_chunk(struct augmented_source *source, bool first, in
 }
 
 /* Begin the next record; `*ret_end` behind the last. */
-static enum pl_status next_record(struct augmented_source *source, int64_t deadline_ns, bool *ret_end, struct pl_error *reterr)
+static enum pl_status next_record(struct augmented_source *source, int64_t deadline_ns, bool *ret_end,
+                                  struct pl_error *reterr)
 {
     const struct pl_manifest_value *value;
 
@@ -97,15 +99,16 @@ static size_t copy(void *to, size_t room, const void *from, size_t *left)
     return bytes;
 }
 
-static enum pl_status augmented_read(struct pl_source *head, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                     struct pl_error *reterr)
+static enum pl_status augmented_read(struct pl_source *head, void *data, size_t bytes, int64_t deadline_ns,
+                                     size_t *ret_bytes, struct pl_error *reterr)
 {
     static const unsigned char zeros[4] = {0};
     struct augmented_source *source = (struct augmented_source *)head;
 
     for (;;) {
         if (source->frame_left) {
-            *ret_bytes = copy(data, bytes, source->frame + sizeof(source->frame) - source->frame_left, &source->frame_left);
+            *ret_bytes =
+                copy(data, bytes, source->frame + sizeof(source->frame) - source->frame_left, &source->frame_left);
             return PL_OK;
         }
         if (source->data_left) {
@@ -149,14 +152,15 @@ static void augmented_close(struct pl_source *head)
 }
 
 /* Every reference of the rank's lines, in the order of the records. */
-static enum pl_status open_objects(struct augmented_source *source, struct pl_s3_client *client, const struct pl_s3_stream_options *options,
-                                   struct pl_error *reterr)
+static enum pl_status open_objects(struct augmented_source *source, struct pl_s3_client *client,
+                                   const struct pl_s3_stream_options *options, struct pl_error *reterr)
 {
     const struct pl_augmented *augmented = source->augmented;
     struct pl_sampler sampler = source->sampler;
     size_t count = 0;
 
-    source->objects = pl_memory_new(pl_sampler_length(&sampler) * augmented->attributes, sizeof(*source->objects), reterr);
+    source->objects =
+        pl_memory_new(pl_sampler_length(&sampler) * augmented->attributes, sizeof(*source->objects), reterr);
     if (!source->objects) {
         return PL_MEMORY;
     }
@@ -172,15 +176,18 @@ static enum pl_status open_objects(struct augmented_source *source, struct pl_s3
     return count ? pl_s3_stream_open(client, source->objects, count, options, &source->stream, reterr) : PL_OK;
 }
 
-enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented, const struct pl_augmented_options *options,
-                                        struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented,
+                                        const struct pl_augmented_options *options, struct pl_source **ret_source,
+                                        struct pl_error *reterr)
 {
-    static const struct pl_source_ops ops = {.read = augmented_read, .cancel = augmented_cancel, .close = augmented_close};
+    static const struct pl_source_ops ops = {
+        .read = augmented_read, .cancel = augmented_cancel, .close = augmented_close};
     struct augmented_source *source;
     struct pl_sampler sampler;
     enum pl_status status;
 
-    PL_TRY(pl_sampler_init(&sampler, augmented->lines, options->seed, options->shuffle, PL_SAMPLER_JOIN, options->deal, reterr));
+    PL_TRY(pl_sampler_init(&sampler, augmented->lines, options->seed, options->shuffle, PL_SAMPLER_JOIN, options->deal,
+                           reterr));
     pl_sampler_start(&sampler, options->epoch);
     source = pl_memory_new(1, sizeof(*source), reterr);
     if (!source) {
@@ -202,8 +209,9 @@ enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struc
     return PL_OK;
 }
 
-enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names, size_t name_count, int64_t deadline_ns,
-                                  struct pl_augmented *ret_augmented, struct pl_error *reterr)
+enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
+                                  size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
     size_t bytes = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * An augmented manifest as the stream that Pipe Mode makes of it: for every line, for every attribute, one RecordIO record: the
- * object that a "-ref" attribute refers to, or the attribute's value. Objects of coming lines are fetched ahead in parallel.
+ * An augmented manifest as the stream that Pipe Mode makes of it: for every line, for every attribute, one RecordIO
+ * record: the object that a "-ref" attribute refers to, or the attribute's value. Objects of coming lines are fetched
+ * ahead in parallel.
  *
  * Test  tests/unit/s3io/test_sampler.c (order and shares), tests/integration/s3_server.py
  */
@@ -24,13 +25,16 @@ struct pl_augmented_options {
 /**
  * This rank's records of one epoch. `augmented` and `client` must outlive the source.
  *
- * Errors  while reading: PL_LIMIT for an object of 512 MiB or more, which no RecordIO record holds; else as pl_s3_stream_next().
+ * Errors  while reading: PL_LIMIT for an object of 512 MiB or more, which no RecordIO record holds; else as
+ *         pl_s3_stream_next().
  */
-enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented, const struct pl_augmented_options *options,
-                                        struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented,
+                                        const struct pl_augmented_options *options, struct pl_source **ret_source,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Fetch the manifest at `uri` itself and parse it, as pl_augmented_parse(). At most 1 GiB. */
-enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names, size_t name_count, int64_t deadline_ns,
-                                  struct pl_augmented *ret_augmented, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
+                                  size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

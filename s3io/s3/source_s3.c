@@ -21,7 +21,8 @@ static struct s3_source *of_source(struct pl_source *source)
     return (struct s3_source *)source;
 }
 
-static enum pl_status s3_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status s3_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                              size_t *ret_bytes, struct pl_error *reterr)
 {
     struct s3_source *s3 = of_source(source);
     size_t left = s3->chunk.bytes - s3->given;
@@ -60,8 +61,9 @@ static void s3_close(struct pl_source *source)
     free(s3);
 }
 
-enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name, const struct pl_s3_object *object,
-                                        const struct pl_s3_stream_options *options, struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name,
+                                        const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
+                                        struct pl_source **ret_source, struct pl_error *reterr)
 {
     static const struct pl_source_ops ops = {.read = s3_read, .cancel = s3_cancel, .close = s3_close};
     struct s3_source *s3 = pl_memory_new(1, sizeof(*s3), reterr);
@@ -89,8 +91,9 @@ enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char 
     return PL_OK;
 }
 
-enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri, const struct pl_s3_stream_options *options,
-                                 struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri,
+                                 const struct pl_s3_stream_options *options, struct pl_source **ret_source,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
@@ -105,8 +108,8 @@ enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri, c
     return pl_source_open_s3_object(client, uri, &object, options, ret_source, reterr);
 }
 
-enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns, char **ret_text,
-                                size_t *ret_bytes, struct pl_error *reterr)
+enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,
+                                char **ret_text, size_t *ret_bytes, struct pl_error *reterr)
 {
     const struct pl_s3_stream_options options = {.budget_bytes = 4 << 20, .part_bytes = 1 << 20};
     PL_AUTO_SOURCE struct pl_source *source = NULL;

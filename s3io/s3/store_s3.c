@@ -41,14 +41,17 @@ static enum pl_status list_named(const struct s3_store *s3, struct pl_object_lis
         PL_TRY(pl_text_check(&key, reterr));
         entry = pl_s3_listing_find(&s3->listing, key.data);
         if (!entry) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "'%s' names s3://%s/%s, which is not there", s3->head.name, s3->bucket, key.data);
+            return pl_error_set(reterr, PL_NOT_FOUND, "'%s' names s3://%s/%s, which is not there", s3->head.name,
+                                s3->bucket, key.data);
         }
-        PL_TRY(pl_object_list_add(list, key.data + s3->directory_bytes, key.length - s3->directory_bytes, entry->size_bytes, reterr));
+        PL_TRY(pl_object_list_add(list, key.data + s3->directory_bytes, key.length - s3->directory_bytes,
+                                  entry->size_bytes, reterr));
     }
     return PL_OK;
 }
 
-static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list, struct pl_error *reterr)
+static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struct pl_object_list *list,
+                              struct pl_error *reterr)
 {
     struct s3_store *s3 = (struct s3_store *)store;
 
@@ -68,13 +71,14 @@ static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struc
         if (bytes <= s3->directory_bytes || (entry->size_bytes == 0 && entry->key[bytes - 1] == '/')) {
             continue;
         }
-        PL_TRY(pl_object_list_add(list, entry->key + s3->directory_bytes, bytes - s3->directory_bytes, entry->size_bytes, reterr));
+        PL_TRY(pl_object_list_add(list, entry->key + s3->directory_bytes, bytes - s3->directory_bytes,
+                                  entry->size_bytes, reterr));
     }
     return PL_OK;
 }
 
-static enum pl_status s3_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns, struct pl_source **ret_source,
-                              struct pl_error *reterr)
+static enum pl_status s3_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                              struct pl_source **ret_source, struct pl_error *reterr)
 {
     struct s3_store *s3 = (struct s3_store *)store;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
@@ -92,11 +96,12 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     if (object->size_bytes < options.budget_bytes) {
         options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
     }
-    return pl_source_open_s3_object(
-        s3->client, pl_text_string(&name),
-        &(struct pl_s3_object){
-            .bucket = s3->bucket, .key = key.data, .etag = entry ? entry->etag : NULL, .size_bytes = entry ? entry->size_bytes : 0},
-        &options, ret_source, reterr);
+    return pl_source_open_s3_object(s3->client, pl_text_string(&name),
+                                    &(struct pl_s3_object){.bucket = s3->bucket,
+                                                           .key = key.data,
+                                                           .etag = entry ? entry->etag : NULL,
+                                                           .size_bytes = entry ? entry->size_bytes : 0},
+                                    &options, ret_source, reterr);
 }
 
 static void s3_close(struct pl_store *store)
@@ -112,7 +117,8 @@ static void s3_close(struct pl_store *store)
 
 static const struct pl_store_ops s3_ops = {.list = s3_list, .open = s3_open, .close = s3_close};
 
-enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store, struct pl_error *reterr)
+enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
+                                struct pl_error *reterr)
 {
     struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
     enum pl_status status;
@@ -156,8 +162,8 @@ static enum pl_status common_prefix(const struct pl_manifest *manifest, char **r
     return pl_text_take(&text, ret_prefix, reterr);
 }
 
-enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns, struct pl_store **ret_store,
-                                         struct pl_error *reterr)
+enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
+                                         struct pl_store **ret_store, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
     struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);

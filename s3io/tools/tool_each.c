@@ -49,7 +49,8 @@ enum pl_status tool_each(size_t count, tool_each_function *function, void *conte
     pthread_t threads[TOOL_AT_A_TIME - 1];
     size_t started = 0;
 
-    while (started < PL_ARRAY_ITEMS(threads) && started + 1 < count && pthread_create(&threads[started], NULL, run, &each) == 0) {
+    while (started < PL_ARRAY_ITEMS(threads) && started + 1 < count &&
+           pthread_create(&threads[started], NULL, run, &each) == 0) {
         started++;
     }
     (void)run(&each); /* this thread too, and alone where no other could be started */

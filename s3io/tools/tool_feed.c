@@ -18,24 +18,26 @@
 
 #define LIST_NS (300 * PL_NS_PER_S) /* for listing, and for a manifest */
 
-static const char usage[] = "usage: paceline feed [options] FROM PATH\n"
-                            "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an epoch.\n"
-                            "Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.\n"
-                            "\n"
-                            "  --epochs N          stop after N epochs (default: go on until told to stop)\n"
-                            "  --first N           begin with epoch N (0)\n"
-                            "  --manifest          FROM is a ManifestFile\n"
-                            "  --augmented NAMES   FROM is an AugmentedManifestFile: a RecordIO record for each of these attributes of each line\n"
-                            "  --recordio          wrap each object in a RecordIO record\n"
-                            "  --decompress        undo gzip and zstd first\n"
-                            "  --shuffle SEED      another order of objects in each epoch\n"
-                            "  --shard R/N         only the objects of host R of N: object i when i mod N is R\n"
-                            "  --late              make an epoch's FIFO only when the one before is over\n"
-                            "  --copy              do not lend pages to the pipe; for readers that splice\n"
-                            "  --timeout SECONDS   give up when nobody opens an epoch or reads on for so long (never)\n"
-                            "  --cut BYTES         close each FIFO after so many bytes, to see what a program makes of it\n"
-                            "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
-                            "  --quiet             no line an epoch\n";
+static const char usage[] =
+    "usage: paceline feed [options] FROM PATH\n"
+    "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an epoch.\n"
+    "Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.\n"
+    "\n"
+    "  --epochs N          stop after N epochs (default: go on until told to stop)\n"
+    "  --first N           begin with epoch N (0)\n"
+    "  --manifest          FROM is a ManifestFile\n"
+    "  --augmented NAMES   FROM is an AugmentedManifestFile: a RecordIO record for each of these attributes of each "
+    "line\n"
+    "  --recordio          wrap each object in a RecordIO record\n"
+    "  --decompress        undo gzip and zstd first\n"
+    "  --shuffle SEED      another order of objects in each epoch\n"
+    "  --shard R/N         only the objects of host R of N: object i when i mod N is R\n"
+    "  --late              make an epoch's FIFO only when the one before is over\n"
+    "  --copy              do not lend pages to the pipe; for readers that splice\n"
+    "  --timeout SECONDS   give up when nobody opens an epoch or reads on for so long (never)\n"
+    "  --cut BYTES         close each FIFO after so many bytes, to see what a program makes of it\n"
+    "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
+    "  --quiet             no line an epoch\n";
 
 struct tool {
     struct pl_feeder_options options;
@@ -165,7 +167,8 @@ static enum pl_status take_words(struct tool *tool, int argc, char **argv, struc
     tool->path = argv[1];
     /* An augmented manifest's records are framed already, and never decompressed. */
     if (tool->attributes && (tool->manifest || tool->options.compression || tool->options.wrapper)) {
-        return pl_error_set(reterr, PL_INVALID, "--augmented goes with neither --manifest, --recordio nor --decompress");
+        return pl_error_set(reterr, PL_INVALID,
+                            "--augmented goes with neither --manifest, --recordio nor --decompress");
     }
     if (pl_s3_uri_is(tool->from)) {
         return pl_s3_uri_parse(tool->from, &bucket, &key, reterr);
@@ -196,8 +199,8 @@ static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_f
     double seconds = (double)ns / (double)PL_NS_PER_S;
 
     if (!tool->quiet) {
-        pl_log(PL_LOG_INFO, "epoch %" PRIu64 ": %" PRIu64 " objects, %" PRIu64 " bytes in %.3f s%s", epoch, counts->objects, counts->bytes, seconds,
-               counts->closed_early ? "; the reader left early" : "");
+        pl_log(PL_LOG_INFO, "epoch %" PRIu64 ": %" PRIu64 " objects, %" PRIu64 " bytes in %.3f s%s", epoch,
+               counts->objects, counts->bytes, seconds, counts->closed_early ? "; the reader left early" : "");
     }
 }
 
@@ -219,7 +222,8 @@ static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, st
     return status;
 }
 
-static enum pl_status open_augmented_epoch(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+static enum pl_status open_augmented_epoch(void *context, uint64_t epoch, struct pl_source **ret_source,
+                                           struct pl_error *reterr)
 {
     struct augmented *augmented = context;
 
@@ -231,7 +235,8 @@ static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_clien
 {
     PL_AUTO_FREE char *names = pl_memory_string(tool->attributes, reterr);
     const char *attributes[MOST_ATTRIBUTES];
-    struct augmented augmented = {.client = client, .options = {.deal = tool->options.shard, .shuffle = tool->options.shuffle}};
+    struct augmented augmented = {.client = client,
+                                  .options = {.deal = tool->options.shard, .shuffle = tool->options.shuffle}};
     struct pl_feeder_epochs epochs = {.context = &augmented, .open = open_augmented_epoch};
     struct pl_feeder *feeder;
     size_t count = 0;
@@ -251,7 +256,8 @@ static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_clien
     if (augmented.options.deal.size == 0) {
         augmented.options.deal.size = 1;
     }
-    PL_TRY(pl_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS), &augmented.lines, reterr));
+    PL_TRY(pl_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS), &augmented.lines,
+                              reterr));
     status = pl_feeder_open_epochs(&epochs, tool->path, &tool->options, &feeder, reterr);
     if (status == PL_OK) {
         status = feed(tool, feeder, reterr);

@@ -11,7 +11,8 @@ enum { BAR = 24, DRAW_MS = 100 };
 
 void tool_progress_begin(struct tool_progress *progress, uint64_t total_bytes, bool quiet)
 {
-    *progress = (struct tool_progress){.shown = !quiet && isatty(STDERR_FILENO), .total_bytes = total_bytes, .begun_ns = pl_clock_now_ns()};
+    *progress = (struct tool_progress){
+        .shown = !quiet && isatty(STDERR_FILENO), .total_bytes = total_bytes, .begun_ns = pl_clock_now_ns()};
 }
 
 static void print_bytes(double bytes, char *text, size_t text_bytes)
@@ -46,8 +47,8 @@ static void draw(const struct tool_progress *progress, const char *name)
     if (progress->total_bytes) {
         double left_s = rate > 0 ? (double)(progress->total_bytes - progress->moved_bytes) / rate : 0;
 
-        fprintf(stderr, "\r[%s] %3.0f %% %s of %s, %s/s, %.0f s left  %.40s\033[K", bar, part * 100, moved, total, speed, left_s,
-                slash ? slash + 1 : name);
+        fprintf(stderr, "\r[%s] %3.0f %% %s of %s, %s/s, %.0f s left  %.40s\033[K", bar, part * 100, moved, total,
+                speed, left_s, slash ? slash + 1 : name);
     } else {
         fprintf(stderr, "\r%s, %s/s  %.40s\033[K", moved, speed, slash ? slash + 1 : name);
     }

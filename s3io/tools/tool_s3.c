@@ -18,31 +18,33 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages without keys are many. */
+/* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages
+ * without keys are many. */
 enum { LIST_PATIENCE = 10 };
 
-static const char usage[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
-                            "       paceline s3 cat s3://BUCKET/KEY...\n"
-                            "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
-                            "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
-                            "\n"
-                            "  --recursive            everything below a prefix or directory\n"
-                            "  --again                copy also what is there already with the same size and time\n"
-                            "  --quiet                no progress line\n"
-                            "  --endpoint-url URL     another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)\n"
-                            "  --region NAME          (also AWS_REGION; learnt from the server where it says so)\n"
-                            "  --path-style, --virtual-style\n"
-                            "  --no-sign-request      public data without keys\n"
-                            "  --metadata             take keys from the machine's metadata service as the last resort\n"
-                            "  --requester-pays\n"
-                            "  --no-checksums         do not send x-amz-checksum-crc32c\n"
-                            "  --connections N        transfers at a time (16)\n"
-                            "  --budget MIB           memory for data under way (64)\n"
-                            "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
-                            "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
-                            "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
-                            "                         ten times that for a list's next key\n"
-                            "  --verbose              a line for each request\n";
+static const char usage[] =
+    "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
+    "       paceline s3 cat s3://BUCKET/KEY...\n"
+    "       paceline s3 cp [--recursive] FROM TO     either may be s3://BUCKET/KEY, a file, or - for a stream\n"
+    "       paceline s3 rm [--recursive] s3://BUCKET/KEY\n"
+    "\n"
+    "  --recursive            everything below a prefix or directory\n"
+    "  --again                copy also what is there already with the same size and time\n"
+    "  --quiet                no progress line\n"
+    "  --endpoint-url URL     another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)\n"
+    "  --region NAME          (also AWS_REGION; learnt from the server where it says so)\n"
+    "  --path-style, --virtual-style\n"
+    "  --no-sign-request      public data without keys\n"
+    "  --metadata             take keys from the machine's metadata service as the last resort\n"
+    "  --requester-pays\n"
+    "  --no-checksums         do not send x-amz-checksum-crc32c\n"
+    "  --connections N        transfers at a time (16)\n"
+    "  --budget MIB           memory for data under way (64)\n"
+    "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
+    "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
+    "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
+    "                         ten times that for a list's next key\n"
+    "  --verbose              a line for each request\n";
 
 enum option_code {
     OPTION_RECURSIVE = 'r',
@@ -165,11 +167,12 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
-static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter, struct pl_s3_pages *pages,
-                                struct pl_s3_listing *listing, struct pl_error *reterr)
+static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter,
+                                struct pl_s3_pages *pages, struct pl_s3_listing *listing, struct pl_error *reterr)
 {
     size_t before = pages->count;
-    enum pl_status status = pl_s3_list_page(tool->client, bucket, prefix, delimiter, pages, pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
+    enum pl_status status = pl_s3_list_page(tool->client, bucket, prefix, delimiter, pages,
+                                            pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
 
     if (status == PL_TIMEOUT && pages->count > before) { /* no request's time has passed */
         pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_PATIENCE);
@@ -177,7 +180,8 @@ static enum pl_status next_page(struct tool *tool, const char *bucket, const cha
     return status;
 }
 
-enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing, struct pl_error *reterr)
+enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                         struct pl_error *reterr)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
 
@@ -207,7 +211,8 @@ enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
     sigset_t stop;
 
     stop_signals(&stop);
-    (void)sigprocmask(SIG_BLOCK, &stop, NULL); /* of the other threads the client's takes no signals, and later ones inherit this */
+    /* of the other threads the client's takes no signals, and later ones inherit this */
+    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
     tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
 }
@@ -298,7 +303,8 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
         status = tool_connect(tool, reterr);
     }
     if (status == PL_OK) {
-        status = pl_s3_stream_open(tool->client, objects, (size_t)tool->word_count, &tool->stream_options, &stream, reterr);
+        status =
+            pl_s3_stream_open(tool->client, objects, (size_t)tool->word_count, &tool->stream_options, &stream, reterr);
     }
     while (status == PL_OK) {
         struct pl_s3_chunk chunk;
@@ -358,7 +364,8 @@ static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_er
 
 int main(int argc, char **argv)
 {
-    struct tool tool = {.timeout_ns = 300 * PL_NS_PER_S, .stream_options = {.budget_bytes = UINT64_C(64) << 20}, .stop_fd = -1};
+    struct tool tool = {
+        .timeout_ns = 300 * PL_NS_PER_S, .stream_options = {.budget_bytes = UINT64_C(64) << 20}, .stop_fd = -1};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
     bool help = false;

@@ -25,7 +25,10 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr) PL_MUST_
 enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
                          struct pl_error *reterr) PL_MUST_CHECK;
 
-/** From here on tool_goes_on() tells of SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() has them end the process. */
+/**
+ * From here on tool_goes_on() tells of SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() has them
+ * end the process.
+ */
 enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 bool tool_goes_on(const struct tool *tool);
 void tool_let_stop(struct tool *tool);
@@ -38,10 +41,12 @@ enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK
 enum { TOOL_AT_A_TIME = 5 };
 
 /**
- * Call `function` once for each index below `count`, TOOL_AT_A_TIME at a time. After a failure no more are begun; the first is reported.
+ * Call `function` once for each index below `count`, TOOL_AT_A_TIME at a time. After a failure no more are begun; the
+ * first is reported.
  */
 typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
-enum pl_status tool_each(size_t count, tool_each_function *function, void *context, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status tool_each(size_t count, tool_each_function *function, void *context,
+                         struct pl_error *reterr) PL_MUST_CHECK;
 
 /** One line on a terminal that shows how far things are. Zero-initialise. */
 struct tool_progress {

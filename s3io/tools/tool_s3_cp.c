@@ -36,7 +36,8 @@ static void moved(void *context, const char *name, uint64_t bytes)
     tool_progress_move(context, name, bytes);
 }
 
-static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetches, size_t count, struct pl_error *reterr)
+static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetches, size_t count,
+                                   struct pl_error *reterr)
 {
     struct tool_progress progress;
     struct pl_s3_progress callback = {&progress, moved};
@@ -47,14 +48,16 @@ static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetche
         total_bytes += fetches[i].object.size_bytes;
     }
     tool_progress_begin(&progress, total_bytes, tool->quiet);
-    status = pl_s3_download(tool->client, fetches, count, &tool->stream_options, tool->again, tool->timeout_ns, &callback, reterr);
+    status = pl_s3_download(tool->client, fetches, count, &tool->stream_options, tool->again, tool->timeout_ns,
+                            &callback, reterr);
     tool_progress_end(&progress);
     return status;
 }
 
 static struct pl_s3_object object_of(const char *bucket, const char *key, const struct pl_s3_info *info)
 {
-    return (struct pl_s3_object){.bucket = bucket, .key = key, .etag = info->etag, .size_bytes = info->size_bytes, .checksum = info->checksum};
+    return (struct pl_s3_object){
+        .bucket = bucket, .key = key, .etag = info->etag, .size_bytes = info->size_bytes, .checksum = info->checksum};
 }
 
 static enum pl_status download_one(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
@@ -123,10 +126,10 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
             pl_error_context(reterr, "s3://%s/%s", bucket, entry->key);
         }
         if (status == PL_OK) {
-            fetches[count] =
-                (struct pl_s3_fetch){.object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
-                                     .path = names[count],
-                                     .modified_s = entry->modified_s};
+            fetches[count] = (struct pl_s3_fetch){
+                .object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
+                .path = names[count],
+                .modified_s = entry->modified_s};
             count++;
         }
     }
@@ -162,7 +165,8 @@ static bool goes_on(void *context)
     return tool_goes_on(((const struct upload_progress *)context)->tool);
 }
 
-static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                 size_t *ret_bytes, struct pl_error *reterr)
 {
     return pl_fd_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
 }
@@ -188,7 +192,8 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
 }
 
 /* The object that is copied: its size decides how large the parts of its copy are. */
-static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_s3_info *ret_info, struct pl_error *reterr)
+static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_s3_info *ret_info,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
@@ -197,8 +202,8 @@ static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_
     return pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), ret_info, reterr);
 }
 
-static enum pl_status open_object(struct tool *tool, const char *uri, const struct pl_s3_info *info, uint64_t budget_bytes,
-                                  struct pl_source **ret_source, struct pl_error *reterr)
+static enum pl_status open_object(struct tool *tool, const char *uri, const struct pl_s3_info *info,
+                                  uint64_t budget_bytes, struct pl_source **ret_source, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
@@ -212,8 +217,9 @@ static enum pl_status open_object(struct tool *tool, const char *uri, const stru
 }
 
 /* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */
-static enum pl_status upload_source(struct tool *tool, const char *from, const struct pl_s3_info *object, const char *bucket, const char *key,
-                                    uint64_t budget_bytes, struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
+static enum pl_status upload_source(struct tool *tool, const char *from, const struct pl_s3_info *object,
+                                    const char *bucket, const char *key, uint64_t budget_bytes,
+                                    struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
     struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
@@ -256,7 +262,9 @@ static enum pl_status check_source(const char *from, struct pl_error *reterr)
     if (stat(from, &info) != 0) {
         return pl_error_errno(reterr, "find '%s'", from);
     }
-    return S_ISDIR(info.st_mode) ? pl_error_set(reterr, PL_INVALID, "'%s' is a directory; use --recursive for what lies in it", from) : PL_OK;
+    return S_ISDIR(info.st_mode)
+               ? pl_error_set(reterr, PL_INVALID, "'%s' is a directory; use --recursive for what lies in it", from)
+               : PL_OK;
 }
 
 static enum pl_status upload_one(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
@@ -274,7 +282,8 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     pl_text_append(&full, key);
     if (!*key || key[strlen(key) - 1] == '/') {
         if (strcmp(from, "-") == 0) {
-            return pl_error_set(reterr, PL_INVALID, "standard input has no name to go below '%s'; give the whole key", uri);
+            return pl_error_set(reterr, PL_INVALID, "standard input has no name to go below '%s'; give the whole key",
+                                uri);
         }
         pl_text_append(&full, last_part(from));
     }
@@ -282,12 +291,15 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(check_source(from, reterr));
     PL_TRY(tool_connect(tool, reterr));
     if (pl_s3_uri_is(from)) {
-        PL_TRY(find_object(tool, from, &object, reterr)); /* while a signal still ends the process: there is nothing to clear up */
+        /* while a signal still ends the process: there is nothing to clear up */
+        PL_TRY(find_object(tool, from, &object, reterr));
     }
     status = tool_hold_stop(tool, reterr);
     if (status == PL_OK) {
-        tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0, tool->quiet);
-        status = upload_source(tool, from, &object, bucket, full.data, tool->stream_options.budget_bytes, &progress, &lock, reterr);
+        tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
+                            tool->quiet);
+        status = upload_source(tool, from, &object, bucket, full.data, tool->stream_options.budget_bytes, &progress,
+                               &lock, reterr);
         tool_progress_end(&progress);
         tool_let_stop(tool);
     }
@@ -315,7 +327,8 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
     struct stat info;
 
     pl_text_printf(&path, "%s/%s", tree->directory, file->key);
-    pl_text_printf(&key, "%s%s%s", tree->prefix, *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key);
+    pl_text_printf(&key, "%s%s%s", tree->prefix,
+                   *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key);
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_text_check(&key, reterr));
     there = pl_s3_listing_find(tree->there, key.data);
@@ -326,10 +339,12 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
         pthread_mutex_unlock(&tree->lock);
         return PL_OK;
     }
-    return upload_source(tree->tool, path.data, NULL, tree->bucket, key.data, tree->budget_bytes, &tree->progress, &tree->lock, reterr);
+    return upload_source(tree->tool, path.data, NULL, tree->bucket, key.data, tree->budget_bytes, &tree->progress,
+                         &tree->lock, reterr);
 }
 
-/* What one file of a tree may take: those that go up in parts at a time share what the others, which need their size only, leave. */
+/* What one file of a tree may take: those that go up in parts at a time share what the others, which need their size
+ * only, leave. */
 static uint64_t share_of_budget(uint64_t budget_bytes, const struct pl_object_list *files)
 {
     size_t at_a_time = files->count < TOOL_AT_A_TIME ? files->count : TOOL_AT_A_TIME, large = 0;
@@ -349,7 +364,8 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
     PL_AUTO_S3_LISTING struct pl_s3_listing there = {.items = NULL};
-    struct tree_upload tree = {.tool = tool, .directory = from, .files = &files, .there = &there, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct tree_upload tree = {
+        .tool = tool, .directory = from, .files = &files, .there = &there, .lock = PTHREAD_MUTEX_INITIALIZER};
     uint64_t total_bytes = 0;
     enum pl_status status;
 
@@ -389,8 +405,10 @@ enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
     if (!is_upload && !is_download) {
         return pl_error_set(reterr, PL_INVALID, "neither '%s' nor '%s' is an s3://BUCKET/KEY address", from, to);
     }
-    if (tool->recursive && ((is_upload && (is_download || !is_directory(from))) || (is_download && strcmp(to, "-") == 0))) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory, as --recursive needs one", is_upload ? from : to);
+    if (tool->recursive &&
+        ((is_upload && (is_download || !is_directory(from))) || (is_download && strcmp(to, "-") == 0))) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory, as --recursive needs one",
+                            is_upload ? from : to);
     }
     if (is_download && strcmp(to, "-") == 0) {
         tool->word_count = 1;

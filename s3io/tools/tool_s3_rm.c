@@ -16,11 +16,12 @@ static enum pl_status remove_entry(void *context, size_t index, struct pl_error 
 {
     const struct removal *removal = context;
 
-    return pl_s3_delete(removal->tool->client, removal->bucket, removal->listing->items[index].key, pl_deadline_after_ns(removal->tool->timeout_ns),
-                        reterr);
+    return pl_s3_delete(removal->tool->client, removal->bucket, removal->listing->items[index].key,
+                        pl_deadline_after_ns(removal->tool->timeout_ns), reterr);
 }
 
-static enum pl_status remove_tree(struct tool *tool, const char *uri, const char *bucket, const char *prefix, struct pl_error *reterr)
+static enum pl_status remove_tree(struct tool *tool, const char *uri, const char *bucket, const char *prefix,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
@@ -46,7 +47,8 @@ enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr)
     }
     PL_TRY(pl_s3_uri_parse(tool->words[0], &bucket, &key, reterr));
     if (!tool->recursive && (!*key || key[strlen(key) - 1] == '/')) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it", tool->words[0]);
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it",
+                            tool->words[0]);
     }
     PL_TRY(tool_connect(tool, reterr));
     if (tool->recursive) {

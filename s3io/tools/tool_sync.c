@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline sync`: files of a directory to S3 as they are written. SageMaker's toolkit does the same with intermediate output. */
+/* `paceline sync`: files of a directory to S3 as they are written. SageMaker's toolkit does the same with intermediate
+ * output. */
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
@@ -31,14 +32,16 @@ enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 #define DEFAULT_FINISH_S 60
 #define SAME_STOP_NS (5 * PL_NS_PER_S) /* who stops a whole group of processes may tell one of them twice */
 
-static const char usage[] = "usage: paceline sync [options] DIRECTORY s3://BUCKET/PREFIX\n"
-                            "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: upload\n"
-                            "what is left, then end; the other of the two, or the same later than 5 s after it: end at once. Nothing is deleted\n"
-                            "on S3.\n"
-                            "\n"
-                            "  --finish SECONDS    how long the last uploads may take (60)\n"
-                            "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
-                            "  --no-checksums      for servers that refuse x-amz-checksum-crc32c\n";
+static const char usage[] =
+    "usage: paceline sync [options] DIRECTORY s3://BUCKET/PREFIX\n"
+    "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: upload\n"
+    "what is left, then end; the other of the two, or the same later than 5 s after it: end at once. Nothing is "
+    "deleted\n"
+    "on S3.\n"
+    "\n"
+    "  --finish SECONDS    how long the last uploads may take (60)\n"
+    "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
+    "  --no-checksums      for servers that refuse x-amz-checksum-crc32c\n";
 
 /* What one file looked like. */
 struct version {
@@ -82,7 +85,8 @@ struct sync {
 
 static bool is_same(const struct version *left, const struct version *right)
 {
-    return left->modified_ns == right->modified_ns && left->size_bytes == right->size_bytes && left->inode == right->inode;
+    return left->modified_ns == right->modified_ns && left->size_bytes == right->size_bytes &&
+           left->inode == right->inode;
 }
 
 static struct version version_of(const struct stat *info)
@@ -116,12 +120,14 @@ static enum pl_status find_entry(struct sync *sync, const char *name, struct ent
     if (place == sync->entry_count || strcmp(sync->entries[place].name, name) != 0) {
         char *copy = pl_memory_string(name, reterr);
 
-        if (!copy || pl_memory_grow(&sync->entries, &sync->entry_capacity, sync->entry_count + 1, sizeof(*sync->entries), reterr) != PL_OK) {
+        if (!copy || pl_memory_grow(&sync->entries, &sync->entry_capacity, sync->entry_count + 1,
+                                    sizeof(*sync->entries), reterr) != PL_OK) {
             free(copy);
             return PL_MEMORY;
         }
         memmove(&sync->entries[place + 1], &sync->entries[place], (sync->entry_count - place) * sizeof(*sync->entries));
-        sync->entries[place] = (struct entry){.name = copy, .sent = {.size_bytes = -1}, .seen = {.size_bytes = -1}, .due_ns = PL_DEADLINE_NEVER};
+        sync->entries[place] = (struct entry){
+            .name = copy, .sent = {.size_bytes = -1}, .seen = {.size_bytes = -1}, .due_ns = PL_DEADLINE_NEVER};
         sync->entry_count++;
     }
     *ret_entry = &sync->entries[place];
@@ -139,7 +145,8 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
 }
 
 /* The same where nobody tells when a file is closed: it counts as written when two looks see the same. */
-static enum pl_status mark_settled(struct sync *sync, const char *name, const struct stat *info, struct pl_error *reterr)
+static enum pl_status mark_settled(struct sync *sync, const char *name, const struct stat *info,
+                                   struct pl_error *reterr)
 {
     struct version now = version_of(info);
     struct entry *entry;
@@ -176,7 +183,8 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
     if (sync->events_fd < 0) {
         return PL_OK;
     }
-    id = inotify_add_watch(sync->events_fd, path, IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
+    id = inotify_add_watch(sync->events_fd, path,
+                           IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
     if (id < 0) {
         if (!is_gone(errno)) {
             (void)pl_error_errno(&error, "watch '%s'", path);
@@ -196,7 +204,8 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
         watched->name = copy;
         return PL_OK;
     }
-    if (!copy || pl_memory_grow(&sync->watched, &sync->watched_capacity, sync->watched_count + 1, sizeof(*sync->watched), reterr) != PL_OK) {
+    if (!copy || pl_memory_grow(&sync->watched, &sync->watched_capacity, sync->watched_count + 1,
+                                sizeof(*sync->watched), reterr) != PL_OK) {
         free(copy);
         return PL_MEMORY;
     }
@@ -204,7 +213,8 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
     return PL_OK;
 }
 
-static enum pl_status path_below(const struct sync *sync, const char *name, struct pl_text *path, struct pl_error *reterr)
+static enum pl_status path_below(const struct sync *sync, const char *name, struct pl_text *path,
+                                 struct pl_error *reterr)
 {
     pl_text_clear(path);
     pl_text_printf(path, "%s%s%s", sync->directory, *name ? "/" : "", name);
@@ -291,7 +301,8 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
             sync->watched[i] = sync->watched[--sync->watched_count];
             return PL_OK;
         }
-        pl_text_printf(&name, "%s%s%s", sync->watched[i].name, *sync->watched[i].name ? "/" : "", event->len ? event->name : "");
+        pl_text_printf(&name, "%s%s%s", sync->watched[i].name, *sync->watched[i].name ? "/" : "",
+                       event->len ? event->name : "");
         PL_TRY(pl_text_check(&name, reterr));
         if (event->mask & IN_ISDIR) {
             return scan(sync, pl_text_string(&name), ALL, reterr);
@@ -309,7 +320,8 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
         ssize_t bytes = read(sync->events_fd, buffer, sizeof(buffer));
 
         if (bytes <= 0) {
-            return bytes == 0 || errno == EAGAIN || errno == EINTR ? PL_OK : pl_error_errno(reterr, "read what inotify tells");
+            return bytes == 0 || errno == EAGAIN || errno == EINTR ? PL_OK
+                                                                   : pl_error_errno(reterr, "read what inotify tells");
         }
         for (ssize_t at = 0; at < bytes;) {
             const struct inotify_event *event = (const struct inotify_event *)(const void *)(buffer + at);
@@ -320,7 +332,8 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
     }
 }
 
-/* A wish to stop sets the time at which everything ends; another one, unless it is the first once more, makes that now. */
+/* A wish to stop sets the time at which everything ends; another one, unless it is the first once more, makes that now.
+ * */
 static void look_for_stop(struct sync *sync)
 {
     struct signalfd_siginfo info;
@@ -331,7 +344,8 @@ static void look_for_stop(struct sync *sync)
         if (!sync->stop_signal) {
             sync->stop_signal = info.ssi_signo;
             sync->stop_ns = now_ns;
-            sync->finish_by_ns = sync->finish_by_ns == PL_DEADLINE_NEVER ? pl_deadline_after_ns(sync->finish_ns) : sync->finish_by_ns;
+            sync->finish_by_ns =
+                sync->finish_by_ns == PL_DEADLINE_NEVER ? pl_deadline_after_ns(sync->finish_ns) : sync->finish_by_ns;
         } else if (info.ssi_signo != sync->stop_signal || now_ns - sync->stop_ns > SAME_STOP_NS) {
             sync->finish_by_ns = now_ns;
         }
@@ -347,16 +361,19 @@ static bool has_time(void *context)
     return !pl_deadline_passed(sync->finish_by_ns);
 }
 
-static enum pl_status upload(struct sync *sync, const struct entry *entry, const char *path, uint64_t size_bytes, struct pl_error *reterr)
+static enum pl_status upload(struct sync *sync, const struct entry *entry, const char *path, uint64_t size_bytes,
+                             struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *file = NULL;
     PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
     enum pl_status status;
 
-    pl_text_printf(&key, "%s%s%s", sync->prefix, *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name);
+    pl_text_printf(&key, "%s%s%s", sync->prefix,
+                   *sync->prefix && sync->prefix[strlen(sync->prefix) - 1] != '/' ? "/" : "", entry->name);
     PL_TRY(pl_text_check(&key, reterr));
     PL_TRY(pl_source_open_file(path, &file, reterr));
-    status = pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload, pl_deadline_after_ns(UPLOAD_NS), reterr);
+    status = pl_s3_upload(sync->client, sync->bucket, key.data, file, size_bytes, &sync->upload,
+                          pl_deadline_after_ns(UPLOAD_NS), reterr);
     if (status == PL_CANCELLED) {
         pl_error_context(reterr, "the time for the last uploads is over");
     }
@@ -364,8 +381,8 @@ static enum pl_status upload(struct sync *sync, const struct entry *entry, const
 }
 
 /*
- * Whether a write that is still to come could leave the file looking like `version`: file systems count time in ticks, of at most 10 ms by the
- * kernel's clock, and some in whole seconds, FAT in two.
+ * Whether a write that is still to come could leave the file looking like `version`: file systems count time in ticks,
+ * of at most 10 ms by the kernel's clock, and some in whole seconds, FAT in two.
  */
 static bool may_hide_a_write(const struct version *version)
 {
@@ -377,7 +394,8 @@ static bool may_hide_a_write(const struct version *version)
     return age_ns > -tick_ns && age_ns < tick_ns; /* a time further ahead is no clock's that could be waited for */
 }
 
-/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. `last`: nobody writes any more. */
+/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. `last`: nobody
+ * writes any more. */
 static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool last, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -387,7 +405,8 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
     entry->due_ns = PL_DEADLINE_NEVER;
     PL_TRY(path_below(sync, entry->name, &path, reterr));
     errno = 0;
-    if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) { /* gone again, or replaced by what is no file: what was sent stays */
+    /* gone again, or replaced by what is no file: what was sent stays */
+    if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
         return errno == 0 || is_gone(errno) ? PL_OK : pl_error_errno(reterr, "stat '%s'", pl_text_string(&path));
     }
     before = version_of(&info);
@@ -417,7 +436,8 @@ static int64_t send_due(struct sync *sync, bool all)
         if (!all && sync->finish_by_ns != PL_DEADLINE_NEVER) {
             break; /* the last round sends the rest */
         }
-        if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) && send_entry(sync, entry, all, &error) != PL_OK) {
+        if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) &&
+            send_entry(sync, entry, all, &error) != PL_OK) {
             if (!entry->complained) {
                 pl_log_error(&error, "'%s' could not be uploaded", entry->name);
             }
@@ -436,7 +456,8 @@ static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
 
     PL_TRY(scan(sync, "", ALL, reterr));
     while (sync->finish_by_ns == PL_DEADLINE_NEVER) {
-        struct pollfd waits[2] = {{.fd = sync->events_fd, .events = POLLIN}, {.fd = sync->signals_fd, .events = POLLIN}};
+        struct pollfd waits[2] = {{.fd = sync->events_fd, .events = POLLIN},
+                                  {.fd = sync->signals_fd, .events = POLLIN}};
         int64_t next_ns = send_due(sync, false);
 
         if (sync->finish_by_ns != PL_DEADLINE_NEVER) {
@@ -503,8 +524,8 @@ static void release(struct sync *sync)
     pl_s3_client_free(sync->client);
 }
 
-static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *options, const char *directory, const char *uri,
-                                struct pl_error *reterr)
+static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *options, const char *directory,
+                                const char *uri, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -536,7 +557,8 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     return pl_s3_client_new(environment, options, &sync->client, reterr);
 }
 
-static enum pl_status take_options(struct sync *sync, struct pl_s3_options *client, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+static enum pl_status take_options(struct sync *sync, struct pl_s3_options *client, int argc, char **argv,
+                                   bool *ret_help, struct pl_error *reterr)
 {
     static const struct option table[] = {{"finish", required_argument, NULL, 'f'},
                                           {"endpoint-url", required_argument, NULL, 'e'},
@@ -565,14 +587,19 @@ static enum pl_status take_options(struct sync *sync, struct pl_s3_options *clie
         }
     }
     if (status == PL_END && argc - optind != 2) {
-        return pl_error_set(reterr, PL_INVALID, "expected DIRECTORY and s3://BUCKET/PREFIX, found %d words; --help tells more", argc - optind);
+        return pl_error_set(reterr, PL_INVALID,
+                            "expected DIRECTORY and s3://BUCKET/PREFIX, found %d words; --help tells more",
+                            argc - optind);
     }
     return status == PL_END ? PL_OK : status;
 }
 
 int main(int argc, char **argv)
 {
-    struct sync sync = {.events_fd = -1, .signals_fd = -1, .finish_ns = DEFAULT_FINISH_S * PL_NS_PER_S, .finish_by_ns = PL_DEADLINE_NEVER};
+    struct sync sync = {.events_fd = -1,
+                        .signals_fd = -1,
+                        .finish_ns = DEFAULT_FINISH_S * PL_NS_PER_S,
+                        .finish_by_ns = PL_DEADLINE_NEVER};
     struct pl_s3_options options = {.endpoint_url = NULL};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;

@@ -4,14 +4,16 @@
  *
  *   bench_device [--device N] [--gradients LIST.json] [--json FILE] [--pool-mib 2048]
  *
- * The ceiling is a device-to-device copy of half a pool, bytes read plus bytes written; there are four pools, many times any cache. Every other
- * figure is the bytes that a kernel must move (each input read once, each output written once) over its time, as a share of that ceiling and of a
- * copy of as many bytes. Times are between two events around many launches, which go round through more memory than the caches hold, and medians of
- * ROUNDS. Launches are queued behind a kernel that only takes time, so that the device does not wait for the calls: a launch over 4 MiB ends sooner
- * than the CPU makes the next. Input is random, so that half of the bits change; results are checked in tests/unit/device, not here. "host" rows are
- * the time that the calls take on the CPU.
+ * The ceiling is a device-to-device copy of half a pool, bytes read plus bytes written; there are four pools, many
+ * times any cache. Every other figure is the bytes that a kernel must move (each input read once, each output written
+ * once) over its time, as a share of that ceiling and of a copy of as many bytes. Times are between two events around
+ * many launches, which go round through more memory than the caches hold, and medians of ROUNDS. Launches are queued
+ * behind a kernel that only takes time, so that the device does not wait for the calls: a launch over 4 MiB ends sooner
+ * than the CPU makes the next. Input is random, so that half of the bits change; results are checked in
+ * tests/unit/device, not here. "host" rows are the time that the calls take on the CPU.
  *
- * Prints a table; FILE gets one JSON object a line: {"case", "bytes", "us", "gb_s", "of_peak", "of_copy"} or {"case", "host_us"}.
+ * Prints a table; FILE gets one JSON object a line: {"case", "bytes", "us", "gb_s", "of_peak", "of_copy"} or {"case",
+ * "host_us"}.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -45,7 +47,8 @@ struct bench {
 };
 
 /* One launch over `bytes` of the pools from `offset_bytes` on. */
-typedef enum pl_status launch(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr);
+typedef enum pl_status launch(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
+                              struct pl_error *reterr);
 
 static int64_t deadline(void)
 {
@@ -53,7 +56,8 @@ static int64_t deadline(void)
 }
 
 /* Microseconds a launch, each over the next `bytes` of the pools. */
-static enum pl_status time_launches(struct bench *b, launch *call, const void *context, uint64_t bytes, double *ret_us, struct pl_error *reterr)
+static enum pl_status time_launches(struct bench *b, launch *call, const void *context, uint64_t bytes, double *ret_us,
+                                    struct pl_error *reterr)
 {
     uint64_t places = b->pool_bytes / bytes;
     uint64_t next = 0;
@@ -78,14 +82,16 @@ static enum pl_status time_launches(struct bench *b, launch *call, const void *c
     return PL_OK;
 }
 
-static enum pl_status launch_copy(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status launch_copy(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
+                                  struct pl_error *reterr)
 {
     (void)context;
     return pl_device_copy(b->device, b->to + offset_bytes, b->from + offset_bytes, bytes, b->stream, reterr);
 }
 
 /* `moved` bytes in all a launch, beside a copy that moves as many. */
-static enum pl_status report(struct bench *b, const char *name, uint64_t moved_bytes, double us, struct pl_error *reterr)
+static enum pl_status report(struct bench *b, const char *name, uint64_t moved_bytes, double us,
+                             struct pl_error *reterr)
 {
     double gb_s = (double)moved_bytes / us / 1e3;
     double copy_us;
@@ -94,11 +100,13 @@ static enum pl_status report(struct bench *b, const char *name, uint64_t moved_b
     copy_bytes -= copy_bytes % ALIGN_BYTES; /* a copy from an odd address takes longer */
     PL_TRY(time_launches(b, launch_copy, NULL, copy_bytes, &copy_us, reterr));
     copy_us *= (double)moved_bytes / 2.0 / (double)copy_bytes;
-    printf("%-44s %8.1f MB %9.1f us %8.1f GB/s %6.1f %% of peak %6.1f %% of a copy\n", name, (double)moved_bytes / 1e6, us, gb_s,
-           100.0 * gb_s / b->peak_gb_s, 100.0 * copy_us / us);
+    printf("%-44s %8.1f MB %9.1f us %8.1f GB/s %6.1f %% of peak %6.1f %% of a copy\n", name, (double)moved_bytes / 1e6,
+           us, gb_s, 100.0 * gb_s / b->peak_gb_s, 100.0 * copy_us / us);
     if (b->json) {
-        fprintf(b->json, "{\"case\": \"%s\", \"bytes\": %llu, \"us\": %.2f, \"gb_s\": %.1f, \"of_peak\": %.4f, \"of_copy\": %.4f}\n", name,
-                (unsigned long long)moved_bytes, us, gb_s, gb_s / b->peak_gb_s, copy_us / us);
+        fprintf(
+            b->json,
+            "{\"case\": \"%s\", \"bytes\": %llu, \"us\": %.2f, \"gb_s\": %.1f, \"of_peak\": %.4f, \"of_copy\": %.4f}\n",
+            name, (unsigned long long)moved_bytes, us, gb_s, gb_s / b->peak_gb_s, copy_us / us);
     }
     return PL_OK;
 }
@@ -117,12 +125,13 @@ static uint64_t cast_elems(const struct cast *cast, uint64_t bytes)
     return bytes / (from > to ? from : to);
 }
 
-static enum pl_status launch_cast(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status launch_cast(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
+                                  struct pl_error *reterr)
 {
     const struct cast *cast = context;
 
-    return pl_device_scale(b->device, b->to + offset_bytes, cast->to, b->from + offset_bytes, cast->from, cast_elems(cast, bytes), cast->factor,
-                           b->stream, reterr);
+    return pl_device_scale(b->device, b->to + offset_bytes, cast->to, b->from + offset_bytes, cast->from,
+                           cast_elems(cast, bytes), cast->factor, b->stream, reterr);
 }
 
 static enum pl_status bench_casts(struct bench *b, uint64_t mib, struct pl_error *reterr)
@@ -156,13 +165,16 @@ struct packing {
     struct pl_device_pieces **lists; /* [places] */
 };
 
-static enum pl_status launch_packing(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status launch_packing(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
+                                     struct pl_error *reterr)
 {
     const struct packing *packing = context;
     const struct pl_device_pieces *pieces = packing->lists[offset_bytes / bytes];
 
-    return packing->back ? pl_device_unpack(pieces, PL_FLOAT32, b->to + offset_bytes, packing->flat, packing->factor, b->stream, reterr)
-                         : pl_device_pack(pieces, PL_FLOAT32, b->to + offset_bytes, packing->flat, packing->factor, b->stream, reterr);
+    return packing->back ? pl_device_unpack(pieces, PL_FLOAT32, b->to + offset_bytes, packing->flat, packing->factor,
+                                            b->stream, reterr)
+                         : pl_device_pack(pieces, PL_FLOAT32, b->to + offset_bytes, packing->flat, packing->factor,
+                                          b->stream, reterr);
 }
 
 static uint64_t padded(uint64_t elems)
@@ -171,7 +183,8 @@ static uint64_t padded(uint64_t elems)
 }
 
 /* Tensors of `counts` apart from each other in `from`, side by side in `to`. */
-static enum pl_status bench_packing(struct bench *b, const char *what, const uint64_t *counts, size_t tensors, struct pl_error *reterr)
+static enum pl_status bench_packing(struct bench *b, const char *what, const uint64_t *counts, size_t tensors,
+                                    struct pl_error *reterr)
 {
     struct packing packings[] = {{"pack", PL_FLOAT32, 1.0, false, NULL},
                                  {"unpack", PL_FLOAT32, 1.0, true, NULL},
@@ -189,7 +202,8 @@ static enum pl_status bench_packing(struct bench *b, const char *what, const uin
     }
     places = b->pool_bytes / place_bytes;
     if (places == 0) {
-        return pl_error_set(reterr, PL_INVALID, "%s do not fit into pools of %llu MiB", what, (unsigned long long)(b->pool_bytes >> 20));
+        return pl_error_set(reterr, PL_INVALID, "%s do not fit into pools of %llu MiB", what,
+                            (unsigned long long)(b->pool_bytes >> 20));
     }
     lists = pl_memory_new(places, sizeof(struct pl_device_pieces *), reterr);
     if (!pieces || !lists) {
@@ -199,7 +213,8 @@ static enum pl_status bench_packing(struct bench *b, const char *what, const uin
         uint64_t at = place * place_bytes / sizeof(float), offset = 0;
 
         for (size_t i = 0; i < tensors; i++) {
-            pieces[i] = (struct pl_device_piece){.tensor = (float *)(void *)b->from + at, .offset_elems = offset, .count_elems = counts[i]};
+            pieces[i] = (struct pl_device_piece){
+                .tensor = (float *)(void *)b->from + at, .offset_elems = offset, .count_elems = counts[i]};
             at += padded(counts[i]);
             offset += counts[i];
         }
@@ -222,18 +237,26 @@ static enum pl_status bench_packing(struct bench *b, const char *what, const uin
     return status;
 }
 
-static enum pl_status launch_adamw(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status launch_adamw(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
+                                   struct pl_error *reterr)
 {
     const enum pl_dtype *gradient = context;
     struct pl_device_step step = {
         .kind = PL_DEVICE_ADAM,
-        .factors =
-            {.gradient = 1.0F, .rate = 1e-3F, .shrink = 1e-5F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .correct1 = 1.0F, .correct2 = 1.0F},
+        .factors = {.gradient = 1.0F,
+                    .rate = 1e-3F,
+                    .shrink = 1e-5F,
+                    .beta1 = 0.9F,
+                    .beta2 = 0.999F,
+                    .epsilon = 1e-8F,
+                    .correct1 = 1.0F,
+                    .correct2 = 1.0F},
     };
     uint64_t first = offset_bytes / sizeof(float);
 
-    return pl_device_optimize(b->device, &step, bytes / sizeof(float), (float *)(void *)b->to + first, b->from + offset_bytes, *gradient,
-                              b->slots[0] + first, b->slots[1] + first, b->stream, reterr);
+    return pl_device_optimize(b->device, &step, bytes / sizeof(float), (float *)(void *)b->to + first,
+                              b->from + offset_bytes, *gradient, b->slots[0] + first, b->slots[1] + first, b->stream,
+                              reterr);
 }
 
 /* Value, mean and variance are read and written, the gradient is read. */
@@ -252,15 +275,19 @@ static enum pl_status bench_adamw(struct bench *b, uint64_t bytes, const char *w
     return PL_OK;
 }
 
-static enum pl_status launch_norm(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes, struct pl_error *reterr)
+static enum pl_status launch_norm(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
+                                  struct pl_error *reterr)
 {
     (void)context;
     return pl_device_squared_norm(b->device, b->from + offset_bytes, PL_FLOAT32, bytes / sizeof(float), b->slots[0],
-                                  (double *)(void *)(b->slots[0] + PL_DEVICE_NORM_BYTES / sizeof(float)), b->stream, reterr);
+                                  (double *)(void *)(b->slots[0] + PL_DEVICE_NORM_BYTES / sizeof(float)), b->stream,
+                                  reterr);
 }
 
-/* What one step costs the CPU: a pack of all tensors, then for each bucket an event, a wait for it and the optimizer, then an unpack. */
-static enum pl_status host_step(struct bench *b, const struct pl_device_pieces *pieces, void *other_stream, void *event, struct pl_error *reterr)
+/* What one step costs the CPU: a pack of all tensors, then for each bucket an event, a wait for it and the optimizer,
+ * then an unpack. */
+static enum pl_status host_step(struct bench *b, const struct pl_device_pieces *pieces, void *other_stream, void *event,
+                                struct pl_error *reterr)
 {
     static const enum pl_dtype dtype = PL_FLOAT32;
     uint64_t left = b->list.elems * sizeof(float), at = 0;
@@ -305,9 +332,11 @@ static enum pl_status bench_host(struct bench *b, struct pl_error *reterr)
         PL_TRY(pl_device_stream_finish(b->device, b->stream, deadline(), reterr));
         PL_TRY(pl_device_stream_finish(b->device, other_stream, deadline(), reterr));
     }
-    printf("%-44s %9.1f us on the CPU, %zu tensors in buckets of 4 MiB\n", "host, calls of a step", median(us, HOST_STEPS), b->list.count);
+    printf("%-44s %9.1f us on the CPU, %zu tensors in buckets of 4 MiB\n", "host, calls of a step",
+           median(us, HOST_STEPS), b->list.count);
     if (b->json) {
-        fprintf(b->json, "{\"case\": \"host, calls of a step\", \"tensors\": %zu, \"host_us\": %.2f}\n", b->list.count, median(us, HOST_STEPS));
+        fprintf(b->json, "{\"case\": \"host, calls of a step\", \"tensors\": %zu, \"host_us\": %.2f}\n", b->list.count,
+                median(us, HOST_STEPS));
     }
     pl_device_event_free(b->device, event);
     pl_device_stream_free(b->device, other_stream);
@@ -358,11 +387,12 @@ static enum pl_status open_bench(struct bench *b, int ordinal, struct pl_error *
     PL_TRY(time_launches(b, launch_copy, NULL, b->pool_bytes / 2, &us, reterr));
     b->peak_gb_s = (double)b->pool_bytes / us / 1e3;
     info = pl_device_info(b->device);
-    printf("%s, driver for CUDA %d.%d, %.1f GB/s copying %llu MiB (read plus written)\n", info->name, info->driver_version / 1000,
-           info->driver_version % 1000 / 10, b->peak_gb_s, (unsigned long long)(b->pool_bytes >> 21));
+    printf("%s, driver for CUDA %d.%d, %.1f GB/s copying %llu MiB (read plus written)\n", info->name,
+           info->driver_version / 1000, info->driver_version % 1000 / 10, b->peak_gb_s,
+           (unsigned long long)(b->pool_bytes >> 21));
     if (b->json) {
-        fprintf(b->json, "{\"case\": \"device\", \"name\": \"%s\", \"cuda\": %d, \"peak_gb_s\": %.1f}\n", info->name, info->driver_version,
-                b->peak_gb_s);
+        fprintf(b->json, "{\"case\": \"device\", \"name\": \"%s\", \"cuda\": %d, \"peak_gb_s\": %.1f}\n", info->name,
+                info->driver_version, b->peak_gb_s);
     }
     return PL_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reading records costs: decoding from memory, and reading a FIFO beside raw reads of the same FIFO. One JSON line a
- * case; alternating runs, medians. A FIFO's reader and writer have a processor each where two are allowed: on one processor a read
- * costs less than half, and which of the two it is would else be the scheduler's choice in each run.
+ * What reading records costs: decoding from memory, and reading a FIFO beside raw reads of the same FIFO. One JSON line
+ * a case; alternating runs, medians. A FIFO's reader and writer have a processor each where two are allowed: on one
+ * processor a read costs less than half, and which of the two it is would else be the scheduler's choice in each run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
@@ -34,7 +34,8 @@ _Noreturn static void die(const char *what, const struct pl_error *error)
 {
     char text[1200];
 
-    fprintf(stderr, "bench_records: %s: %s\n", what, error ? pl_error_text(error, text, sizeof(text)) : strerror(errno));
+    fprintf(stderr, "bench_records: %s: %s\n", what,
+            error ? pl_error_text(error, text, sizeof(text)) : strerror(errno));
     exit(EXIT_FAILURE);
 }
 
@@ -127,7 +128,8 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-static void bench_memory(unsigned char *data, size_t room, unsigned rounds, enum pl_record_format format, const char *name, size_t record_bytes)
+static void bench_memory(unsigned char *data, size_t room, unsigned rounds, enum pl_record_format format,
+                         const char *name, size_t record_bytes)
 {
     size_t bytes = fill(data, room, format, record_bytes);
     double rates[MOST_ROUNDS];
@@ -144,7 +146,8 @@ static void bench_memory(unsigned char *data, size_t room, unsigned rounds, enum
         records = read_all(source, format);
         rates[round] = (double)bytes / (cpu_seconds() - begin_s);
     }
-    printf("{\"case\": \"memory\", \"format\": \"%s\", \"record_bytes\": %zu, \"records\": %llu, \"bytes\": %zu, \"gigabytes_per_cpu_s\": %.2f}\n",
+    printf("{\"case\": \"memory\", \"format\": \"%s\", \"record_bytes\": %zu, \"records\": %llu, \"bytes\": %zu, "
+           "\"gigabytes_per_cpu_s\": %.2f}\n",
            name, record_bytes, (unsigned long long)records, bytes, median(rates, rounds) / 1e9);
     fflush(stdout);
 }
@@ -169,7 +172,8 @@ static void keep_to_processor(const cpu_set_t *allowed, unsigned which)
 }
 
 /* A child that writes `data` into the FIFO `times` times, by write() or by lending its pages. */
-static pid_t start_writer(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes, unsigned times, bool lend)
+static pid_t start_writer(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes,
+                          unsigned times, bool lend)
 {
     pid_t child = fork();
     int fd;
@@ -209,8 +213,9 @@ static void read_raw(const char *path, unsigned char *buffer)
     close(fd);
 }
 
-static double time_fifo(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes, unsigned times, bool lend,
-                        enum pl_record_format format, bool raw, unsigned char *buffer, double *ret_cpu_s)
+static double time_fifo(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes,
+                        unsigned times, bool lend, enum pl_record_format format, bool raw, unsigned char *buffer,
+                        double *ret_cpu_s)
 {
     double begin_s = cpu_seconds();
     int64_t begin_ns = pl_clock_now_ns();
@@ -235,8 +240,8 @@ static double time_fifo(const char *path, const cpu_set_t *processors, unsigned 
     return (double)bytes * times / seconds_since(begin_ns);
 }
 
-static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum pl_record_format format, const char *name, size_t record_bytes,
-                       bool lend)
+static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum pl_record_format format,
+                       const char *name, size_t record_bytes, bool lend)
 {
     unsigned char *buffer = pl_memory_new_aligned(RAW_READ_BYTES, 1, 4096, NULL);
     size_t bytes = fill(data, room, format, record_bytes);
@@ -260,7 +265,8 @@ static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum p
     keep_to_processor(&processors, 0);
     for (unsigned round = 0; round < rounds; round++) {
         raw[round] = time_fifo(path, &processors, data, bytes, times, lend, format, true, buffer, &raw_cpu[round]);
-        parsed[round] = time_fifo(path, &processors, data, bytes, times, lend, format, false, buffer, &parsed_cpu[round]);
+        parsed[round] =
+            time_fifo(path, &processors, data, bytes, times, lend, format, false, buffer, &parsed_cpu[round]);
     }
     (void)sched_setaffinity(0, sizeof(processors), &processors);
     unlink(path);
@@ -269,10 +275,12 @@ static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum p
     free(buffer);
     raw_rate = median(raw, rounds);
     parsed_rate = median(parsed, rounds);
-    printf("{\"case\": \"fifo\", \"writer\": \"%s\", \"format\": \"%s\", \"record_bytes\": %zu, \"bytes\": %zu, \"raw_gigabytes_per_s\": %.2f, "
-           "\"parsed_gigabytes_per_s\": %.2f, \"ratio\": %.3f, \"raw_cpu_s_per_gigabyte\": %.3f, \"parsed_cpu_s_per_gigabyte\": %.3f}\n",
-           lend ? "vmsplice" : "write", name, record_bytes, bytes * times, raw_rate / 1e9, parsed_rate / 1e9, parsed_rate / raw_rate,
-           median(raw_cpu, rounds), median(parsed_cpu, rounds));
+    printf("{\"case\": \"fifo\", \"writer\": \"%s\", \"format\": \"%s\", \"record_bytes\": %zu, \"bytes\": %zu, "
+           "\"raw_gigabytes_per_s\": %.2f, "
+           "\"parsed_gigabytes_per_s\": %.2f, \"ratio\": %.3f, \"raw_cpu_s_per_gigabyte\": %.3f, "
+           "\"parsed_cpu_s_per_gigabyte\": %.3f}\n",
+           lend ? "vmsplice" : "write", name, record_bytes, bytes * times, raw_rate / 1e9, parsed_rate / 1e9,
+           parsed_rate / raw_rate, median(raw_cpu, rounds), median(parsed_cpu, rounds));
     fflush(stdout);
 }
 

@@ -13,7 +13,10 @@ static inline int median_compare(const void *left_at, const void *right_at)
     return (left > right) - (left < right);
 }
 
-/** Of `count` values, at least one, which are sorted by it; the upper of the two in the middle where their number is even. */
+/**
+ * Of `count` values, at least one, which are sorted by it; the upper of the two in the middle where their number is
+ * even.
+ */
 static inline double median(double *values, size_t count)
 {
     qsort(values, count, sizeof(*values), median_compare);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop of paceline-bench around any MPI's own allreduce: peer_mpi BYTES LOOP_MS REPEATS. tests/bench/peers.py compiles it with the
- * compiler wrappers of the MPIs that are installed. Prints the cost of one MPI_Allreduce of float32 in microseconds: that inside produce +
- * allreduce + consume, less the same loop without it, slowest rank, median of the repeats.
+ * The loop of paceline-bench around any MPI's own allreduce: peer_mpi BYTES LOOP_MS REPEATS. tests/bench/peers.py
+ * compiles it with the compiler wrappers of the MPIs that are installed. Prints the cost of one MPI_Allreduce of
+ * float32 in microseconds: that inside produce + allreduce + consume, less the same loop without it, slowest rank,
+ * median of the repeats.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -73,7 +74,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     count = argc == 4 ? (int)(atol(argv[1]) / 4) : 0;
     repeats = argc == 4 ? atoi(argv[3]) : 0;
-    data = count > 0 && repeats > 0 && repeats <= 100 ? aligned_alloc(4096, ((size_t)count * 4 + 4095) / 4096 * 4096) : NULL;
+    data = count > 0 && repeats > 0 && repeats <= 100 ? aligned_alloc(4096, ((size_t)count * 4 + 4095) / 4096 * 4096)
+                                                      : NULL;
     if (!data) {
         fprintf(stderr, "usage: peer_mpi BYTES LOOP_MS REPEATS\n");
         MPI_Abort(MPI_COMM_WORLD, 2);

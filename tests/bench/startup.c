@@ -123,7 +123,8 @@ static void measure_memory(char *const *argv)
         exit(1);
     }
     watcher = first_child(pid);
-    printf("{\"bench\": \"startup\", \"case\": \"resident_while_waiting\", \"process_1_kib\": %ld, \"watcher_kib\": %ld, \"goal_kib\": %d}\n",
+    printf("{\"bench\": \"startup\", \"case\": \"resident_while_waiting\", \"process_1_kib\": %ld, \"watcher_kib\": "
+           "%ld, \"goal_kib\": %d}\n",
            resident_kib(pid), watcher > 0 ? resident_kib(watcher) : 0, GOAL_KIB);
     close(input);
     close(output);
@@ -154,7 +155,8 @@ int main(int argc, char **argv)
     }
     direct = median(direct_ms, (size_t)rounds);
     through = median(through_ms, (size_t)rounds);
-    printf("{\"bench\": \"startup\", \"case\": \"first_instruction\", \"rounds\": %d, \"direct_ms\": %.2f, \"paceline_ms\": %.2f, \"own_ms\": %.2f, "
+    printf("{\"bench\": \"startup\", \"case\": \"first_instruction\", \"rounds\": %d, \"direct_ms\": %.2f, "
+           "\"paceline_ms\": %.2f, \"own_ms\": %.2f, "
            "\"goal_ms\": %d}\n",
            rounds, direct, through, through - direct, GOAL_MS);
     fflush(stdout);

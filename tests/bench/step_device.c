@@ -4,16 +4,18 @@
  *
  *   step_device [--gradients LIST.json] [--device WHICH] [--backward-ms 20] [--work-mib 64] [--rounds 15] [--json FILE]
  *
- * Two loops do the same work on one stream: for each tensor, from the last to the first, kernels that stand for its backward pass and one that writes
- * its gradient; then AdamW over all of it.
+ * Two loops do the same work on one stream: for each tensor, from the last to the first, kernels that stand for its
+ * backward pass and one that writes its gradient; then AdamW over all of it.
  *
  *   bare      calls device/ itself: one optimizer kernel over one buffer
- *   runtime   says of each tensor that it is ready, lets the runtime's optimizer step, and is kept at most one step ahead
+ *   runtime   says of each tensor that it is ready, lets the runtime's optimizer step, and is kept at most one step
+ *             ahead
  *
- * Rounds of the two alternate; overhead is the median of their ratios. "host" is the time that the runtime's calls of a step (ready for each tensor,
- * the optimizer's step) take on the CPU while the device has nothing else to do.
+ * Rounds of the two alternate; overhead is the median of their ratios. "host" is the time that the runtime's calls of a
+ * step (ready for each tensor, the optimizer's step) take on the CPU while the device has nothing else to do.
  *
- * Prints a table; FILE gets one JSON object a line: {"case", "step_us", "overhead"} or {"case", "tensors", "host_us"}. Exits 77 without a GPU.
+ * Prints a table; FILE gets one JSON object a line: {"case", "step_us", "overhead"} or {"case", "tensors", "host_us"}.
+ * Exits 77 without a GPU.
  */
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
@@ -51,9 +53,11 @@ static enum pl_status compute(struct bench *b, size_t i, void *gradient, struct 
     const struct pl_plan_tensor *tensor = pl_plan_tensor(b->plan, i);
 
     for (uint64_t k = 0; k < b->kernels; k++) {
-        PL_TRY(pl_device_scale(b->device, b->work, PL_FLOAT32, b->work, PL_FLOAT32, b->work_bytes / sizeof(float), 0.5, b->stream, reterr));
+        PL_TRY(pl_device_scale(b->device, b->work, PL_FLOAT32, b->work, PL_FLOAT32, b->work_bytes / sizeof(float), 0.5,
+                               b->stream, reterr));
     }
-    return pl_device_scale(b->device, gradient, PL_FLOAT32, tensor->value, PL_FLOAT32, tensor->count_elems, 0.5, b->stream, reterr);
+    return pl_device_scale(b->device, gradient, PL_FLOAT32, tensor->value, PL_FLOAT32, tensor->count_elems, 0.5,
+                           b->stream, reterr);
 }
 
 typedef enum pl_status take_step(struct bench *b, struct pl_error *reterr);
@@ -62,15 +66,21 @@ static enum pl_status bare_step(struct bench *b, struct pl_error *reterr)
 {
     static const struct pl_device_step step = {
         .kind = PL_DEVICE_ADAM,
-        .factors =
-            {.gradient = 1.0F, .rate = 1e-3F, .shrink = 1e-5F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .correct1 = 1.0F, .correct2 = 1.0F},
+        .factors = {.gradient = 1.0F,
+                    .rate = 1e-3F,
+                    .shrink = 1e-5F,
+                    .beta1 = 0.9F,
+                    .beta2 = 0.999F,
+                    .epsilon = 1e-8F,
+                    .correct1 = 1.0F,
+                    .correct2 = 1.0F},
     };
 
     for (size_t i = b->list.count; i-- > 0;) {
         PL_TRY(compute(b, i, b->gradient + pl_plan_tensor(b->plan, i)->offset_elems, reterr));
     }
-    return pl_device_optimize(b->device, &step, pl_plan_elems(b->plan), b->values, b->gradient, PL_FLOAT32, b->slots[0], b->slots[1], b->stream,
-                              reterr);
+    return pl_device_optimize(b->device, &step, pl_plan_elems(b->plan), b->values, b->gradient, PL_FLOAT32, b->slots[0],
+                              b->slots[1], b->stream, reterr);
 }
 
 static enum pl_status runtime_step(struct bench *b, struct pl_error *reterr)
@@ -126,10 +136,12 @@ static enum pl_status bench_overhead(struct bench *b, struct pl_error *reterr)
     bare = median(bare_us, rounds);
     whole = median(runtime_us, rounds);
     ratio = median(ratios, rounds);
-    printf("%-44s %9.1f us, the runtime's %9.1f us: %+.2f %%\n", "one rank, a step of the bare loop", bare, whole, 100.0 * (ratio - 1.0));
+    printf("%-44s %9.1f us, the runtime's %9.1f us: %+.2f %%\n", "one rank, a step of the bare loop", bare, whole,
+           100.0 * (ratio - 1.0));
     if (b->json) {
         fprintf(b->json, "{\"case\": \"one rank, bare loop\", \"step_us\": %.2f}\n", bare);
-        fprintf(b->json, "{\"case\": \"one rank, runtime\", \"step_us\": %.2f, \"overhead\": %.5f}\n", whole, ratio - 1.0);
+        fprintf(b->json, "{\"case\": \"one rank, runtime\", \"step_us\": %.2f, \"overhead\": %.5f}\n", whole,
+                ratio - 1.0);
     }
     return PL_OK;
 }
@@ -149,10 +161,12 @@ static enum pl_status bench_host(struct bench *b, struct pl_error *reterr)
         PL_TRY(pl_optimizer_step(b->optimizer, 1e-3, reterr));
         us[n < 0 ? 0 : n] = (double)(pl_clock_now_ns() - began_ns) / (double)PL_NS_PER_US;
     }
-    printf("%-44s %9.1f us on the CPU, %zu tensors in %zu buckets\n", "host, the runtime's calls of a step", median(us, HOST_STEPS), b->list.count,
-           pl_plan_bucket_count(b->plan));
+    printf("%-44s %9.1f us on the CPU, %zu tensors in %zu buckets\n", "host, the runtime's calls of a step",
+           median(us, HOST_STEPS), b->list.count, pl_plan_bucket_count(b->plan));
     if (b->json) {
-        fprintf(b->json, "{\"case\": \"host, the runtime's calls of a step\", \"tensors\": %zu, \"buckets\": %zu, \"host_us\": %.2f}\n",
+        fprintf(b->json,
+                "{\"case\": \"host, the runtime's calls of a step\", \"tensors\": %zu, \"buckets\": %zu, \"host_us\": "
+                "%.2f}\n",
                 b->list.count, pl_plan_bucket_count(b->plan), median(us, HOST_STEPS));
     }
     return pl_plan_finish(b->plan, reterr);
@@ -181,7 +195,8 @@ static enum pl_status set_up(struct bench *b, struct pl_error *reterr)
         PL_TRY(pl_plan_add(b->plan, b->list.names[i], 1, &b->list.counts[i], &index, reterr));
     }
     PL_TRY(pl_plan_seal(b->plan, reterr));
-    PL_TRY(pl_optimizer_new(b->plan, &(struct pl_optimizer_options){.kind = PL_ADAMW, .weight_decay = 0.01}, &b->optimizer, reterr));
+    PL_TRY(pl_optimizer_new(b->plan, &(struct pl_optimizer_options){.kind = PL_ADAMW, .weight_decay = 0.01},
+                            &b->optimizer, reterr));
     elems = pl_plan_elems(b->plan);
     PL_TRY(alloc_floats(b, elems, &b->values, reterr));
     PL_TRY(alloc_floats(b, elems, &b->gradient, reterr));
@@ -255,10 +270,13 @@ int main(int argc, char **argv)
 
     pl_log_set_prefix("step_device");
     if (!parse(&bench, argc, argv)) {
-        fputs("usage: step_device [--gradients LIST] [--device WHICH] [--backward-ms N] [--work-mib N] [--rounds N] [--json FILE]\n", stderr);
+        fputs("usage: step_device [--gradients LIST] [--device WHICH] [--backward-ms N] [--work-mib N] [--rounds N] "
+              "[--json FILE]\n",
+              stderr);
         return 2;
     }
-    status = bench.gradients ? gradient_list_read(bench.gradients, &bench.list, &error) : gradient_list_default(&bench.list, &error);
+    status = bench.gradients ? gradient_list_read(bench.gradients, &bench.list, &error)
+                             : gradient_list_default(&bench.list, &error);
     if (status == PL_OK) {
         status = pl_runtime_start_on_device(NULL, bench.wanted, &bench.runtime, &error);
     }

@@ -8,8 +8,8 @@
  *   packed       what Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
  *
  * Every step writes all gradients in backward order (each is handed over as soon as it is written) and reads all sums.
- * The same loop without communication, over the same memory, is timed beside it and subtracted. The ways alternate; a time
- * is that of the slowest rank, and medians and ratios are of pairs from the same round. Results are checked.
+ * The same loop without communication, over the same memory, is timed beside it and subtracted. The ways alternate; a
+ * time is that of the slowest rank, and medians and ratios are of pairs from the same round. Results are checked.
  *
  *   mpirun -n 2 step_mpi [--rounds 7] [--milliseconds 60] [--small] MODEL.json...
  *
@@ -43,7 +43,8 @@ enum way { NONE_PRIVATE, NONE_ARENA, PLAN, NAMED, NAMED_ARENA, PACKED, WAYS };
 
 static enum pl_status open_model(struct model *model, struct pl_world *world, struct pl_error *reterr)
 {
-    uint64_t at = 0, pack_elems = model->list.elems < PACKED_BYTES / sizeof(float) ? model->list.elems : PACKED_BYTES / sizeof(float);
+    uint64_t at = 0, pack_elems = model->list.elems < PACKED_BYTES / sizeof(float) ? model->list.elems
+                                                                                   : PACKED_BYTES / sizeof(float);
 
     for (size_t i = 0; i < model->list.count; i++) {
         pack_elems = model->list.counts[i] > pack_elems ? model->list.counts[i] : pack_elems;
@@ -198,8 +199,8 @@ static enum pl_status check(const struct model *model, enum way way, struct pl_e
             float got = gradient[end ? model->list.counts[i] - 1 : 0];
 
             if (got - want > 1e-4f || want - got > 1e-4f) {
-                return pl_error_set(reterr, PL_CORRUPT, "%s: way %d, tensor '%s': %g, not %g", model->list.name, (int)way, model->list.names[i],
-                                    (double)got, (double)want);
+                return pl_error_set(reterr, PL_CORRUPT, "%s: way %d, tensor '%s': %g, not %g", model->list.name,
+                                    (int)way, model->list.names[i], (double)got, (double)want);
             }
         }
     }
@@ -253,10 +254,12 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
         }
         PL_TRY(check(model, PACKED, reterr));
         if (model->rank == 0) {
-            printf("{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, \"tensors\": %zu, \"bytes\": %llu, \"step_us\": %.1f, \"packed_us\": %.1f, "
+            printf("{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, \"tensors\": %zu, \"bytes\": %llu, "
+                   "\"step_us\": %.1f, \"packed_us\": %.1f, "
                    "\"ratio\": %.2f}\n",
-                   model->list.name, way_names[way], model->ranks, model->list.count, (unsigned long long)(model->list.elems * sizeof(float)),
-                   median(costs, (size_t)rounds), median(packed_costs, (size_t)rounds), median(ratios, (size_t)rounds));
+                   model->list.name, way_names[way], model->ranks, model->list.count,
+                   (unsigned long long)(model->list.elems * sizeof(float)), median(costs, (size_t)rounds),
+                   median(packed_costs, (size_t)rounds), median(ratios, (size_t)rounds));
             fflush(stdout);
         }
     }
@@ -270,7 +273,8 @@ static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_
     struct pl_named *named = NULL;
     double us[2][MAX_ROUNDS];
     float value = 1;
-    struct pl_named_op op = {.name = "small", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &value, .recv = &value};
+    struct pl_named_op op = {
+        .name = "small", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &value, .recv = &value};
 
     PL_TRY(pl_named_new(world, NULL, &named, reterr));
     for (int round = -1; round < rounds; round++) { /* the first warms up */
@@ -293,9 +297,11 @@ static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_
         }
     }
     if (pl_world_rank(world) == 0) {
-        printf("{\"model\": \"one element\", \"way\": \"named\", \"ranks\": %d, \"bytes\": 4, \"call_us\": %.2f, \"ten_dependent_us\": %.1f, "
+        printf("{\"model\": \"one element\", \"way\": \"named\", \"ranks\": %d, \"bytes\": 4, \"call_us\": %.2f, "
+               "\"ten_dependent_us\": %.1f, "
                "\"mpi_us\": %.2f}\n",
-               pl_world_size(world), median(us[0], (size_t)rounds), 10 * median(us[0], (size_t)rounds), median(us[1], (size_t)rounds));
+               pl_world_size(world), median(us[0], (size_t)rounds), 10 * median(us[0], (size_t)rounds),
+               median(us[1], (size_t)rounds));
         fflush(stdout);
     }
     pl_named_free(named);

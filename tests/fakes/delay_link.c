@@ -2,10 +2,11 @@
 /*
  * A long cable between hosts of a test, for kernels without netem: delay_link DEVICE DELAY_MS OWN=HOST OTHER=HOST...
  *
- * Attaches to the TUN device DEVICE of this host, whose address is OWN. What the host sends to the address OTHER is held for DELAY_MS and then
- * carried by UDP to that host's other address, HOST, where another delay_link puts it on its device at once: a round trip
- * takes twice DELAY_MS and whatever the link below adds. The link below also sets the rate: what it does not take at once waits here, in
- * order, and what finds no room to wait is dropped. Ends by a signal.
+ * Attaches to the TUN device DEVICE of this host, whose address is OWN. What the host sends to the address OTHER is
+ * held for DELAY_MS and then carried by UDP to that host's other address, HOST, where another delay_link puts it on its
+ * device at once: a round trip takes twice DELAY_MS and whatever the link below adds. The link below also sets the
+ * rate: what it does not take at once waits here, in order, and what finds no room to wait is dropped. Ends by a
+ * signal.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,7 +66,8 @@ static bool add_route(char *text)
     *host++ = '\0';
     routes[route_count].host.sin_family = AF_INET;
     routes[route_count].host.sin_port = htons(PORT);
-    return inet_pton(AF_INET, text, &routes[route_count].address) == 1 && inet_pton(AF_INET, host, &routes[route_count++].host.sin_addr) == 1;
+    return inet_pton(AF_INET, text, &routes[route_count].address) == 1 &&
+           inet_pton(AF_INET, host, &routes[route_count++].host.sin_addr) == 1;
 }
 
 static int open_device(const char *name)
@@ -160,7 +162,8 @@ int main(int argc, char **argv)
     socket_fd = open_socket();
     for (;;) {
         bool flows = give(socket_fd);
-        struct pollfd polls[2] = {{.fd = device, .events = POLLIN}, {.fd = socket_fd, .events = (short)(POLLIN | (flows ? 0 : POLLOUT))}};
+        struct pollfd polls[2] = {{.fd = device, .events = POLLIN},
+                                  {.fd = socket_fd, .events = (short)(POLLIN | (flows ? 0 : POLLOUT))}};
         int64_t wait_ns = first < end && flows ? queue[first % PACKETS].due_ns - now_ns() : 1000000000;
         struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns > 0 ? wait_ns % 1000000000 : 0};
         ssize_t got;

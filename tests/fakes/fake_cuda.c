@@ -36,7 +36,10 @@ static uint64_t parse_size(const char *text)
     char *end;
     uint64_t value = strtoull(text, &end, 10);
 
-    return strcmp(end, "GiB") == 0 ? value << 30 : strcmp(end, "MiB") == 0 ? value << 20 : strcmp(end, "KiB") == 0 ? value << 10 : value;
+    return strcmp(end, "GiB") == 0   ? value << 30
+           : strcmp(end, "MiB") == 0 ? value << 20
+           : strcmp(end, "KiB") == 0 ? value << 10
+                                     : value;
 }
 
 static void parse_fail(const char *text)
@@ -236,11 +239,11 @@ bool fake_cuda_has_context(void)
 
 /* ---- driver and devices ---- */
 
-#define PLAIN_ENTER(name)                                                                                                                            \
-    CUresult plain_result_ = fake_enter(name);                                                                                                       \
-    if (plain_result_ != CUDA_SUCCESS) {                                                                                                             \
-        pthread_mutex_unlock(&fake.lock);                                                                                                            \
-        return plain_result_;                                                                                                                        \
+#define PLAIN_ENTER(name)                                                                                              \
+    CUresult plain_result_ = fake_enter(name);                                                                         \
+    if (plain_result_ != CUDA_SUCCESS) {                                                                               \
+        pthread_mutex_unlock(&fake.lock);                                                                              \
+        return plain_result_;                                                                                          \
     }
 
 CUresult CUDAAPI cuInit(unsigned flags)
@@ -257,33 +260,33 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
 }
 
 /* code, the driver's words */
-#define ERROR_LIST(X)                                                                                                                                \
-    X(CUDA_SUCCESS, "no error")                                                                                                                      \
-    X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                                                  \
-    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                                                                     \
-    X(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                                                                      \
-    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                                                                    \
-    X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                                                           \
-    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                                                                    \
-    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                                                          \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")                                                      \
-    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                                                          \
-    X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                                                                                \
-    X(CUDA_ERROR_NOT_READY, "device not ready")                                                                                                      \
-    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                                                                        \
-    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                                                        \
-    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                                                                       \
-    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped")                                      \
-    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region")                                            \
-    X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                                                                     \
+#define ERROR_LIST(X)                                                                                                  \
+    X(CUDA_SUCCESS, "no error")                                                                                        \
+    X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                    \
+    X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                                                       \
+    X(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                                                        \
+    X(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected")                                                      \
+    X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                                             \
+    X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                                      \
+    X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                            \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")                        \
+    X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                            \
+    X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                                                  \
+    X(CUDA_ERROR_NOT_READY, "device not ready")                                                                        \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")                                          \
+    X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                          \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                                                         \
+    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped")        \
+    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region")              \
+    X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                                       \
     X(CUDA_ERROR_UNKNOWN, "unknown error")
 
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char **text)
 {
-#define NAME(code, words)                                                                                                                            \
-    if (error == (code)) {                                                                                                                           \
-        *text = #code;                                                                                                                               \
-        return CUDA_SUCCESS;                                                                                                                         \
+#define NAME(code, words)                                                                                              \
+    if (error == (code)) {                                                                                             \
+        *text = #code;                                                                                                 \
+        return CUDA_SUCCESS;                                                                                           \
     }
     ERROR_LIST(NAME)
     *text = NULL;
@@ -292,10 +295,10 @@ CUresult CUDAAPI cuGetErrorName(CUresult error, const char **text)
 
 CUresult CUDAAPI cuGetErrorString(CUresult error, const char **text)
 {
-#define WORDS(code, words)                                                                                                                           \
-    if (error == (code)) {                                                                                                                           \
-        *text = (words);                                                                                                                             \
-        return CUDA_SUCCESS;                                                                                                                         \
+#define WORDS(code, words)                                                                                             \
+    if (error == (code)) {                                                                                             \
+        *text = (words);                                                                                               \
+        return CUDA_SUCCESS;                                                                                           \
     }
     ERROR_LIST(WORDS)
     *text = NULL;
@@ -397,8 +400,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
             modules++;
         }
         if (fake.leaks && (streams || context->allocations || events || modules)) {
-            fprintf(stderr, "fake_cuda: left behind: %d streams, %d pieces of memory, %d events, %d modules\n", streams, context->allocations, events,
-                    modules);
+            fprintf(stderr, "fake_cuda: left behind: %d streams, %d pieces of memory, %d events, %d modules\n", streams,
+                    context->allocations, events, modules);
             abort();
         }
         fake_end_context(context);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fake driver's memory: shared files in one range of addresses that is closed to the host while the device does nothing. What lies between two
- * pieces, or was released, is closed to everybody: it belongs to a file without content (SIGBUS).
+ * The fake driver's memory: shared files in one range of addresses that is closed to the host while the device does
+ * nothing. What lies between two pieces, or was released, is closed to everybody: it belongs to a file without content
+ * (SIGBUS).
  */
 #include "tests/fakes/fake_cuda_private.h"
 
@@ -109,7 +110,8 @@ static void forget(struct piece *gone)
 static bool close_off(char *at, size_t bytes)
 {
     /* The offset lets the kernel see neighbours as one. */
-    return mmap(at, bytes, protection(), MAP_SHARED | MAP_FIXED | MAP_NORESERVE, nothing, (off_t)(at - range)) != MAP_FAILED;
+    return mmap(at, bytes, protection(), MAP_SHARED | MAP_FIXED | MAP_NORESERVE, nothing, (off_t)(at - range)) !=
+           MAP_FAILED;
 }
 
 /* Addresses are not used twice, so that a stale pointer is found; behind each piece is a page that is nobody's. */
@@ -144,7 +146,8 @@ static void check_end(const struct piece *piece)
 
     for (ssize_t i = 0; i < got; i++) {
         if (rest[i] != ANYTHING) {
-            fprintf(stderr, "fake_cuda: device memory of %zu bytes was written at byte %zu\n", piece->bytes, piece->bytes + (size_t)i);
+            fprintf(stderr, "fake_cuda: device memory of %zu bytes was written at byte %zu\n", piece->bytes,
+                    piece->bytes + (size_t)i);
             abort();
         }
     }
@@ -205,7 +208,8 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
 CUresult CUDAAPI cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     ENTER(__func__)
-    if (bytes == 0 || (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))) {
+    if (bytes == 0 ||
+        (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     *memory = aligned_alloc(PAGE, whole_pages(bytes));
@@ -310,11 +314,12 @@ static bool is_down(const void *to, const void *from)
     const struct piece *to_piece = find(to, 1);
     const struct piece *from_piece = find(from, 1);
 
-    return to_piece && to_piece->kind == PINNED && from_piece && (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
+    return to_piece && to_piece->kind == PINNED && from_piece &&
+           (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
 }
 
-/* Everything in the stream's time. With ordinary memory the driver may, or may not, do it before the call returns: nobody can rely on that, nor on a
- * return where what is before it never ends, which ends the test here. */
+/* Everything in the stream's time. With ordinary memory the driver may, or may not, do it before the call returns:
+ * nobody can rely on that, nor on a return where what is before it never ends, which ends the test here. */
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     struct work work;

@@ -118,42 +118,46 @@ CUresult fake_enter(const char *name);
 struct CUctx_st *fake_context(void);
 
 /** Start a function that needs a context: returns from it when the call is to fail. */
-#define ENTER(name)                                                                                                                                  \
-    CUresult enter_result_ = fake_enter(name);                                                                                                       \
-    struct CUctx_st *context = fake_context();                                                                                                       \
-    if (enter_result_ == CUDA_SUCCESS && !context) {                                                                                                 \
-        enter_result_ = CUDA_ERROR_INVALID_CONTEXT;                                                                                                  \
-    } else if (enter_result_ == CUDA_SUCCESS && context->retained == 0) {                                                                            \
-        enter_result_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;                                                                                             \
-    } else if (enter_result_ == CUDA_SUCCESS) {                                                                                                      \
-        enter_result_ = context->failure;                                                                                                            \
-    }                                                                                                                                                \
-    if (enter_result_ != CUDA_SUCCESS) {                                                                                                             \
-        pthread_mutex_unlock(&fake.lock);                                                                                                            \
-        return enter_result_;                                                                                                                        \
+#define ENTER(name)                                                                                                    \
+    CUresult enter_result_ = fake_enter(name);                                                                         \
+    struct CUctx_st *context = fake_context();                                                                         \
+    if (enter_result_ == CUDA_SUCCESS && !context) {                                                                   \
+        enter_result_ = CUDA_ERROR_INVALID_CONTEXT;                                                                    \
+    } else if (enter_result_ == CUDA_SUCCESS && context->retained == 0) {                                              \
+        enter_result_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;                                                               \
+    } else if (enter_result_ == CUDA_SUCCESS) {                                                                        \
+        enter_result_ = context->failure;                                                                              \
+    }                                                                                                                  \
+    if (enter_result_ != CUDA_SUCCESS) {                                                                               \
+        pthread_mutex_unlock(&fake.lock);                                                                              \
+        return enter_result_;                                                                                          \
     }
 
-/** For a function that waits for all work of the context, however long that takes: here it ends the test instead. The lock is held. */
+/**
+ * For a function that waits for all work of the context, however long that takes: here it ends the test instead. The
+ * lock is held.
+ */
 void fake_wait_for_device(struct CUctx_st *context, const char *name);
 
 /** The same for a function that releases something, which it also does when the context is of no more use. */
-#define ENTER_RELEASE(name)                                                                                                                          \
-    CUresult enter_result_ = fake_enter(name);                                                                                                       \
-    struct CUctx_st *context = fake_context();                                                                                                       \
-    if (enter_result_ != CUDA_SUCCESS || !context) {                                                                                                 \
-        pthread_mutex_unlock(&fake.lock);                                                                                                            \
-        return enter_result_ != CUDA_SUCCESS ? enter_result_ : CUDA_ERROR_INVALID_CONTEXT;                                                           \
+#define ENTER_RELEASE(name)                                                                                            \
+    CUresult enter_result_ = fake_enter(name);                                                                         \
+    struct CUctx_st *context = fake_context();                                                                         \
+    if (enter_result_ != CUDA_SUCCESS || !context) {                                                                   \
+        pthread_mutex_unlock(&fake.lock);                                                                              \
+        return enter_result_ != CUDA_SUCCESS ? enter_result_ : CUDA_ERROR_INVALID_CONTEXT;                             \
     }
 
-#define LEAVE(result)                                                                                                                                \
-    do {                                                                                                                                             \
-        CUresult leave_result_ = (result);                                                                                                           \
-        pthread_mutex_unlock(&fake.lock);                                                                                                            \
-        return leave_result_;                                                                                                                        \
+#define LEAVE(result)                                                                                                  \
+    do {                                                                                                               \
+        CUresult leave_result_ = (result);                                                                             \
+        pthread_mutex_unlock(&fake.lock);                                                                              \
+        return leave_result_;                                                                                          \
     } while (0)
 
 /* All of these with the lock held. */
-CUstream fake_stream(struct CUctx_st *context, CUstream stream); /* the context's own one for NULL; one that is gone ends the test */
+/* the context's own one for NULL; one that is gone ends the test */
+CUstream fake_stream(struct CUctx_st *context, CUstream stream);
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);
 void fake_wait_all(struct CUctx_st *context);    /* until all streams are empty or stuck */
 void fake_end_context(struct CUctx_st *context); /* with its streams, events and modules */

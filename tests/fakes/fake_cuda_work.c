@@ -206,7 +206,8 @@ static bool is_working(const struct CUstream_st *stream)
 void fake_wait_all(struct CUctx_st *context)
 {
     for (;;) {
-        const struct CUstream_st *stream = context->streams; /* from the start each time: streams come and go during a wait */
+        /* from the start each time: streams come and go during a wait */
+        const struct CUstream_st *stream = context->streams;
 
         while (stream && !is_working(stream)) {
             stream = stream->next;
@@ -413,12 +414,12 @@ struct launch {
     _Alignas(16) char args[];
 };
 
-#define DEFINE_BLOCK(name, args, call)                                                                                                               \
-    static void block_##name(const void *arguments, uint32_t block, uint32_t blocks)                                                                 \
-    {                                                                                                                                                \
-        const struct args *a = arguments;                                                                                                            \
-                                                                                                                                                     \
-        call;                                                                                                                                        \
+#define DEFINE_BLOCK(name, args, call)                                                                                 \
+    static void block_##name(const void *arguments, uint32_t block, uint32_t blocks)                                   \
+    {                                                                                                                  \
+        const struct args *a = arguments;                                                                              \
+                                                                                                                       \
+        call;                                                                                                          \
     }
 PL_DEVICE_KERNEL_LIST(DEFINE_BLOCK)
 
@@ -517,13 +518,15 @@ static bool has_function(const struct CUctx_st *context, const struct CUfunc_st 
     return module && function->kernel;
 }
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                                unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra)
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                CUstream stream, void **params, void **extra)
 {
     struct launch *launch;
 
     ENTER(__func__)
-    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != PL_THREADS || block_y != 1 || block_z != 1 || shared_bytes || extra) {
+    if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x != PL_THREADS || block_y != 1 || block_z != 1 ||
+        shared_bytes || extra) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
     if (!has_function(context, function)) {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libnccl.so.2 for machines without GPUs: the ranks are threads or processes of one host that meet in a file in /dev/shm. Operations run in
- * order with a stream of the fake driver (with delay_us, else they would run in the caller). Like the real one it returns before it is done:
- * a group gets to its stream only at the second poll after it was closed.
+ * A libnccl.so.2 for machines without GPUs: the ranks are threads or processes of one host that meet in a file in
+ * /dev/shm. Operations run in order with a stream of the fake driver (with delay_us, else they would run in the
+ * caller). Like the real one it returns before it is done: a group gets to its stream only at the second poll after it
+ * was closed.
  *
  *     FAKE_NCCL_FAULT=init:R      joining fails on rank R
  *     FAKE_NCCL_FAULT=async:R:N   rank R's operation number N (from 1) ends in an error of the network
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
  *     FAKE_NCCL_FAULT=ask:R:N     rank R's operation number N is refused when it is asked for
  *
- * What the real one takes amiss much later ends the test at once: being asked or left in a thread that has no device, buffers that overlap, and
- * leaving with a group open.
+ * What the real one takes amiss much later ends the test at once: being asked or left in a thread that has no device,
+ * buffers that overlap, and leaving with a group open.
  */
 #include "collectives/gpu/library_nccl.h"
 #include "collectives/reduce/kernel.h"
@@ -144,7 +145,8 @@ static size_t smaller(size_t a, size_t b)
 static bool reduce_chunk(const struct operation *o, const char *send, char *sum, size_t elems)
 {
     struct ncclComm *comm = o->comm;
-    const struct pl_reduction reduction = {.dtype = o->dtype, .op = o->op, .divisor = 1, .prescale = o->factor, .postscale = 1};
+    const struct pl_reduction reduction = {
+        .dtype = o->dtype, .op = o->op, .divisor = 1, .prescale = o->factor, .postscale = 1};
     const void *sources[MOST_RANKS];
     void *dest = sum;
 
@@ -226,7 +228,8 @@ static bool allgather(const struct operation *o)
 static bool is_next(const struct operation *first, const struct operation *o)
 {
     for (; first != o; first = first->next) {
-        if (first->kind == o->kind && first->root == o->root && first->moved < first->count * pl_dtype_bytes(first->dtype)) {
+        if (first->kind == o->kind && first->root == o->root &&
+            first->moved < first->count * pl_dtype_bytes(first->dtype)) {
             return false;
         }
     }
@@ -241,7 +244,8 @@ static bool exchange(struct operation *first)
     for (bool busy = true; busy && !atomic_load(&comm->aborted);) {
         busy = false;
         for (struct operation *o = first; o && (o->kind == SEND || o->kind == RECV); o = o->next) {
-            struct box *box = o->kind == SEND ? &comm->meeting->boxes[comm->rank][o->root] : &comm->meeting->boxes[o->root][comm->rank];
+            struct box *box = o->kind == SEND ? &comm->meeting->boxes[comm->rank][o->root]
+                                              : &comm->meeting->boxes[o->root][comm->rank];
             size_t bytes = o->count * pl_dtype_bytes(o->dtype);
             size_t filled = atomic_load(&box->bytes);
 
@@ -347,7 +351,8 @@ static ncclResult_t close_group(void)
     comm = first->comm;
     if (comm->group || !atomic_compare_exchange_strong(&comm->state, &state, ncclInProgress)) {
         free_group(first);
-        return comm->group || state == ncclInProgress ? ncclInvalidUsage : (ncclResult_t)state; /* the last one is not through, or has failed */
+        /* the last one is not through, or has failed */
+        return comm->group || state == ncclInProgress ? ncclInvalidUsage : (ncclResult_t)state;
     }
     comm->group = first;
     comm->polls = POLLS;
@@ -399,7 +404,8 @@ static void check_buffers(const struct operation *o)
     }
 }
 
-/* What a call gets as long as the last one is not through, and ever after an error: that error, as the real one has it. */
+/* What a call gets as long as the last one is not through, and ever after an error: that error, as the real one has it.
+ * */
 static ncclResult_t readiness(struct ncclComm *comm)
 {
     int state = atomic_load(&comm->state);
@@ -410,9 +416,11 @@ static ncclResult_t readiness(struct ncclComm *comm)
 static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncclRedOp_t op)
 {
     static const enum pl_dtype types[] = {
-        [ncclInt8] = PL_INT8,       [ncclUint8] = PL_UINT8,     [ncclInt32] = PL_INT32,     [ncclInt64] = PL_INT64,
-        [ncclFloat16] = PL_FLOAT16, [ncclFloat32] = PL_FLOAT32, [ncclFloat64] = PL_FLOAT64, [PL_NCCL_BFLOAT16] = PL_BFLOAT16};
-    static const enum pl_op ops[] = {[ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
+        [ncclInt8] = PL_INT8,       [ncclUint8] = PL_UINT8,          [ncclInt32] = PL_INT32,
+        [ncclInt64] = PL_INT64,     [ncclFloat16] = PL_FLOAT16,      [ncclFloat32] = PL_FLOAT32,
+        [ncclFloat64] = PL_FLOAT64, [PL_NCCL_BFLOAT16] = PL_BFLOAT16};
+    static const enum pl_op ops[] = {
+        [ncclSum] = PL_SUM, [ncclProd] = PL_PRODUCT, [ncclMax] = PL_MAX, [ncclMin] = PL_MIN};
     struct operation *o = malloc(sizeof(*o));
     struct ncclComm *comm = wanted->comm;
     ncclResult_t ready = readiness(comm);
@@ -420,7 +428,8 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     need(comm->has_context(), "asked in a thread without a device");
     asked = depth > 0 ? comm : NULL;
     atomic_store(&comm->in_group, depth > 0);
-    if (strcmp(comm->fault, "ask") == 0 && comm->fault_rank == comm->rank && comm->fault_number == comm->operations + 1) {
+    if (strcmp(comm->fault, "ask") == 0 && comm->fault_rank == comm->rank &&
+        comm->fault_number == comm->operations + 1) {
         free(o);
         return ncclInvalidArgument;
     }
@@ -428,7 +437,8 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
         free(o);
         return ready;
     }
-    if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || type == ncclUint32 || type == ncclUint64 || op == ncclAvg) {
+    if (!o || wanted->root < 0 || wanted->root >= wanted->comm->size || type == ncclUint32 || type == ncclUint64 ||
+        op == ncclAvg) {
         free(o);
         return ncclInvalidArgument;
     }
@@ -444,46 +454,72 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     return ncclGroupEnd();
 }
 
-API ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+API ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = ALLREDUCE, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream}, type, op);
+    return ask(
+        &(struct operation){
+            .kind = ALLREDUCE, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream},
+        type, op);
 }
 
-API ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                   cudaStream_t stream)
+API ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                   ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = REDUCE_SCATTER, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream}, type, op);
+    return ask(
+        &(struct operation){
+            .kind = REDUCE_SCATTER, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream},
+        type, op);
 }
 
-API ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+API ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                               cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = ALLGATHER, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream}, type, ncclSum);
+    return ask(
+        &(struct operation){
+            .kind = ALLGATHER, .comm = comm, .send = send, .recv = recv, .count = count, .stream = stream},
+        type, ncclSum);
 }
 
-API ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream)
+API ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                               ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = BROADCAST, .comm = comm, .send = send, .recv = recv, .count = count, .root = root, .stream = stream}, type,
-               ncclSum);
+    return ask(&(struct operation){.kind = BROADCAST,
+                                   .comm = comm,
+                                   .send = send,
+                                   .recv = recv,
+                                   .count = count,
+                                   .root = root,
+                                   .stream = stream},
+               type, ncclSum);
 }
 
-API ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
-                            cudaStream_t stream)
+API ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                            ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = REDUCE, .comm = comm, .send = send, .recv = recv, .count = count, .root = root, .stream = stream}, type,
-               op);
+    return ask(
+        &(struct operation){
+            .kind = REDUCE, .comm = comm, .send = send, .recv = recv, .count = count, .root = root, .stream = stream},
+        type, op);
 }
 
-API ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+API ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                          cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = SEND, .comm = comm, .send = send, .count = count, .root = peer, .stream = stream}, type, ncclSum);
+    return ask(
+        &(struct operation){.kind = SEND, .comm = comm, .send = send, .count = count, .root = peer, .stream = stream},
+        type, ncclSum);
 }
 
 API ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
-    return ask(&(struct operation){.kind = RECV, .comm = comm, .recv = recv, .count = count, .root = peer, .stream = stream}, type, ncclSum);
+    return ask(
+        &(struct operation){.kind = RECV, .comm = comm, .recv = recv, .count = count, .root = peer, .stream = stream},
+        type, ncclSum);
 }
 
-API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type, ncclScalarResidence_t residence, ncclComm_t comm)
+API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                          ncclScalarResidence_t residence, ncclComm_t comm)
 {
     ncclResult_t ready = readiness(comm);
     float half = 0;
@@ -580,8 +616,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     struct ncclComm *comm = calloc(1, sizeof(*comm));
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
-    if (!comm || !driver || size > MOST_RANKS || rank < 0 || rank >= size || config->blocking != 0 || config->size != sizeof(*config) ||
-        config->magic != 0xcafebeef || config->version != NCCL_VERSION_CODE) {
+    if (!comm || !driver || size > MOST_RANKS || rank < 0 || rank >= size || config->blocking != 0 ||
+        config->size != sizeof(*config) || config->magic != 0xcafebeef || config->version != NCCL_VERSION_CODE) {
         free(comm);
         return ncclInvalidArgument;
     }
@@ -679,7 +715,8 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     need(!atomic_load(&comm->in_group), "leaving with a group open");
-    need(comm->has_context(), "aborted in a thread without a device"); /* the real one makes a context on the first device then */
+    /* the real one makes a context on the first device then */
+    need(comm->has_context(), "aborted in a thread without a device");
     atomic_store(&comm->aborted, true);
     end(comm);
     return ncclSuccess;

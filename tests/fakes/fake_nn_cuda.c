@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layers for GPUs, for machines without: OpenBLAS's layers in the memory and on a stream of the fake driver. What they compute is the CPU's, bit
- * for bit; when they compute it is the stream's business, so a program that does not wait for what it uses gets something else.
+ * The layers for GPUs, for machines without: OpenBLAS's layers in the memory and on a stream of the fake driver. What
+ * they compute is the CPU's, bit for bit; when they compute it is the stream's business, so a program that does not
+ * wait for what it uses gets something else.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -49,10 +50,12 @@ static void compute(const struct work *work)
         status = blas->forward(state, work->layer, work->samples, work->input, &work->pass, &error);
         break;
     case BACKWARD:
-        status = blas->backward(state, work->layer, work->samples, work->input, work->output_gradient, work->input_gradient, &work->pass, &error);
+        status = blas->backward(state, work->layer, work->samples, work->input, work->output_gradient,
+                                work->input_gradient, &work->pass, &error);
         break;
     case LOSS:
-        status = blas->loss(state, work->samples, work->classes, work->input, work->labels, work->scale, work->output_gradient, &error);
+        status = blas->loss(state, work->samples, work->classes, work->input, work->labels, work->scale,
+                            work->output_gradient, &error);
         break;
     case ARRIVAL:
         memcpy(work->to, work->batch, work->bytes);
@@ -81,7 +84,9 @@ static enum pl_status give(struct fake_nn *nn, const struct work *work, const vo
     if (batch) {
         memcpy(kept->batch, batch, work->bytes);
     }
-    return fake_cuda_run(nn->stream, perform, kept) == 0 ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "the stream takes no more work");
+    return fake_cuda_run(nn->stream, perform, kept) == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_LIBRARY, "the stream takes no more work");
 }
 
 static enum pl_status finish(struct fake_nn *nn, struct pl_error *reterr)
@@ -110,8 +115,9 @@ static void fake_close(void *state)
     free(nn);
 }
 
-static enum pl_status open_parts(struct fake_nn *nn, const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count,
-                                 size_t max_samples, struct pl_error *reterr)
+static enum pl_status open_parts(struct fake_nn *nn, const struct nn_backend_options *options,
+                                 const struct nn_layer *layers, size_t layer_count, size_t max_samples,
+                                 struct pl_error *reterr)
 {
     const struct nn_backend_options on_cpu = {.precision = options->precision};
 
@@ -126,8 +132,8 @@ static enum pl_status open_parts(struct fake_nn *nn, const struct nn_backend_opt
     return PL_OK;
 }
 
-static enum pl_status fake_open(const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count, size_t max_samples,
-                                void **ret_state, struct pl_error *reterr)
+static enum pl_status fake_open(const struct nn_backend_options *options, const struct nn_layer *layers,
+                                size_t layer_count, size_t max_samples, void **ret_state, struct pl_error *reterr)
 {
     struct fake_nn *nn = pl_memory_new(1, sizeof(*nn), reterr);
     enum pl_status status;
@@ -148,7 +154,8 @@ static void *fake_allocate(void *state, size_t count, size_t item_bytes, struct 
 {
     void *memory = NULL;
 
-    return pl_device_alloc(((struct fake_nn *)state)->device, count * item_bytes, &memory, reterr) == PL_OK ? memory : NULL;
+    return pl_device_alloc(((struct fake_nn *)state)->device, count * item_bytes, &memory, reterr) == PL_OK ? memory
+                                                                                                            : NULL;
 }
 
 static void fake_release(void *state, void *memory)
@@ -178,7 +185,8 @@ static enum pl_status fake_copy(void *state, void *to, const void *from, size_t 
     return finish(nn, reterr);
 }
 
-static enum pl_status fake_bring(void *state, enum nn_part part, const void *host, size_t bytes, const void **ret_memory, struct pl_error *reterr)
+static enum pl_status fake_bring(void *state, enum nn_part part, const void *host, size_t bytes,
+                                 const void **ret_memory, struct pl_error *reterr)
 {
     struct fake_nn *nn = state;
     const struct work work = {.what = ARRIVAL, .to = nn->parts[part].memory, .bytes = bytes};
@@ -188,16 +196,17 @@ static enum pl_status fake_bring(void *state, enum nn_part part, const void *hos
     return give(nn, &work, host, reterr);
 }
 
-static enum pl_status fake_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input, const struct nn_pass *pass,
-                                   struct pl_error *reterr)
+static enum pl_status fake_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                   const struct nn_pass *pass, struct pl_error *reterr)
 {
     const struct work work = {.what = FORWARD, .layer = layer, .samples = samples, .input = input, .pass = *pass};
 
     return give(state, &work, NULL, reterr);
 }
 
-static enum pl_status fake_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input, float *output_gradient,
-                                    float *input_gradient, const struct nn_pass *pass, struct pl_error *reterr)
+static enum pl_status fake_backward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                    float *output_gradient, float *input_gradient, const struct nn_pass *pass,
+                                    struct pl_error *reterr)
 {
     const struct work work = {.what = BACKWARD,
                               .layer = layer,
@@ -210,8 +219,8 @@ static enum pl_status fake_backward(void *state, const struct nn_layer *layer, s
     return give(state, &work, NULL, reterr);
 }
 
-static enum pl_status fake_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels, double gradient_scale,
-                                float *gradient, struct pl_error *reterr)
+static enum pl_status fake_loss(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels,
+                                double gradient_scale, float *gradient, struct pl_error *reterr)
 {
     const struct work work = {.what = LOSS,
                               .samples = samples,

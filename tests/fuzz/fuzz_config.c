@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One configuration file of whatever content, the others in order: a job is read or refused with a cause, and what is read
- * gives variables and a plan, or a cause. The first byte of the input chooses the file.
+ * One configuration file of whatever content, the others in order: a job is read or refused with a cause, and what is
+ * read gives variables and a plan, or a cause. The first byte of the input chooses the file.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 static const char *const names[] = {"hyperparameters.json", "resourceconfig.json", "inputdataconfig.json"};
-static const char *const plain[] = {"{}", "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
-                                    "{}"};
+static const char *const plain[] = {
+    "{}", "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
+    "{}"};
 
 static void write_file(const char *base, const char *name, const void *data, size_t bytes)
 {
@@ -32,8 +33,12 @@ static void write_file(const char *base, const char *name, const void *data, siz
 
 static void remove_tree(const char *base)
 {
-    static const char *const parts[] = {
-        "input/config/hyperparameters.json", "input/config/resourceconfig.json", "input/config/inputdataconfig.json", "input/config", "input", ""};
+    static const char *const parts[] = {"input/config/hyperparameters.json",
+                                        "input/config/resourceconfig.json",
+                                        "input/config/inputdataconfig.json",
+                                        "input/config",
+                                        "input",
+                                        ""};
     char path[256];
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
@@ -54,8 +59,8 @@ static void read_job(const char *base)
     PL_BUG_IF(pl_environment_new_empty(&environment, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_BASE_DIR", base, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_PROGRAM", "/bin/true", &error) != PL_OK);
-    if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK || pl_secrets_mask(job, &error) != PL_OK ||
-        pl_plan_new(job, &plan, &error) != PL_OK) {
+    if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK ||
+        pl_secrets_mask(job, &error) != PL_OK || pl_plan_new(job, &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
         return;
     }

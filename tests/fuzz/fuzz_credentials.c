@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct pl_credentials_reply reply;
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     struct pl_error error = PL_ERROR_NONE;
-    char *url = pl_memory_string_n((const char *)data, bytes, NULL); /* strndup() of bytes without an end is refused by strict sanitizers */
+    /* strndup() of bytes without an end is refused by strict sanitizers */
+    char *url = pl_memory_string_n((const char *)data, bytes, NULL);
 
     if (pl_credentials_parse((const char *)data, bytes, &reply, &error) == PL_OK ||
         pl_credentials_parse_sts((const char *)data, bytes, &reply, &error) == PL_OK) {
@@ -21,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         PL_BUG_IF(reply.session_token && strpbrk(reply.session_token, "\r\n"));
         pl_credentials_reply_done(&reply);
     }
-    if (pl_profile_parse((const char *)data, bytes, "default", bytes % 2, &profile, &error) == PL_OK && profile.access_key) {
+    if (pl_profile_parse((const char *)data, bytes, "default", bytes % 2, &profile, &error) == PL_OK &&
+        profile.access_key) {
         PL_BUG_IF(strchr(profile.access_key, '\n'));
     }
     if (url) {

@@ -30,8 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     char name[32] = "";
 
     while ((status = pl_example_next(&walk, data, bytes, &feature, &error)) == PL_OK) {
-        PL_BUG_IF(feature.name.data && (feature.name.data < data || feature.name.data + feature.name.bytes > data + bytes));
-        PL_BUG_IF(feature.list.data && (feature.list.data < data || feature.list.data + feature.list.bytes > data + bytes));
+        PL_BUG_IF(feature.name.data &&
+                  (feature.name.data < data || feature.name.data + feature.name.bytes > data + bytes));
+        PL_BUG_IF(feature.list.data &&
+                  (feature.list.data < data || feature.list.data + feature.list.bytes > data + bytes));
         if (features++ == 0 && feature.name.bytes > 0 && feature.name.bytes < sizeof(name)) {
             memcpy(name, feature.name.data, feature.name.bytes);
         }

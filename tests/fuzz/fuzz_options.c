@@ -33,7 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         for (size_t i = 0; i < words.count; i++) {
             quote(words.items[i], &quoted);
         }
-        PL_BUG_IF(pl_words_split(pl_text_string(&quoted), "quoted", &again, &error) != PL_OK || again.count != words.count);
+        PL_BUG_IF(pl_words_split(pl_text_string(&quoted), "quoted", &again, &error) != PL_OK ||
+                  again.count != words.count);
         for (size_t i = 0; i < words.count; i++) {
             PL_BUG_IF(strcmp(words.items[i], again.items[i]) != 0);
         }

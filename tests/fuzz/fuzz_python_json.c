@@ -7,7 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const unsigned styles[] = {PL_PYTHON_JSON_COMPACT, PL_PYTHON_JSON_SPACED, PL_PYTHON_JSON_SPACED | PL_PYTHON_JSON_SORTED};
+    static const unsigned styles[] = {PL_PYTHON_JSON_COMPACT, PL_PYTHON_JSON_SPACED,
+                                      PL_PYTHON_JSON_SPACED | PL_PYTHON_JSON_SORTED};
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     struct pl_error error = PL_ERROR_NONE;
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that run one operation again and again, small and large, until one of them is hit by a signal at a moment of chance:
+ * Ranks that run one operation again and again, small and large, until one of them is hit by a signal at a moment of
+ * chance:
  *
  *   fault_ranks KIND SIGNAL VICTIM DEADLINE_S FOLDER      KIND by number, as enum pl_kind; the signal too
  *
- * Each of the others writes FOLDER/noticed-RANK, one line: seconds from the signal to the error, its status, its words. Then it waits for the others'
- * files, so that no launcher ends anybody early, and leaves with status 3 without another word to MPI.
+ * Each of the others writes FOLDER/noticed-RANK, one line: seconds from the signal to the error, its status, its words.
+ * Then it waits for the others' files, so that no launcher ends anybody early, and leaves with status 3 without another
+ * word to MPI.
  */
 #include "base/clock.h"
 #include "collectives/collective.h"
@@ -113,7 +115,8 @@ int main(int argc, char **argv)
     hit_by = atoi(argv[2]);
     victim = atoi(argv[3]);
     deadline_s = atof(argv[4]);
-    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK || pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
+        pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
         fprintf(stderr, "no world: %s\n", error.cause);
         return 1;
     }
@@ -122,14 +125,17 @@ int main(int argc, char **argv)
             arm(argv[5]);
         }
         collective.count = step % 2 ? ELEMS : 16;
-        collective.root = collective.kind == PL_BROADCAST || collective.kind == PL_REDUCE ? step / 2 % bootstrap->size : 0;
+        collective.root =
+            collective.kind == PL_BROADCAST || collective.kind == PL_REDUCE ? step / 2 % bootstrap->size : 0;
         collective.send = collective.kind == PL_BROADCAST ? NULL : send;
         /* The first steps make connections, for which a busy machine may need longer. */
-        collective.deadline_ns = pl_deadline_after_ns((int64_t)((step < STEPS_BEFORE ? 30 : deadline_s) * (double)PL_NS_PER_S));
+        collective.deadline_ns =
+            pl_deadline_after_ns((int64_t)((step < STEPS_BEFORE ? 30 : deadline_s) * (double)PL_NS_PER_S));
         status = pl_collective_run(world, &collective, &error);
     }
     tell(argv[5], bootstrap->rank, &error);
-    await_others(argv[5], bootstrap->size, victim, pl_deadline_after_ns((int64_t)((deadline_s + 10) * (double)PL_NS_PER_S)));
+    await_others(argv[5], bootstrap->size, victim,
+                 pl_deadline_after_ns((int64_t)((deadline_s + 10) * (double)PL_NS_PER_S)));
     fprintf(stderr, "rank %d: %s\n", bootstrap->rank, error.cause);
     _exit(3);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts beyond 31 bits: 2^31 + 5 bytes on two ranks that are threads, summed over messages and over shared memory, and summed, broadcast and
- * gathered in the arena. Every byte is checked. Takes 5 GiB of memory and says so where they are not free.
+ * Counts beyond 31 bits: 2^31 + 5 bytes on two ranks that are threads, summed over messages and over shared memory, and
+ * summed, broadcast and gathered in the arena. Every byte is checked. Takes 5 GiB of memory and says so where they are
+ * not free.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -17,8 +18,8 @@ static const uint64_t NEEDED_KIB = UINT64_C(5) << 20;
 enum { ROW_BYTES = 512 };
 
 /*
- * Place i of rank's input: i + shift(i / ROW_BYTES), modulo 256, so that rows are quickly made and compared. No two places that differ in a few high
- * bits alone look alike.
+ * Place i of rank's input: i + shift(i / ROW_BYTES), modulo 256, so that rows are quickly made and compared. No two
+ * places that differ in a few high bits alone look alike.
  */
 static uint8_t shift(int rank, uint64_t row)
 {
@@ -46,7 +47,8 @@ static void fill(uint8_t *data, int rank, uint64_t count)
     }
 }
 
-/* Where the first row in [0, count) begins that is not the sum of `ranks` inputs from rank `first_rank` on, or `count`. */
+/* Where the first row in [0, count) begins that is not the sum of `ranks` inputs from rank `first_rank` on, or `count`.
+ * */
 static uint64_t first_wrong(const uint8_t *data, int first_rank, int ranks, uint64_t count)
 {
     uint8_t row[ROW_BYTES];
@@ -88,11 +90,13 @@ static void run_others(struct pl_world *world, uint8_t *data, const struct job *
     wrong = first_wrong(data, 1, 1, LARGE);
     RANKS_NEED(wrong == LARGE, "%s: row at %" PRIu64 " of the broadcast is wrong", job->what, wrong);
     fill(data + (rank == 0 ? 0 : counts[0]), rank, counts[rank]); /* in place; what others send is not there yet */
-    RANKS_OK(
-        pl_collective_run(world,
-                          &((struct pl_collective){
-                              .kind = PL_ALLGATHER, .dtype = PL_UINT8, .counts = counts, .send = data + (rank == 0 ? 0 : counts[0]), .recv = data}),
-                          &error));
+    RANKS_OK(pl_collective_run(world,
+                               &((struct pl_collective){.kind = PL_ALLGATHER,
+                                                        .dtype = PL_UINT8,
+                                                        .counts = counts,
+                                                        .send = data + (rank == 0 ? 0 : counts[0]),
+                                                        .recv = data}),
+                               &error));
     wrong = first_wrong(data, 0, 1, counts[0]);
     RANKS_NEED(wrong == counts[0], "%s: row at %" PRIu64 " of rank 0's block is wrong", job->what, wrong);
     wrong = first_wrong(data + counts[0], 1, 1, counts[1]);
@@ -137,8 +141,9 @@ int main(void)
     static const struct {
         const char *backend;
         struct job job;
-    } cases[] = {
-        {"exchange", {.what = "messages"}}, {"shm", {.what = "shared memory"}}, {"shm", {.what = "arena", .arena = true, .all_kinds = true}}};
+    } cases[] = {{"exchange", {.what = "messages"}},
+                 {"shm", {.what = "shared memory"}},
+                 {"shm", {.what = "arena", .arena = true, .all_kinds = true}}};
     char failure[RANKS_TEXT_BYTES] = "";
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
@@ -147,7 +152,8 @@ int main(void)
         struct pl_knobs knobs;
 
         if (available_kib() < NEEDED_KIB) {
-            printf("SKIP: %s: %" PRIu64 " MiB of memory are free, %" PRIu64 " are needed\n", job.what, available_kib() >> 10, NEEDED_KIB >> 10);
+            printf("SKIP: %s: %" PRIu64 " MiB of memory are free, %" PRIu64 " are needed\n", job.what,
+                   available_kib() >> 10, NEEDED_KIB >> 10);
             return 77;
         }
         pl_knobs_default(&knobs);
@@ -160,7 +166,8 @@ int main(void)
             fprintf(stderr, "%s\n", failure);
             return 1;
         }
-        printf("%s: %" PRIu64 " elements, %.1f s\n", job.what, LARGE, (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S);
+        printf("%s: %" PRIu64 " elements, %.1f s\n", job.what, LARGE,
+               (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S);
         fflush(stdout);
     }
     return 0;

@@ -19,7 +19,8 @@ static double cpu_s(void)
     struct rusage usage;
 
     (void)getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
 static double seconds_since(int64_t begin_ns)
@@ -31,7 +32,8 @@ static double seconds_since(int64_t begin_ns)
 static enum pl_status wait_for_late(struct pl_world *world, double late_s, struct pl_error *reterr)
 {
     float value = 1;
-    struct pl_collective sum = {.kind = PL_ALLREDUCE, .op = PL_SUM, .count = 1, .send = &value, .recv = &value, .name = "late"};
+    struct pl_collective sum = {
+        .kind = PL_ALLREDUCE, .op = PL_SUM, .count = 1, .send = &value, .recv = &value, .name = "late"};
     int64_t begin_ns;
     double cpu_before;
 
@@ -42,7 +44,8 @@ static enum pl_status wait_for_late(struct pl_world *world, double late_s, struc
         pl_clock_nap((int64_t)(late_s * (double)PL_NS_PER_S), PL_DEADLINE_NEVER);
     }
     PL_TRY(pl_collective_run(world, &sum, reterr));
-    printf("rank %d waited_s %.3f cpu_s %.4f sum %g\n", pl_world_rank(world), seconds_since(begin_ns), cpu_s() - cpu_before, (double)value);
+    printf("rank %d waited_s %.3f cpu_s %.4f sum %g\n", pl_world_rank(world), seconds_since(begin_ns),
+           cpu_s() - cpu_before, (double)value);
     return PL_OK;
 }
 
@@ -69,8 +72,9 @@ static enum pl_status run(const char *word, double seconds, struct pl_error *ret
     PL_TRY(pl_runtime_start(&runtime, reterr));
     world = pl_runtime_world(runtime);
     if (strcmp(word, "topology") == 0) {
-        printf("rank %d size %d local %d of %d host %d of %d\n", pl_world_rank(world), pl_world_size(world), pl_world_local_rank(world),
-               pl_world_local_size(world), pl_world_cross_rank(world), pl_world_cross_size(world));
+        printf("rank %d size %d local %d of %d host %d of %d\n", pl_world_rank(world), pl_world_size(world),
+               pl_world_local_rank(world), pl_world_local_size(world), pl_world_cross_rank(world),
+               pl_world_cross_size(world));
     } else if (strcmp(word, "wait") == 0) {
         PL_TRY(wait_for_late(world, seconds, reterr));
     } else if (strcmp(word, "vanish") == 0) {

@@ -21,7 +21,8 @@ enum { PIECE_BYTES = 1 << 16 };
 
 static const int64_t limit_ns = 60 * PL_NS_PER_S;
 
-static enum pl_status drain(struct pl_source *source, FILE *out, uint64_t *ret_bytes, uint32_t *ret_crc32c, struct pl_error *reterr)
+static enum pl_status drain(struct pl_source *source, FILE *out, uint64_t *ret_bytes, uint32_t *ret_crc32c,
+                            struct pl_error *reterr)
 {
     static char piece[PIECE_BYTES];
 
@@ -71,8 +72,8 @@ static enum pl_status show_augmented(struct pl_s3_client *client, char **words, 
     options.deal.size = (uint32_t)atoi(words[2]);
     options.shuffle = atoi(words[3]) >= 0;
     options.epoch = options.shuffle ? (uint64_t)atoi(words[3]) : 0;
-    PL_TRY(pl_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4, pl_deadline_after_ns(limit_ns), &augmented,
-                              reterr));
+    PL_TRY(pl_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4,
+                              pl_deadline_after_ns(limit_ns), &augmented, reterr));
     PL_TRY(pl_source_open_augmented(client, &augmented, &options, &source, reterr));
     return drain(source, stdout, &bytes, &crc32c, reterr);
 }
@@ -93,7 +94,8 @@ static long peak_kib(void)
     return kib;
 }
 
-static enum pl_status run(struct pl_s3_client *client, const char *verb, char **words, int count, struct pl_error *reterr)
+static enum pl_status run(struct pl_s3_client *client, const char *verb, char **words, int count,
+                          struct pl_error *reterr)
 {
     PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_SOURCE struct pl_source *source = NULL;
@@ -128,7 +130,8 @@ int main(int argc, char **argv)
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
     const struct pl_s3_options options = {.connections = 8};
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = argc < 2 ? pl_error_set(&error, PL_INVALID, "no verb") : pl_environment_new(&environment, &error);
+    enum pl_status status =
+        argc < 2 ? pl_error_set(&error, PL_INVALID, "no verb") : pl_environment_new(&environment, &error);
     char text[1200];
 
     if (status == PL_OK) {

@@ -15,9 +15,10 @@
 struct matrix {
     struct trial trial;
     struct conformance *conformance;
-    size_t room;              /* bytes of each of the trial's buffers */
-    struct pl_device *device; /* NULL: the buffers are what is sent and received; else what is on the device is copied from and to them */
-    char *on_device[2];       /* send, recv */
+    size_t room; /* bytes of each of the trial's buffers */
+    /* NULL: the buffers are what is sent and received; else what is on the device is copied from and to them */
+    struct pl_device *device;
+    char *on_device[2]; /* send, recv */
     void *stream;
 };
 
@@ -27,7 +28,8 @@ static char *shadow(const struct matrix *m, const void *data)
     const struct trial *t = &m->trial;
     uintptr_t at = (uintptr_t)data;
 
-    return at - (uintptr_t)t->send < m->room ? m->on_device[0] + (at - (uintptr_t)t->send) : m->on_device[1] + (at - (uintptr_t)t->recv);
+    return at - (uintptr_t)t->send < m->room ? m->on_device[0] + (at - (uintptr_t)t->send)
+                                             : m->on_device[1] + (at - (uintptr_t)t->recv);
 }
 
 static enum pl_status run_on_device(const struct matrix *m, struct pl_error *reterr)
@@ -70,8 +72,8 @@ static bool run_trial(struct matrix *m)
     if (status != PL_OK) {
         char text[1000];
 
-        snprintf(t->failure, t->failure_bytes, "%s of %" PRIu64 " %s, %s: %s", pl_kind_text(t->c.kind), t->c.count, pl_dtype_text(t->c.dtype),
-                 pl_op_text(t->c.op), pl_error_text(&error, text, sizeof(text)));
+        snprintf(t->failure, t->failure_bytes, "%s of %" PRIu64 " %s, %s: %s", pl_kind_text(t->c.kind), t->c.count,
+                 pl_dtype_text(t->c.dtype), pl_op_text(t->c.op), pl_error_text(&error, text, sizeof(text)));
         return false;
     }
     return trial_check(t);
@@ -165,7 +167,8 @@ static bool run_moves(struct matrix *m)
 static bool run_all(struct matrix *m)
 {
     struct trial *t = &m->trial;
-    static const bool few[PL_DTYPE_COUNT] = {[PL_FLOAT32] = true, [PL_BFLOAT16] = true, [PL_INT8] = true, [PL_INT64] = true};
+    static const bool few[PL_DTYPE_COUNT] = {
+        [PL_FLOAT32] = true, [PL_BFLOAT16] = true, [PL_INT8] = true, [PL_INT64] = true};
 
     for (size_t size = 0; size < m->conformance->count_count; size++) {
         for (unsigned dtype = 0; dtype < PL_DTYPE_COUNT; dtype++) {
@@ -230,7 +233,8 @@ void conformance_run(struct pl_world *world, struct conformance *conformance)
     conformance->failure[0] = '\0';
     t->before = malloc(room);
     for (int i = 0; i < 2; i++) {
-        if (conformance->arena && pl_arena_alloc(world, room, conformance->device ? PL_MEMORY_DEVICE : PL_MEMORY_HOST, &spans[i], &error) != PL_OK) {
+        if (conformance->arena && pl_arena_alloc(world, room, conformance->device ? PL_MEMORY_DEVICE : PL_MEMORY_HOST,
+                                                 &spans[i], &error) != PL_OK) {
             snprintf(conformance->failure, sizeof(conformance->failure), "pl_arena_alloc: %s", error.cause);
         }
     }

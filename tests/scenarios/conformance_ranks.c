@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]], and for processes in device
- * memory: conformance_ranks devices N, where local rank r has device r mod N. Random mixtures on `worlds` worlds of processes that draw their
- * settings and hosts: conformance_ranks mixed SEED WORLDS. Random training programs likewise: conformance_ranks training SEED WORLDS.
- * Worlds of a program that starts and ends MPI itself: conformance_ranks halves. A rank that cancels what all others wait for: conformance_ranks
- * cancels. Worlds after worlds that have failed: conformance_ranks fails.
+ * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]],
+ * and for processes in device memory: conformance_ranks devices N, where local rank r has device r mod N. Random
+ * mixtures on `worlds` worlds of processes that draw their settings and hosts: conformance_ranks mixed SEED WORLDS.
+ * Random training programs likewise: conformance_ranks training SEED WORLDS. Worlds of a program that starts and ends
+ * MPI itself: conformance_ranks halves. A rank that cancels what all others wait for: conformance_ranks cancels. Worlds
+ * after worlds that have failed: conformance_ranks fails.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -33,8 +34,8 @@ static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
         conformance_run(world, &large);
         RANKS_NEED(!large.failure[0], "%s", large.failure);
         if (pl_world_rank(world) == 0) {
-            printf("%d ranks on %d hosts, %s buffers: %llu cases\n", pl_world_size(world), pl_world_cross_size(world), arena ? "arena" : "private",
-                   (unsigned long long)(small.cases + large.cases));
+            printf("%d ranks on %d hosts, %s buffers: %llu cases\n", pl_world_size(world), pl_world_cross_size(world),
+                   arena ? "arena" : "private", (unsigned long long)(small.cases + large.cases));
         }
     }
 }
@@ -42,26 +43,30 @@ static void run(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
 static void run_on_device(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     for (int arena = 0; arena < 2; arena++) {
-        struct conformance conformance = {.counts = counts + 1, .count_count = 3, .all_types = true, .arena = arena, .device = true};
+        struct conformance conformance = {
+            .counts = counts + 1, .count_count = 3, .all_types = true, .arena = arena, .device = true};
 
         conformance_run(world, &conformance);
         RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
         if (pl_world_rank(world) == 0) {
-            printf("%d ranks on %d hosts, %s device buffers: %llu cases\n", pl_world_size(world), pl_world_cross_size(world),
-                   arena ? "arena" : "private", (unsigned long long)conformance.cases);
+            printf("%d ranks on %d hosts, %s device buffers: %llu cases\n", pl_world_size(world),
+                   pl_world_cross_size(world), arena ? "arena" : "private", (unsigned long long)conformance.cases);
         }
     }
 }
 
-/* A refusal that all hear leaves them in step: they go on, and end MPI together, for mpirun finds fault with a rank that does not. */
+/* A refusal that all hear leaves them in step: they go on, and end MPI together, for mpirun finds fault with a rank
+ * that does not. */
 static bool hear_refusal(struct pl_bootstrap *bootstrap)
 {
     bool last = bootstrap->rank == bootstrap->size - 1;
 
-    return pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, pl_deadline_after_ns(60 * PL_NS_PER_S), NULL) == PL_MEMORY;
+    return pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, pl_deadline_after_ns(60 * PL_NS_PER_S), NULL) ==
+           PL_MEMORY;
 }
 
-/* Rank 1 cancels an allreduce of `count`; the others are in it, or come to it, and hear so long before their deadlines, or have all they need. */
+/* Rank 1 cancels an allreduce of `count`; the others are in it, or come to it, and hear so long before their deadlines,
+ * or have all they need. */
 static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done, char failure[RANKS_TEXT_BYTES])
 {
     const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
@@ -81,12 +86,14 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
         return; /* MPI may still read what it sends */
     }
     status = pl_collective_run(world, &sum, &told);
-    RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, heard) == 0), "rank %d, %llu elements: %s: %s",
-               pl_world_rank(world), (unsigned long long)count, pl_status_name(status), told.cause);
+    RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, heard) == 0),
+               "rank %d, %llu elements: %s: %s", pl_world_rank(world), (unsigned long long)count,
+               pl_status_name(status), told.cause);
 }
 
-/* In worlds of all ranks, one after the other: small; more than MPI sends without being asked for it; and more than all lanes of the exchange hold at
- * once, since of as much as that a rank may have sent all that the others need when it cancels. */
+/* In worlds of all ranks, one after the other: small; more than MPI sends without being asked for it; and more than all
+ * lanes of the exchange hold at once, since of as much as that a rank may have sent all that the others need when it
+ * cancels. */
 static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     static const uint64_t sizes[] = {5, 3500, 10000007};
@@ -113,8 +120,12 @@ static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
     int32_t recv[RANKS_MOST];
     uint64_t send_counts[RANKS_MOST];
     uint64_t recv_counts[RANKS_MOST];
-    struct pl_collective all = {
-        .kind = PL_ALLTOALL, .dtype = PL_INT32, .send = send, .recv = recv, .counts = send_counts, .recv_counts = recv_counts};
+    struct pl_collective all = {.kind = PL_ALLTOALL,
+                                .dtype = PL_INT32,
+                                .send = send,
+                                .recv = recv,
+                                .counts = send_counts,
+                                .recv_counts = recv_counts};
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
 
@@ -123,11 +134,14 @@ static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
         recv_counts[r] = 1;
     }
     status = pl_collective_run(world, &all, &told);
-    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strcmp(told.cause, words) == 0), "rank 1: %s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(status == PL_OK || strstr(told.cause, words), "rank %d: %s: %s", rank, pl_status_name(status), told.cause);
+    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strcmp(told.cause, words) == 0), "rank 1: %s: %s",
+               pl_status_name(status), told.cause);
+    RANKS_NEED(status == PL_OK || strstr(told.cause, words), "rank %d: %s: %s", rank, pl_status_name(status),
+               told.cause);
 }
 
-/* The last rank comes to a sub-world of `world` when all others have given it up: it gives up as well, and `world` has failed on all. */
+/* The last rank comes to a sub-world of `world` when all others have given it up: it gives up as well, and `world` has
+ * failed on all. */
 static void come_late(struct pl_world *world, struct pl_world *whole, char failure[RANKS_TEXT_BYTES])
 {
     bool late = pl_world_rank(world) == pl_world_size(world) - 1;
@@ -147,15 +161,16 @@ static void come_late(struct pl_world *world, struct pl_world *whole, char failu
     if (!late) {
         RANKS_OK(pl_barrier(whole, &error));
     }
-    RANKS_NEED(status == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "), "rank %d: %s: %s", pl_world_rank(world),
-               pl_status_name(status), told.cause);
-    RANKS_NEED(pl_world_failure(world, &told) == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "), "rank %d: %s: %s",
-               pl_world_rank(world), pl_status_name(told.status), told.cause);
-    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d makes another part of it", pl_world_rank(world));
+    RANKS_NEED(status == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "), "rank %d: %s: %s",
+               pl_world_rank(world), pl_status_name(status), told.cause);
+    RANKS_NEED(pl_world_failure(world, &told) == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "),
+               "rank %d: %s: %s", pl_world_rank(world), pl_status_name(told.status), told.cause);
+    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d makes another part of it",
+               pl_world_rank(world));
 }
 
-/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the next, where they wait. Two of
- * those fail in their own ways. */
+/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the
+ * next, where they wait. Two of those fail in their own ways. */
 static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     int size = pl_world_size(world);
@@ -191,7 +206,8 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 }
 
 /* Processes: their world, and a device of `devices` where that is not 0; or the worlds of `special`. */
-static int run_processes(int devices, void (*special)(struct pl_world *world, char *failure), char failure[RANKS_TEXT_BYTES])
+static int run_processes(int devices, void (*special)(struct pl_world *world, char *failure),
+                         char failure[RANKS_TEXT_BYTES])
 {
     struct pl_world_options options = {.knobs = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -220,7 +236,8 @@ static int run_processes(int devices, void (*special)(struct pl_world *world, ch
     return 0;
 }
 
-/* MPI is the program's: ranks with even and with odd numbers, the last one first, are a world each, and MPI goes on behind them. */
+/* MPI is the program's: ranks with even and with odd numbers, the last one first, are a world each, and MPI goes on
+ * behind them. */
 static void run_halves(char failure[RANKS_TEXT_BYTES])
 {
     struct pl_bootstrap *bootstrap = NULL;
@@ -247,7 +264,8 @@ static void run_halves(char failure[RANKS_TEXT_BYTES])
 }
 
 /* A failure of one rank is that of all, at the latest when its deadline has passed. */
-static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int steps, char *failure), uint64_t seed, uint64_t worlds)
+static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int steps, char *failure), uint64_t seed,
+                     uint64_t worlds)
 {
     enum { STEPS = 20 };
     _Static_assert((int)TRAINING_TEXT_BYTES <= (int)MIXED_TEXT_BYTES, "the text fits");
@@ -278,7 +296,8 @@ static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int 
         }
     }
     if (bootstrap->rank == 0) {
-        printf("%d ranks, seeds %llu to %llu\n", bootstrap->size, (unsigned long long)seed, (unsigned long long)(seed + worlds - 1));
+        printf("%d ranks, seeds %llu to %llu\n", bootstrap->size, (unsigned long long)seed,
+               (unsigned long long)(seed + worlds - 1));
     }
     if (pl_bootstrap_leave(bootstrap, pl_deadline_after_ns(60 * PL_NS_PER_S), &error) != PL_OK) {
         fprintf(stderr, "leaving: %s\n", error.cause);
@@ -305,7 +324,9 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "halves") == 0) {
         run_halves(failure);
     } else if (argc >= 3 && !devices) {
-        ranks_run_on(atoi(argv[2]), 0, &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL, failure);
+        ranks_run_on(atoi(argv[2]), 0,
+                     &(struct pl_world_options){.pretend_ranks_per_host = argc > 3 ? atoi(argv[3]) : 0}, run, NULL,
+                     failure);
     } else if (run_processes(devices, special, failure) != 0) {
         return 1;
     }

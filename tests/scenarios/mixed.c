@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step posts up to MOST_POSTS requests, single or groups, on any of the worlds, all of them in one order on all ranks; then each rank
- * waits in its own way: in that order, or by testing all of them. What is drawn from `common` is drawn by all ranks alike, also by those that
- * have no part in a world; what is drawn from `own` is one rank's affair.
+ * A step posts up to MOST_POSTS requests, single or groups, on any of the worlds, all of them in one order on all
+ * ranks; then each rank waits in its own way: in that order, or by testing all of them. What is drawn from `common` is
+ * drawn by all ranks alike, also by those that have no part in a world; what is drawn from `own` is one rank's affair.
  */
 #include "tests/scenarios/mixed.h"
 
@@ -139,7 +139,8 @@ static uint64_t draw_count(struct mixture *m, enum pl_dtype dtype, int size)
     if (kind < 12) {
         return mixed_draw(&m->common, MOST_BYTES / item);
     }
-    return (kind % 2 ? bytes / (uint64_t)size : bytes) / item + mixed_draw(&m->common, 3) - (bytes / (uint64_t)size >= item);
+    return (kind % 2 ? bytes / (uint64_t)size : bytes) / item + mixed_draw(&m->common, 3) -
+           (bytes / (uint64_t)size >= item);
 }
 
 static void draw_collective(struct mixture *m, struct part *part, int size)
@@ -175,7 +176,8 @@ static void draw_collective(struct mixture *m, struct part *part, int size)
     t->quiet = mixed_draw(&m->common, 2) ? (int)mixed_draw(&m->common, (uint64_t)size) : -1;
     snprintf(part->name, sizeof(part->name), "%u", (unsigned)mixed_draw(&m->common, 3));
     c->name = mixed_draw(&m->common, 2) ? part->name : NULL;
-    if ((c->kind == PL_ALLGATHER || c->kind == PL_ALLTOALL || c->kind == PL_REDUCE_SCATTER) && mixed_draw(&m->common, 2)) {
+    if ((c->kind == PL_ALLGATHER || c->kind == PL_ALLTOALL || c->kind == PL_REDUCE_SCATTER) &&
+        mixed_draw(&m->common, 2)) {
         for (int r = 0; r < size; r++) {
             part->counts[r] = mixed_draw(&m->common, 4) ? c->count / ((uint64_t)r + 1) : 0;
         }
@@ -208,9 +210,11 @@ static bool check_guards(const struct part *part)
 {
     for (int which = 0; which < 2; which++) {
         for (int i = 0; i < GUARD_BYTES; i++) {
-            if (part->buffers[which][-1 - i] != (char)0xa5 || part->buffers[which][part->bytes[which] + (size_t)i] != (char)0xa5) {
-                snprintf(part->trial.failure, MIXED_TEXT_BYTES, "%s of %" PRIu64 " %s wrote beside its %s buffer", pl_kind_text(part->trial.c.kind),
-                         part->trial.c.count, pl_dtype_text(part->trial.c.dtype), which ? "receive" : "send");
+            if (part->buffers[which][-1 - i] != (char)0xa5 ||
+                part->buffers[which][part->bytes[which] + (size_t)i] != (char)0xa5) {
+                snprintf(part->trial.failure, MIXED_TEXT_BYTES, "%s of %" PRIu64 " %s wrote beside its %s buffer",
+                         pl_kind_text(part->trial.c.kind), part->trial.c.count, pl_dtype_text(part->trial.c.dtype),
+                         which ? "receive" : "send");
                 return false;
             }
         }
@@ -283,7 +287,8 @@ static bool start(struct mixture *m, struct post *post)
         return true;
     }
     stumble(m);
-    if (group ? pl_collective_post_group(post->place->world, collectives, (size_t)post->members, &post->request, &error) != PL_OK
+    if (group ? pl_collective_post_group(post->place->world, collectives, (size_t)post->members, &post->request,
+                                         &error) != PL_OK
               : pl_collective_post(post->place->world, &collectives[0], &post->request, &error) != PL_OK) {
         return fail(m, &error);
     }
@@ -376,7 +381,8 @@ static bool make_part(struct mixture *m, struct place *place)
     for (int i = 0; i < place->size; i++) {
         member = member || ranks[i] == pl_world_rank(whole->world);
     }
-    return !member || pl_world_new_sub(whole->world, ranks, place->size, &place->world, &error) == PL_OK || fail(m, &error);
+    return !member || pl_world_new_sub(whole->world, ranks, place->size, &place->world, &error) == PL_OK ||
+           fail(m, &error);
 }
 
 void mixed_run(struct pl_world *world, uint64_t seed, int steps, char failure[MIXED_TEXT_BYTES])
@@ -392,7 +398,8 @@ void mixed_run(struct pl_world *world, uint64_t seed, int steps, char failure[MI
         good = make_part(m, &m->places[i]);
     }
     for (int i = 0; good && i < WORLDS; i++) {
-        good = !m->places[i].world || pl_arena_alloc(m->places[i].world, ARENA_BYTES, PL_MEMORY_HOST, &m->places[i].arena, &error) == PL_OK ||
+        good = !m->places[i].world ||
+               pl_arena_alloc(m->places[i].world, ARENA_BYTES, PL_MEMORY_HOST, &m->places[i].arena, &error) == PL_OK ||
                fail(m, &error);
     }
     for (int i = 0; good && i < steps; i++) {

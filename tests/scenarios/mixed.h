@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Random mixtures of collectives on a world and two sub-worlds at once, with every element of every answer looked at. */
+/**
+ * Random mixtures of collectives on a world and two sub-worlds at once, with every element of every answer looked at.
+ */
 #ifndef PL_TESTS_SCENARIOS_MIXED_H
 #define PL_TESTS_SCENARIOS_MIXED_H
 
@@ -7,7 +9,9 @@
 
 enum { MIXED_TEXT_BYTES = 1300 };
 
-/** Collective. `seed` and `steps` are equal on all ranks. Stops at the first wrong answer, whose description goes to `failure`; "" when all is well.
+/**
+ * Collective. `seed` and `steps` are equal on all ranks. Stops at the first wrong answer, whose description goes to
+ * `failure`; "" when all is well.
  */
 void mixed_run(struct pl_world *world, uint64_t seed, int steps, char failure[MIXED_TEXT_BYTES]);
 

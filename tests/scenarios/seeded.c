@@ -28,14 +28,16 @@ void seeded_run(const struct seeded *seeded)
 
         options.pretend_ranks_per_host = mixed_settings(&draws, size, &knobs);
         if (seeded->timeout) {
-            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, seeded->timeout(world_seed), "the test", NULL), PL_OK);
+            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, seeded->timeout(world_seed), "the test", NULL),
+                             PL_OK);
         }
         ranks_run_on(size, 0, &options, seeded->body, &world_seed, failure);
         if (failure[0] && seeded->forgives && seeded->forgives(world_seed, failure)) {
             continue;
         }
-        ck_assert_msg(!failure[0], "PACELINE_TEST_SEED=%" PRIu64 " PACELINE_TEST_WORLDS=1, %d ranks, %d a host: %.1300s", world_seed, size,
-                      options.pretend_ranks_per_host, failure);
+        ck_assert_msg(!failure[0],
+                      "PACELINE_TEST_SEED=%" PRIu64 " PACELINE_TEST_WORLDS=1, %d ranks, %d a host: %.1300s", world_seed,
+                      size, options.pretend_ranks_per_host, failure);
     }
     printf("seeds %" PRIu64 " to %" PRIu64 "\n", seed, seed + worlds - 1);
 }

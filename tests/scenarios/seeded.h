@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Worlds drawn from a seed: their size, their layout and their settings. For tests that look for what nobody thought of. */
+/**
+ * Worlds drawn from a seed: their size, their layout and their settings. For tests that look for what nobody thought
+ * of.
+ */
 #ifndef PL_TESTS_SCENARIOS_SEEDED_H
 #define PL_TESTS_SCENARIOS_SEEDED_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step submits jobs, single operations, groups or sparse rows, to any of the sets, each rank in an order of its own; then each rank waits in
- * its own way and order. Names come again, mostly with the same shape, so that they are known by number after a while. In between sets come and go,
- * ranks join with uneven numbers of steps, plans take steps. What is drawn from `common` is drawn by all ranks alike.
+ * A step submits jobs, single operations, groups or sparse rows, to any of the sets, each rank in an order of its own;
+ * then each rank waits in its own way and order. Names come again, mostly with the same shape, so that they are known
+ * by number after a while. In between sets come and go, ranks join with uneven numbers of steps, plans take steps. What
+ * is drawn from `common` is drawn by all ranks alike.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
@@ -138,11 +139,15 @@ static bool uneven_step(struct training *t, struct place *place, const int *step
         average = (double)left.sum / (by_size ? place->size : left.count);
         good = ((double)mean[i] > average - 1e-5 && (double)mean[i] < average + 1e-5) ||
                training_wrong(t, "mean while ranks have joined", i, (double)mean[i], average);
-        good = good && ((int)sum[i] == left.sum || training_wrong(t, "sum while ranks have joined", i, (double)sum[i], left.sum));
-        good = good && ((int)least[i] == left.least || training_wrong(t, "min while ranks have joined", i, (double)least[i], left.least));
-        good = good && (most[i] == left.most || training_wrong(t, "max while ranks have joined", i, most[i], left.most));
+        good = good && ((int)sum[i] == left.sum ||
+                        training_wrong(t, "sum while ranks have joined", i, (double)sum[i], left.sum));
+        good = good && ((int)least[i] == left.least ||
+                        training_wrong(t, "min while ranks have joined", i, (double)least[i], left.least));
+        good =
+            good && (most[i] == left.most || training_wrong(t, "max while ranks have joined", i, most[i], left.most));
         good = good && ((int)spread[i] == training_value(salt, left.first, i) ||
-                        training_wrong(t, "broadcast while ranks have joined", i, (double)spread[i], training_value(salt, left.first, i)));
+                        training_wrong(t, "broadcast while ranks have joined", i, (double)spread[i],
+                                       training_value(salt, left.first, i)));
     }
     good = good && (results[5].rows == (uint64_t)left.count * ELEMS ||
                     training_wrong(t, "rows while ranks have joined", 0, (double)results[5].rows, left.count * ELEMS));
@@ -151,7 +156,8 @@ static bool uneven_step(struct training *t, struct place *place, const int *step
             int expected = training_value(salt, r, (uint64_t)i);
 
             good = ((int64_t *)results[5].data)[at] == expected ||
-                   training_wrong(t, "gathered rows while ranks have joined", (uint64_t)at, (double)((int64_t *)results[5].data)[at], expected);
+                   training_wrong(t, "gathered rows while ranks have joined", (uint64_t)at,
+                                  (double)((int64_t *)results[5].data)[at], expected);
         }
     }
     pl_named_result_done(&results[5]);
@@ -176,7 +182,8 @@ static bool join(struct training *t, struct place *place)
             return false;
         }
     }
-    if (pl_named_join(place->named, &last, &error) != PL_OK || pl_allgather(place->world, &last, lasts, 1, PL_INT32, &error) != PL_OK) {
+    if (pl_named_join(place->named, &last, &error) != PL_OK ||
+        pl_allgather(place->world, &last, lasts, 1, PL_INT32, &error) != PL_OK) {
         return training_fail(t, "join", &error);
     }
     for (int r = 0; r < place->size; r++) {
@@ -228,7 +235,8 @@ static bool change_sets(struct training *t)
     for (int i = 0; i < TRAINING_PLACES; i++) {
         const struct place *other = &t->places[i];
 
-        same += other->used && other->size == place->size && memcmp(other->ranks, place->ranks, (size_t)place->size * sizeof(int)) == 0;
+        same += other->used && other->size == place->size &&
+                memcmp(other->ranks, place->ranks, (size_t)place->size * sizeof(int)) == 0;
     }
     if (pl_process_sets_add(t->sets, place->ranks, place->size, &set, &error) != PL_OK) {
         return (same && error.status == PL_INVALID) || training_fail(t, "add a set", &error);
@@ -243,8 +251,9 @@ static bool begin(struct training *t)
     struct place *all = &t->places[0];
 
     memset(t->places, 0, sizeof(t->places));
-    t->options = (struct pl_named_options){.start_bytes = mixed_draw(&t->common, 2) ? 0 : 1 + mixed_draw(&t->common, 5000),
-                                           .join_divisor = (enum pl_named_divisor)mixed_draw(&t->common, 2)};
+    t->options =
+        (struct pl_named_options){.start_bytes = mixed_draw(&t->common, 2) ? 0 : 1 + mixed_draw(&t->common, 5000),
+                                  .join_divisor = (enum pl_named_divisor)mixed_draw(&t->common, 2)};
     all->size = pl_world_size(t->world);
     for (int r = 0; r < all->size; r++) {
         all->ranks[r] = r;
@@ -305,7 +314,8 @@ static bool exchange_plainly(struct training *t)
             return training_wrong(t, "broadcast bytes", i, bytes[i], training_value(salt, root, i));
         }
     }
-    return (metric > (double)sum / size - 1e-9 && metric < (double)sum / size + 1e-9) || training_wrong(t, "average", 0, metric, (double)sum / size);
+    return (metric > (double)sum / size - 1e-9 && metric < (double)sum / size + 1e-9) ||
+           training_wrong(t, "average", 0, metric, (double)sum / size);
 }
 
 static struct place *any_place(struct training *t)
@@ -357,7 +367,8 @@ static bool submit_all(struct training *t, struct job *jobs, int count)
     return true;
 }
 
-/* Named tensors in several sets, and between submitting and waiting sometimes something in a set that has nothing under way. */
+/* Named tensors in several sets, and between submitting and waiting sometimes something in a set that has nothing under
+ * way. */
 static bool step(struct training *t)
 {
     struct job *jobs = calloc(MOST_JOBS, sizeof(struct job));
@@ -402,7 +413,8 @@ void training_run(struct pl_world *world, uint64_t seed, int steps, char failure
     bool good;
 
     failure[0] = '\0';
-    *t = (struct training){.world = world, .common = seed, .own = seed * 64 + (uint64_t)pl_world_rank(world) + 1, .failure = failure};
+    *t = (struct training){
+        .world = world, .common = seed, .own = seed * 64 + (uint64_t)pl_world_rank(world) + 1, .failure = failure};
     good = begin(t);
     for (int i = 0; good && i < steps; i++) {
         uint64_t way = mixed_draw(&t->common, 16);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thing that is done by name: a single operation, a group or sparse rows. Operations are mostly those that were done under the name before. */
+/* One thing that is done by name: a single operation, a group or sparse rows. Operations are mostly those that were
+ * done under the name before. */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
 
@@ -16,7 +17,9 @@ static void draw_pattern(struct training *t, const struct place *place, struct p
     static const enum pl_kind kinds[] = {PL_ALLREDUCE, PL_ALLREDUCE, PL_ALLREDUCE,      PL_BROADCAST,
                                          PL_ALLGATHER, PL_ALLTOALL,  PL_REDUCE_SCATTER, PL_BARRIER};
 
-    *p = (struct pattern){.drawn = true, .kind = kinds[mixed_draw(&t->common, 8)], .dtype = (enum pl_dtype)mixed_draw(&t->common, PL_DTYPE_COUNT)};
+    *p = (struct pattern){.drawn = true,
+                          .kind = kinds[mixed_draw(&t->common, 8)],
+                          .dtype = (enum pl_dtype)mixed_draw(&t->common, PL_DTYPE_COUNT)};
     p->op = (enum pl_op)mixed_draw(&t->common, PL_PRODUCT + 1);
     if (p->dtype == PL_BOOL && p->op == PL_AVERAGE) {
         p->op = PL_MAX;
@@ -47,7 +50,8 @@ static void draw_counts(struct training *t, const struct pattern *p, struct part
     } else if (p->kind == PL_ALLGATHER || p->kind == PL_REDUCE_SCATTER) {
         c->counts = part->counts;
         for (uint64_t r = 0; r < size; r++) {
-            part->counts[r] = p->kind == PL_ALLGATHER ? mixed_draw(&t->common, p->rows + 1) : p->rows / size + (r < p->rows % size);
+            part->counts[r] =
+                p->kind == PL_ALLGATHER ? mixed_draw(&t->common, p->rows + 1) : p->rows / size + (r < p->rows % size);
             part->counts[r] *= p->row_elems;
         }
     }
@@ -93,7 +97,11 @@ static void draw_part(struct training *t, const struct place *place, struct patt
         draw_pattern(t, place, p);
     }
     memset(part, 0, sizeof(*part));
-    *trial = (struct trial){.size = place->size, .rank = place->own, .salt = t->salt++, .failure = t->failure, .failure_bytes = TRAINING_TEXT_BYTES};
+    *trial = (struct trial){.size = place->size,
+                            .rank = place->own,
+                            .salt = t->salt++,
+                            .failure = t->failure,
+                            .failure_bytes = TRAINING_TEXT_BYTES};
     trial->c = (struct pl_collective){.kind = p->kind,
                                       .dtype = p->dtype,
                                       .op = p->op,
@@ -138,9 +146,14 @@ void training_draw_job(struct training *t, struct place *place, int name, struct
     job->type = mixed_draw(&t->common, 2) ? JOB_SINGLE : (enum job_type)mixed_draw(&t->common, JOB_TYPES);
     job->place = place;
     job->salt = t->salt++;
-    job->members = job->type == JOB_GROUP ? (size_t)mixed_draw(&t->common, TRAINING_MEMBERS + 1) : job->type != JOB_SPARSE;
+    job->members =
+        job->type == JOB_GROUP ? (size_t)mixed_draw(&t->common, TRAINING_MEMBERS + 1) : job->type != JOB_SPARSE;
     job->average = mixed_draw(&t->common, 2);
-    snprintf(job->name, sizeof(job->name), "%s%d", job->type == JOB_GROUP ? "g" : job->type == JOB_SPARSE ? "s" : "n", name);
+    snprintf(job->name, sizeof(job->name), "%s%d",
+             job->type == JOB_GROUP    ? "g"
+             : job->type == JOB_SPARSE ? "s"
+                                       : "n",
+             name);
     for (size_t i = 0; i < job->members; i++) {
         struct pattern other = {.drawn = false};
 
@@ -191,7 +204,8 @@ static bool check_sparse(struct training *t, const struct job *job, const struct
         for (uint64_t i = 0; i < given.rows; i++) {
             touched[given.indices[i]] = true;
             for (uint64_t e = 0; e < given.row_elems; e++) {
-                table[given.indices[i]][e] += (double)given.values[i * given.row_elems + e] / (job->average ? job->place->size : 1);
+                table[given.indices[i]][e] +=
+                    (double)given.values[i * given.row_elems + e] / (job->average ? job->place->size : 1);
             }
         }
         pl_sparse_done(&given);
@@ -201,7 +215,8 @@ static bool check_sparse(struct training *t, const struct job *job, const struct
             continue;
         }
         if (row >= sum->rows || sum->indices[row] != index) {
-            return training_wrong(t, "index of sparse rows", row, row < sum->rows ? (double)sum->indices[row] : -1, (double)index);
+            return training_wrong(t, "index of sparse rows", row, row < sum->rows ? (double)sum->indices[row] : -1,
+                                  (double)index);
         }
         for (uint64_t e = 0; e < sum->row_elems; e++) {
             double found = (double)sum->values[row * sum->row_elems + e];
@@ -215,7 +230,8 @@ static bool check_sparse(struct training *t, const struct job *job, const struct
     return row == sum->rows || training_wrong(t, "number of sparse rows", 0, (double)sum->rows, (double)row);
 }
 
-static bool check_part(struct training *t, const struct job *job, struct part *part, const struct pl_named_result *result)
+static bool check_part(struct training *t, const struct job *job, struct part *part,
+                       const struct pl_named_result *result)
 {
     uint64_t elems[2], rows_of_rank, item = pl_dtype_bytes(part->op.dtype);
     uint64_t row_elems = part->op.dims > 1 ? part->op.shape[1] : 1;
@@ -230,9 +246,11 @@ static bool check_part(struct training *t, const struct job *job, struct part *p
         }
     }
     for (int r = 0; result->rows_of_rank && row_elems && r < job->place->size; r++) {
-        rows_of_rank = part->op.kind == PL_ALLGATHER ? part->counts[r] / row_elems : trial_pair_count(&trial, r, trial.rank);
+        rows_of_rank =
+            part->op.kind == PL_ALLGATHER ? part->counts[r] / row_elems : trial_pair_count(&trial, r, trial.rank);
         if (result->rows_of_rank[r] != rows_of_rank) {
-            return training_wrong(t, "rows of a rank", (uint64_t)r, (double)result->rows_of_rank[r], (double)rows_of_rank);
+            return training_wrong(t, "rows of a rank", (uint64_t)r, (double)result->rows_of_rank[r],
+                                  (double)rows_of_rank);
         }
     }
     if (!trial_check(&trial)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank of a program makes a mistake. Every rank has to be told, in words that name the thing or the rank, and where the mistake is about one
- * tensor only, all go on afterwards. Nobody may hang, so a mistake that only time can tell runs with a short deadline.
+ * One rank of a program makes a mistake. Every rank has to be told, in words that name the thing or the rank, and where
+ * the mistake is about one tensor only, all go on afterwards. Nobody may hang, so a mistake that only time can tell
+ * runs with a short deadline.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training.h"
@@ -30,8 +31,8 @@ static bool fail(const struct scene *s, const char *what, enum pl_status status,
     char text[1000];
 
     if (!s->failure[0]) {
-        snprintf(s->failure, TRAINING_TEXT_BYTES, "rank %d was the one: %.80s: %s: %s", s->guilty, what, pl_status_name(status),
-                 pl_error_text(error, text, sizeof(text)));
+        snprintf(s->failure, TRAINING_TEXT_BYTES, "rank %d was the one: %.80s: %s: %s", s->guilty, what,
+                 pl_status_name(status), pl_error_text(error, text, sizeof(text)));
     }
     return false;
 }
@@ -42,17 +43,25 @@ static bool need(const struct scene *s, const char *what, enum pl_status status,
 }
 
 /* The call must have ended with `expected`, and its report must say `words`. */
-static bool told(const struct scene *s, const char *words, enum pl_status expected, enum pl_status status, const struct pl_error *error)
+static bool told(const struct scene *s, const char *words, enum pl_status expected, enum pl_status status,
+                 const struct pl_error *error)
 {
     char text[1000];
 
-    return (status == expected && strstr(pl_error_text(error, text, sizeof(text)), words)) || fail(s, words, status, error);
+    return (status == expected && strstr(pl_error_text(error, text, sizeof(text)), words)) ||
+           fail(s, words, status, error);
 }
 
 static struct pl_named_op sum_of(const char *name, float *data)
 {
-    return (struct pl_named_op){
-        .name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {ELEMS}, .send = data, .recv = data};
+    return (struct pl_named_op){.name = name,
+                                .kind = PL_ALLREDUCE,
+                                .dtype = PL_FLOAT32,
+                                .op = PL_SUM,
+                                .dims = 1,
+                                .shape = {ELEMS},
+                                .send = data,
+                                .recv = data};
 }
 
 /* A sum by name goes well on all ranks. */
@@ -77,7 +86,8 @@ static bool goes_on(const struct scene *s, const char *name)
     return true;
 }
 
-/* Another shape, type, operation, factor, kind or root than the others, alone or in a group, of a name that is new or known. */
+/* Another shape, type, operation, factor, kind or root than the others, alone or in a group, of a name that is new or
+ * known. */
 static bool differs(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -101,7 +111,8 @@ static bool differs(struct scene *s)
         ops[0].root = way == 5;
     }
     if (!need(s, "submit",
-              grouped ? pl_named_submit_group(s->named, "w", ops, 2, &handle, &error) : pl_named_submit(s->named, &ops[0], &handle, &error),
+              grouped ? pl_named_submit_group(s->named, "w", ops, 2, &handle, &error)
+                      : pl_named_submit(s->named, &ops[0], &handle, &error),
               &error)) {
         return false;
     }
@@ -116,7 +127,8 @@ static bool waits_for_another(struct scene *s)
     float data[ELEMS] = {0};
     struct pl_named_op op = sum_of(s->rank == s->guilty ? "its own" : "theirs", data);
 
-    return told(s, "'its own': submitted by rank", PL_MISMATCH, pl_named_run(s->named, &op, NULL, &error), &error) && goes_on(s, "theirs");
+    return told(s, "'its own': submitted by rank", PL_MISMATCH, pl_named_run(s->named, &op, NULL, &error), &error) &&
+           goes_on(s, "theirs");
 }
 
 /* As above, but the guilty one polls as if it had other things to do. */
@@ -170,7 +182,8 @@ static bool takes_another_set(struct scene *s)
         return false;
     }
     status = pl_named_wait(engines[s->rank == s->guilty], handle, NULL, &error);
-    return status == PL_TIMEOUT || status == PL_MISMATCH || status == PL_CANCELLED || status == PL_PEER || fail(s, "another set", status, &error);
+    return status == PL_TIMEOUT || status == PL_MISMATCH || status == PL_CANCELLED || status == PL_PEER ||
+           fail(s, "another set", status, &error);
 }
 
 static bool leaves(struct scene *s)
@@ -208,7 +221,8 @@ static bool joins_too_early(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
     float data[TRAINING_MOST_RANKS] = {0};
-    struct pl_named_op op = {.name = "x", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)s->size}, .send = data};
+    struct pl_named_op op = {
+        .name = "x", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)s->size}, .send = data};
     int last;
 
     if (s->rank != s->guilty && !told(s, "'x'", PL_MISMATCH, pl_named_run(s->named, &op, NULL, &error), &error)) {
@@ -226,8 +240,9 @@ static bool is_refused(struct scene *s)
     float data[ELEMS] = {0};
     struct pl_named_op ops[2] = {sum_of(NULL, data), sum_of(name, NULL)};
 
-    return (s->rank != s->guilty || (told(s, "", PL_INVALID, pl_named_submit(s->named, &ops[1], &handle, &error), &error) &&
-                                     told(s, "", PL_INVALID, pl_named_submit_group(s->named, name, ops, 2, &handle, &error), &error))) &&
+    return (s->rank != s->guilty ||
+            (told(s, "", PL_INVALID, pl_named_submit(s->named, &ops[1], &handle, &error), &error) &&
+             told(s, "", PL_INVALID, pl_named_submit_group(s->named, name, ops, 2, &handle, &error), &error))) &&
            goes_on(s, name);
 }
 
@@ -236,8 +251,8 @@ static bool adds_another_set(struct scene *s)
     struct pl_error error = PL_ERROR_NONE;
     int ranks[2] = {1, 0}, set;
 
-    return told(s, "process sets: rank 0 has", PL_MISMATCH, pl_process_sets_add(s->sets, ranks, s->rank == s->guilty ? 1 : 2, &set, &error),
-                &error) &&
+    return told(s, "process sets: rank 0 has", PL_MISMATCH,
+                pl_process_sets_add(s->sets, ranks, s->rank == s->guilty ? 1 : 2, &set, &error), &error) &&
            need(s, "add a set", pl_process_sets_add(s->sets, ranks, 2, &set, &error), &error) && goes_on(s, "x");
 }
 
@@ -255,7 +270,8 @@ static bool registers_another(struct scene *s)
     return good && goes_on(s, "x");
 }
 
-/* The guilty one calls something else on the world: a barrier where others take a plan's step, or wait for a named tensor. */
+/* The guilty one calls something else on the world: a barrier where others take a plan's step, or wait for a named
+ * tensor. */
 static bool calls_another(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -267,7 +283,8 @@ static bool calls_another(struct scene *s)
     enum pl_status status;
 
     if (!need(s, "plan", pl_plan_new(s->world, NULL, &plan, &error), &error) ||
-        !need(s, "plan", pl_plan_add(plan, "w", 1, &elems, &index, &error), &error) || !need(s, "plan", pl_plan_seal(plan, &error), &error)) {
+        !need(s, "plan", pl_plan_add(plan, "w", 1, &elems, &index, &error), &error) ||
+        !need(s, "plan", pl_plan_seal(plan, &error), &error)) {
         return false;
     }
     if (mixed_draw(&s->draws, 2)) {
@@ -283,9 +300,12 @@ static const struct mistake {
     bool (*make)(struct scene *s);
     const char *timeout;
 } mistakes[TRAINING_MISTAKES] = {
-    {differs, TRAINING_LONG},         {waits_for_another, TRAINING_LONG}, {leaves, TRAINING_LONG},           {never_comes, "1"},
-    {joins_too_early, TRAINING_LONG}, {is_refused, TRAINING_LONG},        {adds_another_set, TRAINING_LONG}, {registers_another, TRAINING_LONG},
-    {calls_another, TRAINING_LONG},   {polls_for_another, "1"},           {takes_another_set, "1"},
+    {differs, TRAINING_LONG},          {waits_for_another, TRAINING_LONG},
+    {leaves, TRAINING_LONG},           {never_comes, "1"},
+    {joins_too_early, TRAINING_LONG},  {is_refused, TRAINING_LONG},
+    {adds_another_set, TRAINING_LONG}, {registers_another, TRAINING_LONG},
+    {calls_another, TRAINING_LONG},    {polls_for_another, "1"},
+    {takes_another_set, "1"},
 };
 
 const char *training_err_timeout(uint64_t seed)
@@ -295,7 +315,8 @@ const char *training_err_timeout(uint64_t seed)
 
 void training_err(struct pl_world *world, uint64_t seed, char failure[TRAINING_TEXT_BYTES])
 {
-    struct scene s = {.world = world, .rank = pl_world_rank(world), .size = pl_world_size(world), .draws = seed, .failure = failure};
+    struct scene s = {
+        .world = world, .rank = pl_world_rank(world), .size = pl_world_size(world), .draws = seed, .failure = failure};
     struct pl_error error = PL_ERROR_NONE;
 
     failure[0] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans of random tensors and options. Gradients are multiples of all that divides them, and few bits long, so that narrow wires keep them as they
- * are; a model in double tells what gradients and values have to be.
+ * Plans of random tensors and options. Gradients are multiples of all that divides them, and few bits long, so that
+ * narrow wires keep them as they are; a model in double tells what gradients and values have to be.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
@@ -37,14 +37,16 @@ struct model {
     double gradient[MOST_TENSORS][MOST_ELEMS];
 };
 
-static bool differs(const struct training *t, const struct model *m, const char *what, size_t tensor, uint64_t i, double found, double expected)
+static bool differs(const struct training *t, const struct model *m, const char *what, size_t tensor, uint64_t i,
+                    double found, double expected)
 {
     if (fabs(found - expected) <= 1e-3 * fmax(1.0, fabs(expected))) {
         return false;
     }
     if (!t->failure[0]) {
-        snprintf(t->failure, TRAINING_TEXT_BYTES, "%s of tensor %zu in step %" PRIu64 ": element %" PRIu64 " is %g, not %g", what, tensor, m->steps,
-                 i, found, expected);
+        snprintf(t->failure, TRAINING_TEXT_BYTES,
+                 "%s of tensor %zu in step %" PRIu64 ": element %" PRIu64 " is %g, not %g", what, tensor, m->steps, i,
+                 found, expected);
     }
     return true;
 }
@@ -100,7 +102,8 @@ static bool open_plan(struct training *t, struct place *place)
         }
     }
     where.directory = m->directory[0] ? m->directory : where.directory;
-    return (pl_plan_seal(m->plan, &error) == PL_OK && pl_optimizer_new(m->plan, &m->rule, &m->optimizer, &error) == PL_OK &&
+    return (pl_plan_seal(m->plan, &error) == PL_OK &&
+            pl_optimizer_new(m->plan, &m->rule, &m->optimizer, &error) == PL_OK &&
             pl_checkpoints_open(m->plan, m->optimizer, &where, &m->checkpoints, &error) == PL_OK) ||
            training_fail(t, "opening a plan", &error);
 }
@@ -146,7 +149,8 @@ static bool draw_plan(struct training *t, struct place *place)
 static void reduce_model(struct model *m, const struct place *place, unsigned (*passes)[MOST_TENSORS], uint64_t salt)
 {
     unsigned all_passes = m->options.passes_per_step ? m->options.passes_per_step : 1;
-    double divisor = m->options.local ? 1.0 : (m->options.sum ? 1.0 : place->size) * (m->options.average_passes ? all_passes : 1.0);
+    double divisor =
+        m->options.local ? 1.0 : (m->options.sum ? 1.0 : place->size) * (m->options.average_passes ? all_passes : 1.0);
 
     memset(m->gradient, 0, sizeof(m->gradient));
     for (int r = m->options.local ? place->own : 0; r <= (m->options.local ? place->own : place->size - 1); r++) {
@@ -154,7 +158,8 @@ static void reduce_model(struct model *m, const struct place *place, unsigned (*
             for (uint64_t e = 0; e < m->elems[i] * passes[r][i]; e++) {
                 uint64_t pass = e / m->elems[i], at = e % m->elems[i];
 
-                m->gradient[i][at] += training_value(salt + pass, r, i * MOST_ELEMS + at) * place->size * (double)all_passes / divisor;
+                m->gradient[i][at] +=
+                    training_value(salt + pass, r, i * MOST_ELEMS + at) * place->size * (double)all_passes / divisor;
             }
         }
     }
@@ -177,7 +182,9 @@ static void apply_model(struct model *m, double rate)
             double gradient = m->gradient[i][e] * factor, *velocity = &m->now.velocity[i][e];
 
             *velocity = m->rule.momentum * *velocity + gradient;
-            m->now.value[i][e] -= rate * (m->rule.momentum > 0.0 && m->rule.nesterov ? gradient + m->rule.momentum * *velocity : *velocity);
+            m->now.value[i][e] -=
+                rate *
+                (m->rule.momentum > 0.0 && m->rule.nesterov ? gradient + m->rule.momentum * *velocity : *velocity);
         }
     }
 }
@@ -216,12 +223,14 @@ static bool go_backward(struct training *t, struct place *place, const unsigned 
                 continue;
             }
             for (uint64_t e = 0; e < m->elems[i]; e++) {
-                float own = (float)(training_value(salt + pass, place->own, i * MOST_ELEMS + e) * place->size * (int)all_passes);
+                float own = (float)(training_value(salt + pass, place->own, i * MOST_ELEMS + e) * place->size *
+                                    (int)all_passes);
 
                 gradient[e] = adds ? gradient[e] + own : own;
             }
             training_stumble(t);
-            if (pl_plan_ready(m->plan, i, &error) != PL_OK || (mixed_draw(&t->own, 4) == 0 && pl_plan_progress(m->plan, &error) != PL_OK)) {
+            if (pl_plan_ready(m->plan, i, &error) != PL_OK ||
+                (mixed_draw(&t->own, 4) == 0 && pl_plan_progress(m->plan, &error) != PL_OK)) {
                 return training_fail(t, "ready", &error);
             }
         }
@@ -252,7 +261,8 @@ static bool take_step(struct training *t, struct place *place)
     if (!go_backward(t, place, passes[place->own], salt)) {
         return false;
     }
-    if (mixed_draw(&t->own, 3) == 0 && pl_plan_wait_bucket(m->plan, (size_t)mixed_draw(&t->own, pl_plan_bucket_count(m->plan)), &error) != PL_OK) {
+    if (mixed_draw(&t->own, 3) == 0 &&
+        pl_plan_wait_bucket(m->plan, (size_t)mixed_draw(&t->own, pl_plan_bucket_count(m->plan)), &error) != PL_OK) {
         return training_fail(t, "a bucket", &error);
     }
     if ((optimizes ? pl_optimizer_step(m->optimizer, 0.25, &error) : pl_plan_wait(m->plan, &error)) != PL_OK) {
@@ -289,7 +299,8 @@ static bool load(struct training *t, struct model *m)
         return training_fail(t, "load", &error);
     }
     if (found != (m->saved_at > 0) || state.step != m->saved_at) {
-        (void)pl_error_set(&error, PL_NOT_FOUND, "found step %" PRIu64 ", saved was step %" PRIu64, state.step, m->saved_at);
+        (void)pl_error_set(&error, PL_NOT_FOUND, "found step %" PRIu64 ", saved was step %" PRIu64, state.step,
+                           m->saved_at);
         return training_fail(t, "load", &error);
     }
     if (found) {
@@ -311,7 +322,8 @@ static bool broadcast(struct training *t, struct place *place, int root)
             m->now.value[i][e] = training_value(salt, root, i * MOST_ELEMS + e);
         }
     }
-    return (pl_plan_broadcast(m->plan, root, &error) == PL_OK && pl_optimizer_broadcast(m->optimizer, root, &error) == PL_OK) ||
+    return (pl_plan_broadcast(m->plan, root, &error) == PL_OK &&
+            pl_optimizer_broadcast(m->optimizer, root, &error) == PL_OK) ||
            training_fail(t, "broadcast of a plan", &error);
 }
 
@@ -341,7 +353,8 @@ bool training_plan_step(struct training *t, struct place *place)
             return false;
         }
     }
-    local = place->model && place->model->options.local; /* ranks have values of their own, which the others do not know */
+    /* ranks have values of their own, which the others do not know */
+    local = place->model && place->model->options.local;
     if (way < 10) {
         for (int i = 0; i < 3; i++) {
             if (!take_step(t, place)) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What training.c (sets, steps, joins), training_job.c (named tensors) and training_plan.c (plans, optimizers, checkpoints) share. */
+/**
+ * What training.c (sets, steps, joins), training_job.c (named tensors) and training_plan.c (plans, optimizers,
+ * checkpoints) share.
+ */
 #ifndef PL_TESTS_SCENARIOS_TRAINING_PRIVATE_H
 #define PL_TESTS_SCENARIOS_TRAINING_PRIVATE_H
 

@@ -130,7 +130,8 @@ static int64_t get(enum pl_dtype dtype, const char *data, uint64_t i)
 
 static bool wrong(const struct trial *t, const char *what, uint64_t i, int64_t found, int64_t expected)
 {
-    snprintf(t->failure, t->failure_bytes, "%s of %" PRIu64 " %s, %s, root %d, %s%s: %s %" PRIu64 " is %" PRId64 ", not %" PRId64,
+    snprintf(t->failure, t->failure_bytes,
+             "%s of %" PRIu64 " %s, %s, root %d, %s%s: %s %" PRIu64 " is %" PRId64 ", not %" PRId64,
              pl_kind_text(t->c.kind), t->c.count, pl_dtype_text(t->c.dtype), pl_op_text(t->c.op), t->c.root,
              t->in_place ? "in place" : "out of place", t->c.counts ? ", ragged" : "", what, i, found, expected);
     return false;
@@ -252,7 +253,8 @@ static bool check_input(const struct trial *t, uint64_t send_elems)
     } else if (t->in_place && (t->c.kind != PL_REDUCE || t->rank == t->c.root)) {
         bytes = end;
     }
-    if (memcmp(t->send, t->before, changed) == 0 && memcmp(t->send + changed + bytes, t->before + changed + bytes, end - changed - bytes) == 0) {
+    if (memcmp(t->send, t->before, changed) == 0 &&
+        memcmp(t->send + changed + bytes, t->before + changed + bytes, end - changed - bytes) == 0) {
         return true;
     }
     return wrong(t, "the input was changed; element", 0, 0, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Ranks that are threads, one of which finds no memory from its n-th request on: link with -Wl,--wrap=pl_memory_new. Messages between threads,
- * which a network would carry, and the bootstrap of a sub-world are free.
+ * Ranks that are threads, one of which finds no memory from its n-th request on: link with -Wl,--wrap=pl_memory_new.
+ * Messages between threads, which a network would carry, and the bootstrap of a sub-world are free.
  */
 #ifndef PL_TESTS_SUPPORT_ALLOC_BUDGET_H
 #define PL_TESTS_SUPPORT_ALLOC_BUDGET_H
@@ -31,13 +31,13 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 }
 
 /* Those of the first bootstrap that was hooked: all have the same. */
-static enum pl_status (*_Atomic purse_real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                                 struct pl_error *reterr);
+static enum pl_status (*_Atomic purse_real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                                 struct pl_transfer *transfer, struct pl_error *reterr);
 static enum pl_status (*_Atomic purse_real_split)(void *context, const int *ranks, int count, int64_t deadline_ns,
                                                   struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
-static enum pl_status purse_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                 struct pl_error *reterr)
+static enum pl_status purse_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     int kept = alloc_budget;
     enum pl_status status;
@@ -48,8 +48,8 @@ static enum pl_status purse_send(void *context, const void *data, size_t bytes, 
     return status;
 }
 
-static enum pl_status purse_split(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                                  struct pl_error *reterr)
+static enum pl_status purse_split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                                  struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     int kept = alloc_budget;
     enum pl_status status;

@@ -56,7 +56,10 @@ static inline bool device_order(const char *order)
     return found != NULL;
 }
 
-/** How often this thread has called the driver's function `name`, NULL: any of them; -1: the driver is a real one, which does not count. */
+/**
+ * How often this thread has called the driver's function `name`, NULL: any of them; -1: the driver is a real one, which
+ * does not count.
+ */
 static inline long device_calls(const char *name)
 {
     void *found = device_fake("fake_cuda_calls");
@@ -70,12 +73,16 @@ static inline long device_calls(const char *name)
 }
 
 /** A copy between host and device memory, waited for. */
-static inline enum pl_status device_move(struct pl_device *device, void *to, const void *from, size_t bytes, struct pl_error *reterr)
+static inline enum pl_status device_move(struct pl_device *device, void *to, const void *from, size_t bytes,
+                                         struct pl_error *reterr)
 {
     return pl_device_copy_now(device, to, from, bytes, NULL, pl_deadline_after_ns(60 * PL_NS_PER_S), reterr);
 }
 
-/** How many devices `ranks` ranks may use, one after the other: 1, which they share, and `ranks` where there are so many; 0 ends the list. */
+/**
+ * How many devices `ranks` ranks may use, one after the other: 1, which they share, and `ranks` where there are so
+ * many; 0 ends the list.
+ */
 static inline int device_next(int devices, int ranks)
 {
     int count = 0;

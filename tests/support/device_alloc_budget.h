@@ -7,7 +7,9 @@
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 
-/** Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is told of on both ranks, or on none.
+/**
+ * Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is told of
+ * on both ranks, or on none.
  */
 static inline void device_ranks_pay(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -27,14 +29,18 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
         mine[0] = (int32_t)pl_world_new_sub(world, ranks, 2, &part, &told);
         alloc_budget = -1;
         mine[1] = purse_was_empty;
-        RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d paid: %s", pays, told.cause);
+        RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d paid: %s", pays,
+                   told.cause);
         RANKS_OK(pl_allgather(world, mine, all, 2, PL_INT32, &error));
         RANKS_NEED(all[0] == all[2], "%d paid: %d on rank 0, %d on rank 1", pays, all[0], all[2]);
         was_empty = all[3];
     }
 }
 
-/** The same on a device of its own for each rank. What is not told at once ends in the test's own time limit, long before the world's. */
+/**
+ * The same on a device of its own for each rank. What is not told at once ends in the test's own time limit, long
+ * before the world's.
+ */
 static inline void check_device_alloc_budget(void)
 {
     struct pl_knobs knobs;

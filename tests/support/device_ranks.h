@@ -25,7 +25,8 @@ static inline void device_ranks_say(struct pl_world *world, void *argument, char
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     pl_world_describe(world, &text);
-    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%s", (const char *)argument, pl_text_string(&text));
+    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%s", (const char *)argument,
+               pl_text_string(&text));
 }
 
 /** What befalls rank 1 in the third of five calls, and how that has to end. */
@@ -51,8 +52,8 @@ static inline void device_ranks_order(struct pl_world *world, const char *order)
 }
 
 /** How a rank's part of a fault ended: each with its own place, and all in time. */
-static inline void device_ranks_judge(struct pl_world *world, const struct device_fault *fault, enum pl_status status, const struct pl_error *told,
-                                      int64_t begin_ns, char failure[RANKS_TEXT_BYTES])
+static inline void device_ranks_judge(struct pl_world *world, const struct device_fault *fault, enum pl_status status,
+                                      const struct pl_error *told, int64_t begin_ns, char failure[RANKS_TEXT_BYTES])
 {
     double took_s = (double)(pl_clock_now_ns() - begin_ns) / 1e9;
     bool first = fault->shared || pl_world_rank(world) == 1;
@@ -60,16 +61,20 @@ static inline void device_ranks_judge(struct pl_world *world, const struct devic
 
     snprintf(place, sizeof(place), "rank %d on host ", pl_world_rank(world));
     RANKS_NEED(status != PL_OK, "the fault was not noticed");
-    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not told: %s: %s (%s)", fault->text, pl_status_name(status), told->cause, told->context);
+    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not told: %s: %s (%s)", fault->text, pl_status_name(status),
+               told->cause, told->context);
     if (!first) {
-        RANKS_NEED(strncmp(told->cause, "rank 1 has given up: ", 21) == 0 && strstr(told->cause, "rank 1 on host "), "rank 1 is not told: %s (%s)",
-                   told->cause, told->context);
-        RANKS_NEED(told->domain == PL_DOMAIN_RANK && told->code == 1, "domain %d, code %d", (int)told->domain, (int)told->code);
+        RANKS_NEED(strncmp(told->cause, "rank 1 has given up: ", 21) == 0 && strstr(told->cause, "rank 1 on host "),
+                   "rank 1 is not told: %s (%s)", told->cause, told->context);
+        RANKS_NEED(told->domain == PL_DOMAIN_RANK && told->code == 1, "domain %d, code %d", (int)told->domain,
+                   (int)told->code);
     }
     /* Who has not answered rank 1 by its deadline shares its wait. */
-    RANKS_NEED(fault->shared || status == (first ? fault->of_rank_1 : PL_PEER) || (status == PL_TIMEOUT && fault->of_rank_1 == PL_TIMEOUT), "%s: %s",
-               pl_status_name(status), told->cause);
-    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"), "the place is not told: %s (%s)", told->cause, told->context);
+    RANKS_NEED(fault->shared || status == (first ? fault->of_rank_1 : PL_PEER) ||
+                   (status == PL_TIMEOUT && fault->of_rank_1 == PL_TIMEOUT),
+               "%s: %s", pl_status_name(status), told->cause);
+    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"), "the place is not told: %s (%s)",
+               told->cause, told->context);
     RANKS_NEED(took_s < 50.0, "it took %g s", took_s); /* the others' deadlines are later */
 }
 
@@ -80,7 +85,8 @@ static inline void device_ranks_suffer(struct pl_world *world, void *argument, c
     const struct device_fault *fault = argument;
     struct pl_device *device = pl_world_device(world);
     int64_t begin_ns = pl_clock_now_ns();
-    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = COUNT, .memory = PL_MEMORY_DEVICE, .flags = fault->flags};
+    struct pl_collective c = {
+        .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = COUNT, .memory = PL_MEMORY_DEVICE, .flags = fault->flags};
     struct pl_error told = PL_ERROR_NONE;
     struct pl_span span = {.data = NULL};
     enum pl_status status = PL_OK;

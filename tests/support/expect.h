@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Ranks as threads whose tests have many expectations: ck_assert_bodies(4, body, data) calls body(&rank) in four ranks, and
- * fails when any expect() in any of them did. Failures print where they are and do not end the body, so that the other ranks
- * are not left waiting.
+ * Ranks as threads whose tests have many expectations: ck_assert_bodies(4, body, data) calls body(&rank) in four ranks,
+ * and fails when any expect() in any of them did. Failures print where they are and do not end the body, so that the
+ * other ranks are not left waiting.
  */
 #ifndef PL_TESTS_SUPPORT_EXPECT_H
 #define PL_TESTS_SUPPORT_EXPECT_H
@@ -22,23 +22,24 @@ struct rank_body {
     void *data;
 };
 
-#define expect(condition, ...)                                                                                                                       \
-    do {                                                                                                                                             \
-        if (!(condition)) {                                                                                                                          \
-            self->failures++;                                                                                                                        \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, self->rank, self->size, #condition);                                   \
-            fprintf(stderr, __VA_ARGS__);                                                                                                            \
-            fprintf(stderr, "\n");                                                                                                                   \
-        }                                                                                                                                            \
+#define expect(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            self->failures++;                                                                                          \
+            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, self->rank, self->size, #condition);     \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, "\n");                                                                                     \
+        }                                                                                                              \
     } while (0)
 
 /** For bodies that keep their report in `error`. */
-#define expect_ok(expression)                                                                                                                        \
-    do {                                                                                                                                             \
-        enum pl_status expect_status_ = (expression);                                                                                                \
-        char expect_text_[1200];                                                                                                                     \
-                                                                                                                                                     \
-        expect(expect_status_ == PL_OK, "%s: %s", pl_status_name(expect_status_), pl_error_text(&error, expect_text_, sizeof(expect_text_)));        \
+#define expect_ok(expression)                                                                                          \
+    do {                                                                                                               \
+        enum pl_status expect_status_ = (expression);                                                                  \
+        char expect_text_[1200];                                                                                       \
+                                                                                                                       \
+        expect(expect_status_ == PL_OK, "%s: %s", pl_status_name(expect_status_),                                      \
+               pl_error_text(&error, expect_text_, sizeof(expect_text_)));                                             \
     } while (0)
 
 static inline void expect_rank(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -52,11 +53,11 @@ static inline void expect_rank(struct pl_world *world, void *argument, char fail
     }
 }
 
-#define ck_assert_bodies(size, body_function, body_data)                                                                                             \
-    do {                                                                                                                                             \
-        struct rank_body rank_body_ = {.body = (body_function), .data = (body_data)};                                                                \
-                                                                                                                                                     \
-        ck_assert_ranks((size), NULL, expect_rank, &rank_body_);                                                                                     \
+#define ck_assert_bodies(size, body_function, body_data)                                                               \
+    do {                                                                                                               \
+        struct rank_body rank_body_ = {.body = (body_function), .data = (body_data)};                                  \
+                                                                                                                       \
+        ck_assert_ranks((size), NULL, expect_rank, &rank_body_);                                                       \
     } while (0)
 
 #endif

@@ -6,7 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Feed `bytes` of `data` to the code under test; a fault is a crash, an abort (PL_BUG_IF), or a sanitizer's word. Returns 0. */
+/**
+ * Feed `bytes` of `data` to the code under test; a fault is a crash, an abort (PL_BUG_IF), or a sanitizer's word.
+ * Returns 0.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 #endif

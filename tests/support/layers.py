@@ -45,6 +45,8 @@ TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "
 CODE = {".c", ".h", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
 MAX_LINES = 800  # from 600 on a file has a reason; for more there is none
+MAX_COLUMNS = 120
+NARROW = CODE | {".inc"}
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:wo" + r"rk|home/[a-z]+|root|Users/[A-Za-z]+)/[a-z]")
 
@@ -107,6 +109,9 @@ def check_text(name, text):
         yield 1, "no SPDX line among the first three"
     if suffix in SPDX and len(lines) > MAX_LINES + 1:
         yield len(lines), f"longer than {MAX_LINES} lines"
+    for number, line in enumerate(lines, 1):
+        if suffix in NARROW and len(line) > MAX_COLUMNS:
+            yield number, f"{len(line)} columns, more than {MAX_COLUMNS}"
     if name != "tests/support/layers.py" and name != "LICENSE":
         for line, match in lines_matching(UNFINISHED, text):
             yield line, f"unfinished work is not landed ('{match.group(0)}')"

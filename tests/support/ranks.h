@@ -40,7 +40,8 @@ static inline void *ranks_main(void *argument)
     } else {
         seat->function(world, seat->argument, seat->failure);
         if (seat->failure[0]) {
-            fprintf(stderr, "a rank's test has failed: %s\n", seat->failure); /* should its cleaning up end the process */
+            /* should its cleaning up end the process */
+            fprintf(stderr, "a rank's test has failed: %s\n", seat->failure);
         }
         pl_world_free(world);
     }
@@ -50,11 +51,11 @@ static inline void *ranks_main(void *argument)
 }
 
 /**
- * Run `function` on `size` ranks; the first failure's text, "" when all went well, in `failure`. Rank r gets device r mod `devices`, none where that
- * is 0.
+ * Run `function` on `size` ranks; the first failure's text, "" when all went well, in `failure`. Rank r gets device r
+ * mod `devices`, none where that is 0.
  */
-static inline void ranks_run_on(int size, int devices, const struct pl_world_options *options, ranks_function *function, void *argument,
-                                char failure[RANKS_TEXT_BYTES])
+static inline void ranks_run_on(int size, int devices, const struct pl_world_options *options, ranks_function *function,
+                                void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct ranks_seat seats[RANKS_MOST];
     struct pl_bootstrap *bootstraps[RANKS_MOST];
@@ -87,31 +88,31 @@ static inline void ranks_run_on(int size, int devices, const struct pl_world_opt
 /** Run and fail the Check test with the text. */
 #define ck_assert_ranks(size, options, function, argument) ck_assert_ranks_on(size, 0, options, function, argument)
 
-#define ck_assert_ranks_on(size, devices, options, function, argument)                                                                               \
-    do {                                                                                                                                             \
-        char ranks_failure_[RANKS_TEXT_BYTES];                                                                                                       \
-                                                                                                                                                     \
-        ranks_run_on((size), (devices), (options), (function), (argument), ranks_failure_);                                                          \
-        ck_assert_msg(!ranks_failure_[0], "%s", ranks_failure_);                                                                                     \
+#define ck_assert_ranks_on(size, devices, options, function, argument)                                                 \
+    do {                                                                                                               \
+        char ranks_failure_[RANKS_TEXT_BYTES];                                                                         \
+                                                                                                                       \
+        ranks_run_on((size), (devices), (options), (function), (argument), ranks_failure_);                            \
+        ck_assert_msg(!ranks_failure_[0], "%s", ranks_failure_);                                                       \
     } while (0)
 
 /** In a rank's function: fail unless `condition`. */
-#define RANKS_NEED(condition, ...)                                                                                                                   \
-    do {                                                                                                                                             \
-        if (!(condition)) {                                                                                                                          \
-            snprintf(failure, RANKS_TEXT_BYTES, __VA_ARGS__);                                                                                        \
-            return;                                                                                                                                  \
-        }                                                                                                                                            \
+#define RANKS_NEED(condition, ...)                                                                                     \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            snprintf(failure, RANKS_TEXT_BYTES, __VA_ARGS__);                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
     } while (0)
 
 /** In a rank's function: fail unless the expression, which fills `error`, is PL_OK. */
-#define RANKS_OK(expression)                                                                                                                         \
-    do {                                                                                                                                             \
-        struct pl_error error = PL_ERROR_NONE;                                                                                                       \
-        if ((expression) != PL_OK) {                                                                                                                 \
-            snprintf(failure, RANKS_TEXT_BYTES, "%s: %s (%s)", #expression, error.cause, error.context);                                             \
-            return;                                                                                                                                  \
-        }                                                                                                                                            \
+#define RANKS_OK(expression)                                                                                           \
+    do {                                                                                                               \
+        struct pl_error error = PL_ERROR_NONE;                                                                         \
+        if ((expression) != PL_OK) {                                                                                   \
+            snprintf(failure, RANKS_TEXT_BYTES, "%s: %s (%s)", #expression, error.cause, error.context);               \
+            return;                                                                                                    \
+        }                                                                                                              \
     } while (0)
 
 #endif

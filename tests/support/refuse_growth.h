@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One request of this thread for room in an array or a text finds no memory, those behind it do: link with -Wl,--wrap=pl_memory_grow. */
+/**
+ * One request of this thread for room in an array or a text finds no memory, those behind it do: link with
+ * -Wl,--wrap=pl_memory_grow.
+ */
 #ifndef PL_TESTS_SUPPORT_REFUSE_GROWTH_H
 #define PL_TESTS_SUPPORT_REFUSE_GROWTH_H
 
@@ -8,10 +11,13 @@
 /** How many requests of this thread come before that one; negative: none is refused, or it has been. */
 static _Thread_local int refuse_growth_behind = -1;
 
-enum pl_status __real_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes, struct pl_error *reterr);
-enum pl_status __wrap_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes, struct pl_error *reterr);
+enum pl_status __real_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
+                                     struct pl_error *reterr);
+enum pl_status __wrap_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
+                                     struct pl_error *reterr);
 
-enum pl_status __wrap_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes, struct pl_error *reterr)
+enum pl_status __wrap_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
+                                     struct pl_error *reterr)
 {
     if (refuse_growth_behind >= 0 && refuse_growth_behind-- == 0) {
         return pl_error_set(reterr, PL_MEMORY, "this request is refused");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Runs a fuzz target without a fuzzer: each seed as it is, then a fixed number of damaged copies, the same ones in every run.
+ * Runs a fuzz target without a fuzzer: each seed as it is, then a fixed number of damaged copies, the same ones in
+ * every run.
  *
  *   fuzz_NAME SEED_FILE_OR_DIRECTORY...
  */
@@ -36,7 +37,8 @@ static void feed(const char *data, size_t bytes)
     (void)LLVMFuzzerTestOneInput(exact, bytes);
 }
 
-/* One small accident: a bit, a byte, a cut, a repeated or a removed piece. Returns the new size, at most twice the old. */
+/* One small accident: a bit, a byte, a cut, a repeated or a removed piece. Returns the new size, at most twice the old.
+ * */
 static size_t damage(char *data, size_t bytes, uint64_t *state)
 {
     static const char marks[] = "\0\"\\{}[]:,/=- \n\x7f\x80\xff\xfe\x01"
@@ -108,7 +110,8 @@ static int replay(const char *path)
     for (int i = 0; i < count; i++) {
         char below[4096];
 
-        if (entries[i]->d_name[0] != '.' && snprintf(below, sizeof(below), "%s/%s", path, entries[i]->d_name) < (int)sizeof(below)) {
+        if (entries[i]->d_name[0] != '.' &&
+            snprintf(below, sizeof(below), "%s/%s", path, entries[i]->d_name) < (int)sizeof(below)) {
             replayed += replay(below);
         }
         free(entries[i]);

@@ -9,40 +9,43 @@
 /** UNIT_MAIN("base/text", test_a, test_b): run the named START_TEST functions. */
 #define UNIT_MAIN(suite_name, ...) UNIT_MAIN_AFTER(suite_name, 0, __VA_ARGS__)
 
-/** As UNIT_MAIN() when `prepared` is 0; otherwise that is the exit code: 77 when the tests cannot run here and it was said why. */
-#define UNIT_MAIN_AFTER(suite_name, prepared, ...)                                                                                                   \
-    int main(void)                                                                                                                                   \
-    {                                                                                                                                                \
-        const TTest *tests[] = {__VA_ARGS__};                                                                                                        \
-        int code = (prepared);                                                                                                                       \
-        Suite *suite;                                                                                                                                \
-        SRunner *runner;                                                                                                                             \
-                                                                                                                                                     \
-        if (code != 0) {                                                                                                                             \
-            return code;                                                                                                                             \
-        }                                                                                                                                            \
-        suite = suite_create(suite_name);                                                                                                            \
-        runner = srunner_create(suite);                                                                                                              \
-        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {                                                                              \
-            TCase *test_case = tcase_create(tests[i]->name);                                                                                         \
-                                                                                                                                                     \
-            tcase_add_test(test_case, tests[i]);                                                                                                     \
-            suite_add_tcase(suite, test_case);                                                                                                       \
-        }                                                                                                                                            \
-        srunner_run_all(runner, CK_NORMAL);                                                                                                          \
-        code = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;                                                                          \
-        srunner_free(runner);                                                                                                                        \
-        return code;                                                                                                                                 \
+/**
+ * As UNIT_MAIN() when `prepared` is 0; otherwise that is the exit code: 77 when the tests cannot run here and it was
+ * said why.
+ */
+#define UNIT_MAIN_AFTER(suite_name, prepared, ...)                                                                     \
+    int main(void)                                                                                                     \
+    {                                                                                                                  \
+        const TTest *tests[] = {__VA_ARGS__};                                                                          \
+        int code = (prepared);                                                                                         \
+        Suite *suite;                                                                                                  \
+        SRunner *runner;                                                                                               \
+                                                                                                                       \
+        if (code != 0) {                                                                                               \
+            return code;                                                                                               \
+        }                                                                                                              \
+        suite = suite_create(suite_name);                                                                              \
+        runner = srunner_create(suite);                                                                                \
+        for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {                                                \
+            TCase *test_case = tcase_create(tests[i]->name);                                                           \
+                                                                                                                       \
+            tcase_add_test(test_case, tests[i]);                                                                       \
+            suite_add_tcase(suite, test_case);                                                                         \
+        }                                                                                                              \
+        srunner_run_all(runner, CK_NORMAL);                                                                            \
+        code = srunner_ntests_failed(runner) ? EXIT_FAILURE : EXIT_SUCCESS;                                            \
+        srunner_free(runner);                                                                                          \
+        return code;                                                                                                   \
     }
 
 /** Assert PL_OK and print the report otherwise. */
-#define ck_assert_ok(expression, error)                                                                                                              \
-    do {                                                                                                                                             \
-        enum pl_status ck_status_ = (expression);                                                                                                    \
-        char ck_text_[1200];                                                                                                                         \
-                                                                                                                                                     \
-        ck_assert_msg(ck_status_ == PL_OK, "%s: %s: %s", #expression, pl_status_name(ck_status_),                                                    \
-                      pl_error_text((error), ck_text_, sizeof(ck_text_)));                                                                           \
+#define ck_assert_ok(expression, error)                                                                                \
+    do {                                                                                                               \
+        enum pl_status ck_status_ = (expression);                                                                      \
+        char ck_text_[1200];                                                                                           \
+                                                                                                                       \
+        ck_assert_msg(ck_status_ == PL_OK, "%s: %s: %s", #expression, pl_status_name(ck_status_),                      \
+                      pl_error_text((error), ck_text_, sizeof(ck_text_)));                                             \
     } while (0)
 
 #endif

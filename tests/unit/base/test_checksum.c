@@ -55,7 +55,8 @@ START_TEST(pieces_add_up)
         data[i] = (unsigned char)(i * 7 + (i >> 3));
     }
     for (size_t cut = 0; cut <= sizeof(data); cut += 13) {
-        struct pl_checksum sums[3] = {{.kind = PL_CHECKSUM_CRC32C}, {.kind = PL_CHECKSUM_CRC64NVME}, {.kind = PL_CHECKSUM_CRC32}};
+        struct pl_checksum sums[3] = {
+            {.kind = PL_CHECKSUM_CRC32C}, {.kind = PL_CHECKSUM_CRC64NVME}, {.kind = PL_CHECKSUM_CRC32}};
 
         for (size_t i = 0; i < 3; i++) {
             pl_checksum_add(&sums[i], data, cut);

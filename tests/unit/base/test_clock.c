@@ -79,5 +79,6 @@ START_TEST(a_nap_ends_at_the_deadline_or_before)
 }
 END_TEST
 
-UNIT_MAIN("base/clock", time_does_not_run_backwards, deadlines_saturate_at_never, never_never_passes_and_zero_passes_at_once,
-          poll_gets_milliseconds_rounded_up, a_nap_ends_at_the_deadline_or_before)
+UNIT_MAIN("base/clock", time_does_not_run_backwards, deadlines_saturate_at_never,
+          never_never_passes_and_zero_passes_at_once, poll_gets_milliseconds_rounded_up,
+          a_nap_ends_at_the_deadline_or_before)

@@ -107,8 +107,9 @@ START_TEST(a_number_is_one_from_1_or_an_error)
     static const struct {
         const char *text;
         unsigned number; /* 0: refused */
-    } cases[] = {{"", 3},  {"1", 1},  {"5", 5},  {"7", 7},  {"8", 7},  {"4294967297", 7}, {"99999999999999999999999", 7},
-                 {"0", 0}, {"-1", 0}, {"+1", 0}, {" 1", 0}, {"1 ", 0}, {"1.5", 0},        {"many", 0}};
+    } cases[] = {
+        {"", 3},  {"1", 1},  {"5", 5},  {"7", 7},  {"8", 7},  {"4294967297", 7}, {"99999999999999999999999", 7},
+        {"0", 0}, {"-1", 0}, {"+1", 0}, {" 1", 0}, {"1 ", 0}, {"1.5", 0},        {"many", 0}};
     struct pl_error error = PL_ERROR_NONE;
     unsigned number = 0;
 
@@ -208,6 +209,8 @@ START_TEST(copies_are_independent_and_many_variables_fit)
 }
 END_TEST
 
-UNIT_MAIN("base/environment", a_snapshot_leaves_the_process_alone, one_environment_is_laid_over_another, an_empty_one_is_still_good_for_execve,
-          replacing_keeps_the_place_and_new_names_go_behind, empty_differs_from_unset, a_number_is_one_from_1_or_an_error, a_name_is_matched_whole,
-          bad_names_are_refused, a_value_may_come_from_the_variable_itself, unset_removes_every_copy, copies_are_independent_and_many_variables_fit)
+UNIT_MAIN("base/environment", a_snapshot_leaves_the_process_alone, one_environment_is_laid_over_another,
+          an_empty_one_is_still_good_for_execve, replacing_keeps_the_place_and_new_names_go_behind,
+          empty_differs_from_unset, a_number_is_one_from_1_or_an_error, a_name_is_matched_whole, bad_names_are_refused,
+          a_value_may_come_from_the_variable_itself, unset_removes_every_copy,
+          copies_are_independent_and_many_variables_fit)

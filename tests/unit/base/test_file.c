@@ -264,7 +264,8 @@ START_TEST(a_write_that_fails_keeps_the_old_content)
     enter_scratch();
     ck_assert_int_eq(mkdir("taken", 0755), 0);
     put("taken/file", "kept");
-    ck_assert_int_eq(pl_file_write_atomic("taken", "x", 1, 0600, &error), PL_SYSTEM); /* a file cannot replace a directory */
+    /* a file cannot replace a directory */
+    ck_assert_int_eq(pl_file_write_atomic("taken", "x", 1, 0600, &error), PL_SYSTEM);
     ck_assert_int_eq(count_entries("."), 1);
     expect_content("taken/file", "kept");
     ck_assert_int_eq(pl_file_write_atomic("absent/file", "x", 1, 0600, &error), PL_NOT_FOUND);
@@ -331,20 +332,26 @@ START_TEST(a_read_waits_until_its_deadline_and_can_go_on)
     int ends[2];
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    ck_assert_int_eq(pl_fd_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(5 * PL_NS_PER_MS), "pipe", &bytes, &error), PL_TIMEOUT);
+    ck_assert_int_eq(
+        pl_fd_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(5 * PL_NS_PER_MS), "pipe", &bytes, &error),
+        PL_TIMEOUT);
     ck_assert(strstr(error.cause, "pipe") != NULL);
     ck_assert_uint_eq(bytes, 99);
     ck_assert_ok(pl_fd_write(ends[1], "abc", 3, "pipe", &error), &error);
-    ck_assert_ok(pl_fd_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error); /* what is there is had at once */
+    /* what is there is had at once */
+    ck_assert_ok(pl_fd_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error);
     ck_assert_uint_eq(bytes, 3);
     ck_assert_mem_eq(data, "abc", 3);
     ck_assert_ok(pl_fd_set_nonblock(ends[0], true, &error), &error);
-    ck_assert_int_eq(pl_fd_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(PL_NS_PER_MS), "pipe", &bytes, &error), PL_TIMEOUT);
+    ck_assert_int_eq(
+        pl_fd_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(PL_NS_PER_MS), "pipe", &bytes, &error),
+        PL_TIMEOUT);
     close(ends[1]);
     ck_assert_ok(pl_fd_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error), &error);
     ck_assert_uint_eq(bytes, 0);
     close(ends[0]);
-    ck_assert_int_eq(pl_fd_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error), PL_SYSTEM);
+    ck_assert_int_eq(pl_fd_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error),
+                     PL_SYSTEM);
     ck_assert_int_eq((int)error.code, EBADF);
 }
 END_TEST
@@ -355,7 +362,9 @@ static void *drain(void *argument)
     size_t total = 0, bytes = 0;
     const int *fd = argument;
 
-    while (pl_fd_read_some(*fd, block, sizeof(block), pl_deadline_after_ns(30 * PL_NS_PER_S), "pipe", &bytes, NULL) == PL_OK && bytes > 0) {
+    while (pl_fd_read_some(*fd, block, sizeof(block), pl_deadline_after_ns(30 * PL_NS_PER_S), "pipe", &bytes, NULL) ==
+               PL_OK &&
+           bytes > 0) {
         total += bytes;
     }
     return (void *)total;
@@ -510,11 +519,12 @@ START_TEST(a_program_is_the_first_executable_file_along_the_path)
 }
 END_TEST
 
-UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly, files_without_a_size_are_read_whole,
-          a_pipe_is_read_to_its_end_and_never_waited_for_without_one, absence_is_told_apart_from_trouble,
-          atomic_writing_replaces_and_leaves_no_temporary, a_link_at_the_target_is_replaced_not_followed,
-          names_that_are_not_one_component_are_refused, the_longest_name_is_written_and_a_longer_one_is_an_error,
-          a_write_that_fails_keeps_the_old_content, readers_see_one_version_whole_while_two_writers_race,
-          a_read_waits_until_its_deadline_and_can_go_on, a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named,
-          nonblock_is_set_and_cleared, directories_are_made_with_their_parents, a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno,
+UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly,
+          files_without_a_size_are_read_whole, a_pipe_is_read_to_its_end_and_never_waited_for_without_one,
+          absence_is_told_apart_from_trouble, atomic_writing_replaces_and_leaves_no_temporary,
+          a_link_at_the_target_is_replaced_not_followed, names_that_are_not_one_component_are_refused,
+          the_longest_name_is_written_and_a_longer_one_is_an_error, a_write_that_fails_keeps_the_old_content,
+          readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,
+          a_write_larger_than_the_pipe_goes_out_whole, a_full_device_is_named, nonblock_is_set_and_cleared,
+          directories_are_made_with_their_parents, a_file_in_the_way_of_a_directory_is_said, closing_keeps_errno,
           a_closed_descriptor_is_forgotten, an_atomic_file_is_on_disk_before_it_gets_its_name_and_its_name_is_too)

@@ -75,10 +75,15 @@ END_TEST
 
 START_TEST(a_bad_value_is_refused_with_its_name_and_what_was_expected)
 {
-    static const char *const bad[][2] = {
-        {"PACELINE_TIMEOUT_S", "soon"},    {"PACELINE_TIMEOUT_S", "-1"},   {"PACELINE_TIMEOUT_S", "nan"},
-        {"PACELINE_TIMEOUT_S", "5 min"},   {"PACELINE_SPIN_US", "1e999"},  {"PACELINE_REPRODUCIBLE", "2"},
-        {"PACELINE_SEGMENT_BYTES", "1MB"}, {"PACELINE_SEGMENT_BYTES", ""}, {"PACELINE_SEGMENT_BYTES", "9223372036854775807KiB"}};
+    static const char *const bad[][2] = {{"PACELINE_TIMEOUT_S", "soon"},
+                                         {"PACELINE_TIMEOUT_S", "-1"},
+                                         {"PACELINE_TIMEOUT_S", "nan"},
+                                         {"PACELINE_TIMEOUT_S", "5 min"},
+                                         {"PACELINE_SPIN_US", "1e999"},
+                                         {"PACELINE_REPRODUCIBLE", "2"},
+                                         {"PACELINE_SEGMENT_BYTES", "1MB"},
+                                         {"PACELINE_SEGMENT_BYTES", ""},
+                                         {"PACELINE_SEGMENT_BYTES", "9223372036854775807KiB"}};
     struct pl_knobs knobs;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -125,7 +130,8 @@ START_TEST(horovods_variable_counts_where_ours_is_not_set)
     ck_assert_int_eq(knobs.values[PL_KNOB_STALL_S].source, PL_KNOB_FROM_PACELINE);
 
     ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "120", NULL), PL_OK);
-    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "DYNAMIC", NULL), PL_OK); /* no file, but a word */
+    /* no file, but a word */
+    ck_assert_int_eq(pl_environment_set(environment, "HOROVOD_TIMELINE", "DYNAMIC", NULL), PL_OK);
     ck_assert_int_eq(pl_knobs_resolve(environment, &knobs, NULL), PL_OK);
     ck_assert_double_eq(pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), 120.0);
     ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_TRACE), "");
@@ -141,9 +147,11 @@ START_TEST(a_word_is_one_of_the_knobs_words)
     static const struct {
         const char *variable, *value, *told; /* told NULL: it is one */
     } cases[] = {
-        {"PACELINE_ALGORITHM", "rings", "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct"},
+        {"PACELINE_ALGORITHM", "rings",
+         "PACELINE_ALGORITHM is 'rings': expected one of ring halving doubling tree direct"},
         {"PACELINE_ALGORITHM", "rin", "PACELINE_ALGORITHM is 'rin': expected one of ring halving doubling tree direct"},
-        {"PACELINE_ALGORITHM", "ring halving", "PACELINE_ALGORITHM is 'ring halving': expected one of ring halving doubling tree direct"},
+        {"PACELINE_ALGORITHM", "ring halving",
+         "PACELINE_ALGORITHM is 'ring halving': expected one of ring halving doubling tree direct"},
         {"PACELINE_WIRE_TYPE", "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16"},
         {"PACELINE_KERNEL", "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 neon plain"},
         {"PACELINE_SHM_STORE", "streams", "PACELINE_SHM_STORE is 'streams': expected one of cached migrate stream"},
@@ -167,6 +175,7 @@ START_TEST(a_word_is_one_of_the_knobs_words)
 }
 END_TEST
 
-UNIT_MAIN("base/knob", a_word_is_one_of_the_knobs_words, defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help,
-          sizes_take_units, a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood,
+UNIT_MAIN("base/knob", a_word_is_one_of_the_knobs_words, defaults_hold_when_nothing_is_set,
+          every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
+          a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood,
           a_bad_value_is_refused_with_its_name_and_what_was_expected, horovods_variable_counts_where_ours_is_not_set)

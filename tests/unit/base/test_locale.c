@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point all the same. */
+/* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point
+ * all the same. */
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/memory.h"
@@ -81,4 +82,5 @@ START_TEST(json_has_a_point)
 }
 END_TEST
 
-UNIT_MAIN_AFTER("base/locale", set_comma(), texts_have_a_point, settings_and_options_are_read_with_a_point, json_has_a_point)
+UNIT_MAIN_AFTER("base/locale", set_comma(), texts_have_a_point, settings_and_options_are_read_with_a_point,
+                json_has_a_point)

@@ -151,6 +151,7 @@ START_TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
 }
 END_TEST
 
-UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends, the_prefix_is_cut_at_63_bytes,
-          an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble,
-          a_reader_that_has_stopped_reading_stops_nobody, a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
+UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends,
+          the_prefix_is_cut_at_63_bytes, an_error_is_logged_with_cause_and_context,
+          errno_survives_a_line_and_a_closed_stderr_is_no_trouble, a_reader_that_has_stopped_reading_stops_nobody,
+          a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)

@@ -115,5 +115,6 @@ START_TEST(take_leaves_null_behind)
 }
 END_TEST
 
-UNIT_MAIN("base/memory", new_memory_is_zero_and_never_null_for_no_items, overflowing_products_are_refused, every_power_of_two_is_an_alignment,
-          growing_keeps_items_and_doubles, a_failed_growth_changes_nothing, strings_are_copied_with_a_nul, take_leaves_null_behind)
+UNIT_MAIN("base/memory", new_memory_is_zero_and_never_null_for_no_items, overflowing_products_are_refused,
+          every_power_of_two_is_an_alignment, growing_keeps_items_and_doubles, a_failed_growth_changes_nothing,
+          strings_are_copied_with_a_nul, take_leaves_null_behind)

@@ -6,8 +6,10 @@
 
 enum { EPOCHS = 256, QUIET, QUICK };
 
-static const struct option table[] = {
-    {"epochs", required_argument, NULL, EPOCHS}, {"quiet", no_argument, NULL, QUIET}, {"quick", no_argument, NULL, QUICK}, {NULL, 0, NULL, 0}};
+static const struct option table[] = {{"epochs", required_argument, NULL, EPOCHS},
+                                      {"quiet", no_argument, NULL, QUIET},
+                                      {"quick", no_argument, NULL, QUICK},
+                                      {NULL, 0, NULL, 0}};
 
 /* Read `words` (a NULL behind the last) up to the first that is wrong; its report, "" when all are fine. */
 static const char *complaint(char **words)
@@ -53,7 +55,8 @@ END_TEST
 START_TEST(a_wrong_option_is_named)
 {
     ck_assert_str_eq(COMPLAINT("--quiet", "--epochs", "2", "--quie"), "");
-    ck_assert_str_eq(COMPLAINT("--epoks=2"), "there is no option --epoks, or it is short for several; --help lists them");
+    ck_assert_str_eq(COMPLAINT("--epoks=2"),
+                     "there is no option --epoks, or it is short for several; --help lists them");
     ck_assert_str_eq(COMPLAINT("--qui"), "there is no option --qui, or it is short for several; --help lists them");
     ck_assert_str_eq(COMPLAINT("a", "--epochs"), "--epochs needs a value; --help lists the options");
     ck_assert_str_eq(COMPLAINT("--quiet=yes"), "--quiet takes no value, found 'yes'");
@@ -91,4 +94,5 @@ START_TEST(a_number_out_of_place_is_named_with_what_was_expected)
 }
 END_TEST
 
-UNIT_MAIN("base/options", options_come_in_order_and_other_words_stay, a_wrong_option_is_named, a_number_out_of_place_is_named_with_what_was_expected)
+UNIT_MAIN("base/options", options_come_in_order_and_other_words_stay, a_wrong_option_is_named,
+          a_number_out_of_place_is_named_with_what_was_expected)

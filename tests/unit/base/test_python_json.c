@@ -23,7 +23,8 @@ static const char *printed(const char *text, unsigned style)
     return result;
 }
 
-#define ck_prints(text, expected) ck_assert_str_eq(printed((text), PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED), (expected))
+#define ck_prints(text, expected)                                                                                      \
+    ck_assert_str_eq(printed((text), PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED), (expected))
 
 START_TEST(numbers_keep_their_text_and_print_as_python)
 {
@@ -62,7 +63,8 @@ START_TEST(refusals_name_line_column_expected_and_found)
     ck_assert_str_eq(printed("", 0), "!F:1:1: expected a value, found the end of the text");
     ck_assert_str_eq(printed("007", 0), "!F:1:2: expected the end of the text, found '0'");
     ck_assert_str_eq(printed("\"\xC3\xA9\" x", 0), "!F:1:5: expected the end of the text, found 'x'");
-    ck_assert_str_eq(printed("\"\n\"", 0), "!F:1:2: expected no raw control character inside a string, found a line break");
+    ck_assert_str_eq(printed("\"\n\"", 0),
+                     "!F:1:2: expected no raw control character inside a string, found a line break");
     ck_assert_str_eq(printed("\"\\u12g4\"", 0), "!F:1:6: expected four hex digits behind '\\u', found 'g'");
     ck_assert_str_eq(printed("\"\xFF\"", 0), "!F:1:2: expected UTF-8 text, found the byte 0xff");
     ck_assert_str_eq(printed("\xEF\xBB\xBF{}", 0), "!F:1:1: expected a value, found a byte order mark");
@@ -71,10 +73,33 @@ END_TEST
 
 START_TEST(what_python_refuses_is_refused)
 {
-    static const char *const refused[] = {
-        "1.",          "-",   "+5", ".5", "0x10", "1 2", "True", "nan", "{'a':1}", "[1,]", "{\"a\":1,}", "{,}",          "\"\\x\"",
-        "\"\\u\"",     "\"a", "[",  "{",  "1e",   "1e+", "-Inf", "--1", "\"\\",    "nul",  "\f1",        "\xED\xA0\x80", "\"\xED\xA0\x80\"",
-        "\"\xC0\x80\""};
+    static const char *const refused[] = {"1.",
+                                          "-",
+                                          "+5",
+                                          ".5",
+                                          "0x10",
+                                          "1 2",
+                                          "True",
+                                          "nan",
+                                          "{'a':1}",
+                                          "[1,]",
+                                          "{\"a\":1,}",
+                                          "{,}",
+                                          "\"\\x\"",
+                                          "\"\\u\"",
+                                          "\"a",
+                                          "[",
+                                          "{",
+                                          "1e",
+                                          "1e+",
+                                          "-Inf",
+                                          "--1",
+                                          "\"\\",
+                                          "nul",
+                                          "\f1",
+                                          "\xED\xA0\x80",
+                                          "\"\xED\xA0\x80\"",
+                                          "\"\xC0\x80\""};
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         ck_assert_msg(printed(refused[i], 0)[0] == '!', "%s was taken as %s", refused[i], printed(refused[i], 0));
@@ -86,7 +111,8 @@ START_TEST(names_sort_by_code_point_and_the_last_duplicate_wins_in_place)
 {
     ck_prints("{\"b\":1,\"B\":2,\"\xC3\xA9\":3,\"a\\u0000\":4,\"a\":5,\"a\\u0001\":6}",
               "{\"B\":2,\"a\":5,\"a\\u0000\":4,\"a\\u0001\":6,\"b\":1,\"\\u00e9\":3}");
-    ck_assert_str_eq(printed("{\"a\": 1, \"b\": [1,  2], \"a\": 3}", PL_PYTHON_JSON_SPACED), "{\"a\": 3, \"b\": [1, 2]}");
+    ck_assert_str_eq(printed("{\"a\": 1, \"b\": [1,  2], \"a\": 3}", PL_PYTHON_JSON_SPACED),
+                     "{\"a\": 3, \"b\": [1, 2]}");
 }
 END_TEST
 
@@ -221,7 +247,9 @@ START_TEST(nodes_know_where_they_stood)
 }
 END_TEST
 
-UNIT_MAIN("base/json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters, refusals_name_line_column_expected_and_found,
-          what_python_refuses_is_refused, names_sort_by_code_point_and_the_last_duplicate_wins_in_place, depth_and_count_are_bounded,
-          integers_longer_than_pythons_limit_are_refused, large_objects_stay_fast_and_find_every_name, a_replaced_large_object_is_still_found_by_name,
-          trees_made_by_hand_print_and_copy, the_content_of_a_string_parses_in_its_inner_form, nodes_know_where_they_stood)
+UNIT_MAIN("base/json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters,
+          refusals_name_line_column_expected_and_found, what_python_refuses_is_refused,
+          names_sort_by_code_point_and_the_last_duplicate_wins_in_place, depth_and_count_are_bounded,
+          integers_longer_than_pythons_limit_are_refused, large_objects_stay_fast_and_find_every_name,
+          a_replaced_large_object_is_still_found_by_name, trees_made_by_hand_print_and_copy,
+          the_content_of_a_string_parses_in_its_inner_form, nodes_know_where_they_stood)

@@ -52,5 +52,5 @@ START_TEST(null_report_is_allowed)
 }
 END_TEST
 
-UNIT_MAIN("base/status", cause_holds_the_system_words, context_is_appended_and_never_pushes_the_cause_out, long_cause_is_cut_visibly,
-          null_report_is_allowed)
+UNIT_MAIN("base/status", cause_holds_the_system_words, context_is_appended_and_never_pushes_the_cause_out,
+          long_cause_is_cut_visibly, null_report_is_allowed)

@@ -118,5 +118,6 @@ START_TEST(hexadecimal_digits_have_a_value_and_nothing_else_has)
 }
 END_TEST
 
-UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties, printf_longer_than_any_buffer,
-          running_out_is_remembered_and_said_once, clear_keeps_the_memory, hexadecimal_digits_have_a_value_and_nothing_else_has)
+UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties,
+          printf_longer_than_any_buffer, running_out_is_remembered_and_said_once, clear_keeps_the_memory,
+          hexadecimal_digits_have_a_value_and_nothing_else_has)

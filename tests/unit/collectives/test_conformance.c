@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one. */
+/* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one.
+ * */
 #include "collectives/bootstrap.h"
 #include "collectives/core/types.h"
 
@@ -54,7 +55,8 @@ START_TEST(every_allreduce_algorithm_is_right)
     for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
         for (int size = 2; size <= 5; size++) {
             small_segments(&knobs, "exchange", algorithms[i]);
-            ck_assert_ranks(size, &(struct pl_world_options){.knobs = &knobs}, run, &((struct conformance){.counts = two, .count_count = 2}));
+            ck_assert_ranks(size, &(struct pl_world_options){.knobs = &knobs}, run,
+                            &((struct conformance){.counts = two, .count_count = 2}));
         }
     }
 }
@@ -66,7 +68,8 @@ START_TEST(every_type_is_right)
     struct pl_knobs knobs;
 
     small_segments(&knobs, "", "");
-    ck_assert_ranks(3, &(struct pl_world_options){.knobs = &knobs}, run, &((struct conformance){.counts = two, .count_count = 2, .all_types = true}));
+    ck_assert_ranks(3, &(struct pl_world_options){.knobs = &knobs}, run,
+                    &((struct conformance){.counts = two, .count_count = 2, .all_types = true}));
 }
 END_TEST
 
@@ -78,7 +81,8 @@ START_TEST(every_operation_is_right_across_hosts)
 
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
         small_segments(&knobs, "", "");
-        ck_assert_ranks(layouts[i][0], &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = layouts[i][1]}), run,
+        ck_assert_ranks(layouts[i][0],
+                        &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = layouts[i][1]}), run,
                         &((struct conformance){.counts = four, .count_count = i == 0 ? 4 : 2, .arena = i % 2 == 1}));
     }
 }
@@ -152,7 +156,8 @@ START_TEST(every_operation_is_right_in_the_arena)
     struct pl_knobs knobs;
 
     small_segments(&knobs, "", "");
-    run_sizes(&(struct pl_world_options){.knobs = &knobs}, (struct conformance){.counts = counts, .count_count = 4, .arena = true});
+    run_sizes(&(struct pl_world_options){.knobs = &knobs},
+              (struct conformance){.counts = counts, .count_count = 4, .arena = true});
 }
 END_TEST
 
@@ -169,8 +174,10 @@ static void gather_ragged(struct pl_world *world, void *argument, char failure[R
         rows[r] = (uint64_t)(17 * r % RANKS);
         own[r] = 100 * rank + r;
     }
-    RANKS_OK(pl_collective_run(world, &((struct pl_collective){.kind = PL_ALLGATHER, .dtype = PL_INT32, .counts = rows, .send = own, .recv = all}),
-                               &error));
+    RANKS_OK(pl_collective_run(
+        world,
+        &((struct pl_collective){.kind = PL_ALLGATHER, .dtype = PL_INT32, .counts = rows, .send = own, .recv = all}),
+        &error));
     for (int r = 0; r < RANKS; r++) {
         for (int i = 0; i < 17 * r % RANKS; i++, at++) {
             RANKS_NEED(all[at] == 100 * r + i, "row %d of rank %d is %d", i, r, all[at]);
@@ -191,11 +198,11 @@ static struct {
     void *context;
     int messages; /* to ranks of other hosts, of two ranks each */
 } counted[COUNTED_RANKS];
-static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                   struct pl_error *reterr);
+static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                   struct pl_transfer *transfer, struct pl_error *reterr);
 
-static enum pl_status count_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                 struct pl_error *reterr)
+static enum pl_status count_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     int rank = 0;
 
@@ -226,17 +233,20 @@ static void count_messages(struct pl_world *world, void *argument, char failure[
         transport->send = count_send;
     }
     RANKS_OK(pl_allreduce(world, room[rank], room[rank], count, PL_FLOAT32, PL_SUM, &error));
-    RANKS_NEED(counted[rank].messages == expected, "%d messages went to other hosts, expected %d", counted[rank].messages, expected);
+    RANKS_NEED(counted[rank].messages == expected, "%d messages went to other hosts, expected %d",
+               counted[rank].messages, expected);
 }
 
 START_TEST(a_small_sum_takes_one_message_a_host_and_round)
 {
     for (uint64_t count = 1; count <= 4096; count *= 64) {
-        ck_assert_ranks(COUNTED_RANKS, &((struct pl_world_options){.pretend_ranks_per_host = 2}), count_messages, &count);
+        ck_assert_ranks(COUNTED_RANKS, &((struct pl_world_options){.pretend_ranks_per_host = 2}), count_messages,
+                        &count);
     }
 }
 END_TEST
 
-UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right, every_type_is_right,
-          every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well, a_small_sum_takes_one_message_a_host_and_round,
-          every_operation_is_right_whatever_the_order_of_ranks, every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)
+UNIT_MAIN("collectives/conformance", every_operation_is_right_over_messages, every_allreduce_algorithm_is_right,
+          every_type_is_right, every_operation_is_right_across_hosts, small_ones_go_inside_and_between_as_well,
+          a_small_sum_takes_one_message_a_host_and_round, every_operation_is_right_whatever_the_order_of_ranks,
+          every_operation_is_right_in_the_arena, thirty_five_ranks_gather_ragged_rows)

@@ -35,7 +35,8 @@ static inline void *on_gpu(struct pl_device *device, const void *data, size_t by
 
     ck_assert_ok(pl_device_alloc(device, bytes + shift, ret_base, &error), &error);
     if (data) {
-        ck_assert_ok(pl_device_copy_now(device, (char *)*ret_base + shift, data, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S), &error),
+        ck_assert_ok(pl_device_copy_now(device, (char *)*ret_base + shift, data, bytes, NULL,
+                                        pl_deadline_after_ns(20 * PL_NS_PER_S), &error),
                      &error);
     }
     return (char *)*ret_base + shift;
@@ -45,7 +46,8 @@ static inline void from_gpu(struct pl_device *device, void *data, const void *me
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_device_copy_now(device, data, memory, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
+    ck_assert_ok(pl_device_copy_now(device, data, memory, bytes, NULL, pl_deadline_after_ns(20 * PL_NS_PER_S), &error),
+                 &error);
 }
 
 #endif

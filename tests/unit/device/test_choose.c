@@ -22,8 +22,8 @@ static struct pl_device_sight sight(const char *devices)
 }
 
 /* What each of the ranks takes, by name: "AB" for rank 0 A and rank 1 B; "-" where it is none. */
-static const char *choose(const char *const *devices, int ranks, enum pl_device_use use, bool share, enum pl_status *ret_status,
-                          struct pl_error *error)
+static const char *choose(const char *const *devices, int ranks, enum pl_device_use use, bool share,
+                          enum pl_status *ret_status, struct pl_error *error)
 {
     static char taken[33];
     struct pl_device_wish wish = {.use = use, .ordinal = 1};
@@ -91,10 +91,12 @@ START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
 
     (void)choose(two, 4, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_INVALID);
-    ck_assert_str_eq(error.cause, "4 ranks of this host would share 2 GPUs: start 2 of them, let ranks share GPUs with PACELINE_SHARE_DEVICE=1, or "
+    ck_assert_str_eq(error.cause, "4 ranks of this host would share 2 GPUs: start 2 of them, let ranks share GPUs with "
+                                  "PACELINE_SHARE_DEVICE=1, or "
                                   "train on the CPU with PACELINE_DEVICE=off");
     (void)choose(one, 4, PL_DEVICE_ON, false, &status, &error);
-    ck_assert_str_eq(error.cause, "4 ranks of this host would share 1 GPU: start 1 of them, let ranks share GPUs with PACELINE_SHARE_DEVICE=1, or "
+    ck_assert_str_eq(error.cause, "4 ranks of this host would share 1 GPU: start 1 of them, let ranks share GPUs with "
+                                  "PACELINE_SHARE_DEVICE=1, or "
                                   "train on the CPU with PACELINE_DEVICE=off");
     check(two, 4, true, "AABB");
     check(one, 4, true, "AAAA");
@@ -120,20 +122,25 @@ START_TEST(without_devices_the_wish_decides)
     ck_assert_str_eq(error.cause, "the setting device asks for GPUs: no GPU is used: no NVIDIA driver");
     (void)choose(some, 2, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_MISMATCH);
-    ck_assert_str_eq(error.cause, "local rank 0 sees 1 GPU, and local rank 1 none (no GPU is used: no NVIDIA driver): all ranks of a host, or none");
+    ck_assert_str_eq(error.cause, "local rank 0 sees 1 GPU, and local rank 1 none (no GPU is used: no NVIDIA driver): "
+                                  "all ranks of a host, or none");
 }
 END_TEST
 
 START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
 {
-    struct pl_device_sight sights[2] = {{.status = PL_OK}, {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
+    struct pl_device_sight sights[2] = {{.status = PL_OK},
+                                        {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
     struct pl_error error = PL_ERROR_NONE;
     int ordinal = -2;
 
     sights[0] = sight("A");
-    ck_assert_int_eq(pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_AUTO}, false, &ordinal, &error), PL_LIBRARY);
+    ck_assert_int_eq(
+        pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_AUTO}, false, &ordinal, &error),
+        PL_LIBRARY);
     ck_assert_str_eq(error.cause, "local rank 1: the CUDA driver does not start");
-    ck_assert_ok(pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_OFF}, false, &ordinal, &error), &error);
+    ck_assert_ok(pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_OFF}, false, &ordinal, &error),
+                 &error);
     ck_assert_int_eq(ordinal, -1);
 }
 END_TEST
@@ -182,6 +189,8 @@ START_TEST(the_setting_is_one_of_three_words_or_a_number)
 }
 END_TEST
 
-UNIT_MAIN("device/choose", ranks_that_see_all_devices_take_them_in_order, a_launcher_that_gave_each_rank_its_own_is_understood,
+UNIT_MAIN("device/choose", ranks_that_see_all_devices_take_them_in_order,
+          a_launcher_that_gave_each_rank_its_own_is_understood,
           fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared, without_devices_the_wish_decides,
-          a_driver_that_fails_is_no_reason_to_train_on_the_cpu, a_number_counts_as_each_rank_counts, the_setting_is_one_of_three_words_or_a_number)
+          a_driver_that_fails_is_no_reason_to_train_on_the_cpu, a_number_counts_as_each_rank_counts,
+          the_setting_is_one_of_three_words_or_a_number)

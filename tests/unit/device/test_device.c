@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ck_assert_says(error, text) ck_assert_msg(strstr((error).cause, (text)) != NULL, "'%s' lacks '%s'", (error).cause, (text))
+#define ck_assert_says(error, text)                                                                                    \
+    ck_assert_msg(strstr((error).cause, (text)) != NULL, "'%s' lacks '%s'", (error).cause, (text))
 
 static void order(const char *orders)
 {
@@ -101,7 +102,8 @@ START_TEST(a_driver_that_does_not_start_is_a_failure_with_the_drivers_words)
     ck_assert_int_eq(pl_device_count(&count, &error), PL_LIBRARY);
     ck_assert_int_eq(error.domain, PL_DOMAIN_CUDA);
     ck_assert_int_eq(error.code, 802);
-    ck_assert_str_eq(error.cause, "the CUDA driver does not start: CUDA_ERROR_SYSTEM_NOT_READY (802): system not yet initialized");
+    ck_assert_str_eq(error.cause,
+                     "the CUDA driver does not start: CUDA_ERROR_SYSTEM_NOT_READY (802): system not yet initialized");
 }
 END_TEST
 
@@ -115,7 +117,9 @@ START_TEST(no_driver_is_said_in_one_line)
     if (again) {
         enum pl_status status = pl_device_count(&count, &error);
 
-        _exit(status == PL_UNSUPPORTED && strstr(error.cause, "no GPU is used: no NVIDIA driver (libcuda.so.1") ? 42 : status == PL_OK ? 43 : 44);
+        _exit(status == PL_UNSUPPORTED && strstr(error.cause, "no GPU is used: no NVIDIA driver (libcuda.so.1") ? 42
+              : status == PL_OK                                                                                 ? 43
+                                                                                                                : 44);
     } else {
         pid_t child = fork();
         int status;
@@ -131,7 +135,8 @@ START_TEST(no_driver_is_said_in_one_line)
         }
         ck_assert_int_eq(waitpid(child, &status, 0), child);
         ck_assert_int_eq(WIFEXITED(status), 1);
-        ck_assert_msg(WEXITSTATUS(status) == 42 || WEXITSTATUS(status) == 43, "exit code %d", WEXITSTATUS(status)); /* 43: there is a real driver */
+        /* 43: there is a real driver */
+        ck_assert_msg(WEXITSTATUS(status) == 42 || WEXITSTATUS(status) == 43, "exit code %d", WEXITSTATUS(status));
     }
 }
 END_TEST
@@ -209,9 +214,8 @@ START_TEST(when_memory_is_out_the_message_says_how_much_there_is)
     ck_assert_int_eq(pl_device_alloc(device, 32 << 20, &more, &error), PL_MEMORY);
     ck_assert_int_eq(error.status, PL_MEMORY);
     ck_assert_ptr_null(more);
-    ck_assert_str_eq(
-        error.cause,
-        "cannot allocate 33554432 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory (device 0, Fake GPU 0, 0000:1a:00.0)");
+    ck_assert_str_eq(error.cause, "cannot allocate 33554432 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY (2): out "
+                                  "of memory (device 0, Fake GPU 0, 0000:1a:00.0)");
     ck_assert_str_eq(error.context, "16777216 of the device's 67108864 bytes are free");
     ck_assert_int_eq(pl_device_failure(device, &error), PL_OK); /* the device goes on */
     pl_device_release(device, memory);
@@ -324,8 +328,9 @@ START_TEST(a_failing_kernel_is_told_to_whoever_asks_next_and_stays)
     struct pl_error error = PL_ERROR_NONE;
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
-    const char *wanted = "work on a stream failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered "
-                         "(device 0, Fake GPU 0, 0000:1a:00.0)";
+    const char *wanted =
+        "work on a stream failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered "
+        "(device 0, Fake GPU 0, 0000:1a:00.0)";
 
     ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
     finish(device, NULL);
@@ -337,7 +342,8 @@ START_TEST(a_failing_kernel_is_told_to_whoever_asks_next_and_stays)
     ck_assert_int_eq(error.code, 700);
     ck_assert_int_eq(pl_device_failure(device, &error), PL_LIBRARY);
     ck_assert_str_eq(error.cause, wanted);
-    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), PL_LIBRARY);
+    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error),
+                     PL_LIBRARY);
     ck_assert_str_eq(error.cause, wanted); /* the first cause, not what followed from it */
     pl_device_release(device, base);
     pl_device_close(device);
@@ -353,7 +359,8 @@ START_TEST(a_kernel_that_hangs_ends_at_the_deadline)
     float *memory = on_gpu(device, NULL, 64, 0, &base);
 
     ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
-    ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(100 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    ck_assert_int_eq(pl_device_stream_finish(device, NULL, pl_deadline_after_ns(100 * PL_NS_PER_MS), &error),
+                     PL_TIMEOUT);
     ck_assert_says(error, "work on a stream has not ended after ");
     ck_assert_says(error, " s (device 0, Fake GPU 0, 0000:1a:00.0)");
     ck_assert(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S);
@@ -371,9 +378,13 @@ START_TEST(ordinary_memory_is_copied_by_the_deadline)
     float *memory = on_gpu(device, NULL, 64, 0, &base);
 
     ck_assert_ok(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), &error);
-    ck_assert_int_eq(pl_device_copy_now(device, &value, memory, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    ck_assert_int_eq(
+        pl_device_copy_now(device, &value, memory, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
+        PL_TIMEOUT);
     ck_assert_says(error, "work on a stream has not ended after ");
-    ck_assert_int_eq(pl_device_copy_now(device, memory, &value, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    ck_assert_int_eq(
+        pl_device_copy_now(device, memory, &value, 4, NULL, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
+        PL_TIMEOUT);
     pl_device_release(device, base);
     pl_device_close(device);
 }
@@ -408,8 +419,10 @@ START_TEST(memory_is_released_again_once_late_work_has_ended)
     ck_assert_ok(pl_device_free_bytes(device, &before_bytes, &error), &error);
     (void)device_order("hold_copies");
     ck_assert_ok(pl_device_copy(device, pinned, base[0], 64, stream, &error), &error);
-    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_clock_now_ns(), &error), PL_TIMEOUT); /* a question, no wait */
-    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error), PL_TIMEOUT);
+    /* a question, no wait */
+    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_clock_now_ns(), &error), PL_TIMEOUT);
+    ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
+                     PL_TIMEOUT);
     pl_device_release(device, base[0]);
     ck_assert_ok(pl_device_free_bytes(device, &late_bytes, &error), &error);
     ck_assert_uint_eq(late_bytes, before_bytes);
@@ -430,7 +443,8 @@ START_TEST(errors_that_only_newer_toolkits_name_stay_too)
     struct pl_error error = PL_ERROR_NONE;
     uint64_t bytes;
 
-    devices[0] = open_gpu("fail=cuMemGetInfo_v2:1:226,fail=cuMemGetInfo_v2:1:721,fail=cuMemGetInfo_v2:1:810,fail=cuMemGetInfo_v2:1:911");
+    devices[0] = open_gpu(
+        "fail=cuMemGetInfo_v2:1:226,fail=cuMemGetInfo_v2:1:721,fail=cuMemGetInfo_v2:1:810,fail=cuMemGetInfo_v2:1:911");
     for (int i = 0; i < 4; i++) {
         if (i > 0) {
             ck_assert_ok(pl_device_open(0, &devices[i], &error), &error);
@@ -493,7 +507,8 @@ START_TEST(a_device_without_code_among_the_kernels_is_said)
     void *base;
     float *memory = on_gpu(device, NULL, 64, 0, &base);
 
-    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error), PL_LIBRARY);
+    ck_assert_int_eq(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, 16, 2.0, NULL, &error),
+                     PL_LIBRARY);
     ck_assert_says(error, "cannot load the kernels: CUDA_ERROR_NO_BINARY_FOR_GPU");
     ck_assert_ptr_nonnull(strstr(error.context, "the device's architecture is sm_52"));
     pl_device_release(device, base);
@@ -503,7 +518,8 @@ END_TEST
 
 START_TEST(what_was_begun_is_undone_when_opening_fails)
 {
-    static const char *const orders[] = {"leaks,fail=cuStreamCreate:1", "leaks,fail=cuDevicePrimaryCtxRetain:1", "leaks,fail=cuDeviceGetName:1"};
+    static const char *const orders[] = {"leaks,fail=cuStreamCreate:1", "leaks,fail=cuDevicePrimaryCtxRetain:1",
+                                         "leaks,fail=cuDeviceGetName:1"};
 
     for (size_t i = 0; i < 3; i++) {
         pid_t child = fork();
@@ -514,7 +530,10 @@ START_TEST(what_was_begun_is_undone_when_opening_fails)
             struct pl_device *device = NULL;
 
             order(orders[i]);
-            _exit(pl_device_open(0, &device, &error) == PL_LIBRARY && !device && pl_device_open(0, &device, &error) == PL_OK ? 0 : 1);
+            _exit(pl_device_open(0, &device, &error) == PL_LIBRARY && !device &&
+                          pl_device_open(0, &device, &error) == PL_OK
+                      ? 0
+                      : 1);
         }
         ck_assert_int_eq(waitpid(child, &status, 0), child);
         ck_assert_msg(status == 0, "%s: status %d", orders[i], status);
@@ -656,12 +675,16 @@ START_TEST(the_fake_finds_what_is_not_there)
 }
 END_TEST
 
-UNIT_MAIN("device/device", devices_are_counted_and_described, what_is_visible_is_numbered_from_0_and_a_mig_instance_is_called_one, no_device_is_said,
+UNIT_MAIN("device/device", devices_are_counted_and_described,
+          what_is_visible_is_numbered_from_0_and_a_mig_instance_is_called_one, no_device_is_said,
           a_driver_that_is_too_old_is_said_with_both_versions, the_toolkits_stub_is_no_driver,
-          a_driver_that_does_not_start_is_a_failure_with_the_drivers_words, no_driver_is_said_in_one_line, new_memory_is_zero_and_copies_go_both_ways,
-          memory_that_exists_is_pinned_once, when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
+          a_driver_that_does_not_start_is_a_failure_with_the_drivers_words, no_driver_is_said_in_one_line,
+          new_memory_is_zero_and_copies_go_both_ways, memory_that_exists_is_pinned_once,
+          when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
           a_stream_waits_for_another_ones_event, events_say_when_work_is_done_and_how_long_it_took,
           a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
-          ordinary_memory_is_copied_by_the_deadline, new_memory_that_is_not_filled_in_time_is_left, memory_is_released_again_once_late_work_has_ended,
-          errors_that_only_newer_toolkits_name_stay_too, a_lost_device_is_said_by_every_call, a_device_without_code_among_the_kernels_is_said,
-          what_was_begun_is_undone_when_opening_fails, another_process_opens_the_memory_and_writes_to_it, the_fake_finds_what_is_not_there)
+          ordinary_memory_is_copied_by_the_deadline, new_memory_that_is_not_filled_in_time_is_left,
+          memory_is_released_again_once_late_work_has_ended, errors_that_only_newer_toolkits_name_stay_too,
+          a_lost_device_is_said_by_every_call, a_device_without_code_among_the_kernels_is_said,
+          what_was_begun_is_undone_when_opening_fails, another_process_opens_the_memory_and_writes_to_it,
+          the_fake_finds_what_is_not_there)

@@ -79,7 +79,8 @@ static void from_float(enum pl_dtype dtype, void *at, float value)
 }
 
 /* The reference: one element at a time. */
-static void convert(enum pl_dtype to_dtype, char *to, enum pl_dtype from_dtype, const char *from, uint64_t count, double factor)
+static void convert(enum pl_dtype to_dtype, char *to, enum pl_dtype from_dtype, const char *from, uint64_t count,
+                    double factor)
 {
     for (uint64_t i = 0; i < count; i++) {
         if (to_dtype == from_dtype && factor == 1.0) {
@@ -91,7 +92,8 @@ static void convert(enum pl_dtype to_dtype, char *to, enum pl_dtype from_dtype, 
             value *= factor;
             memcpy(to + i * 8, &value, 8);
         } else {
-            from_float(to_dtype, to + i * pl_dtype_bytes(to_dtype), to_float(from_dtype, from + i * pl_dtype_bytes(from_dtype)) * (float)factor);
+            from_float(to_dtype, to + i * pl_dtype_bytes(to_dtype),
+                       to_float(from_dtype, from + i * pl_dtype_bytes(from_dtype)) * (float)factor);
         }
     }
 }
@@ -103,9 +105,10 @@ struct list {
     uint64_t first;
 };
 
-/* Pack `list` with the kernels and with the reference, then unpack it again; what lies between the tensors must not change. */
-static void check_moves(struct pl_device *device, const struct list *list, enum pl_dtype tensor_dtype, enum pl_dtype flat_dtype, double factor,
-                        size_t shift)
+/* Pack `list` with the kernels and with the reference, then unpack it again; what lies between the tensors must not
+ * change. */
+static void check_moves(struct pl_device *device, const struct list *list, enum pl_dtype tensor_dtype,
+                        enum pl_dtype flat_dtype, double factor, size_t shift)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_device_piece pieces[200];
@@ -132,26 +135,30 @@ static void check_moves(struct pl_device *device, const struct list *list, enum 
     tensors = on_gpu(device, host_tensors, tensor_elems * tensor_bytes, shift, &tensors_base);
     flat = on_gpu(device, host_flat, flat_elems * flat_bytes, shift / 3 / flat_bytes * flat_bytes, &flat_base);
     for (uint64_t t = 0, at = 0, offset = list->first; t < list->count; t++) {
-        pieces[t] = (struct pl_device_piece){.tensor = tensors + at * tensor_bytes, .offset_elems = offset, .count_elems = list->elems[t]};
-        convert(flat_dtype, host_flat + offset * flat_bytes, tensor_dtype, host_tensors + at * tensor_bytes, list->elems[t], factor);
+        pieces[t] = (struct pl_device_piece){
+            .tensor = tensors + at * tensor_bytes, .offset_elems = offset, .count_elems = list->elems[t]};
+        convert(flat_dtype, host_flat + offset * flat_bytes, tensor_dtype, host_tensors + at * tensor_bytes,
+                list->elems[t], factor);
         at += list->elems[t] + 3;
         offset += list->elems[t] + list->gap;
     }
     ck_assert_ok(pl_device_pieces_new(device, pieces, list->count, &table, &error), &error);
     ck_assert_ok(pl_device_pack(table, tensor_dtype, flat, flat_dtype, factor, NULL, &error), &error);
     from_gpu(device, got, flat, flat_elems * flat_bytes);
-    ck_assert_msg(memcmp(got, host_flat, flat_elems * flat_bytes) == 0, "packing %s as %s, factor %g, shift %zu", pl_dtype_text(tensor_dtype),
-                  pl_dtype_text(flat_dtype), factor, shift);
+    ck_assert_msg(memcmp(got, host_flat, flat_elems * flat_bytes) == 0, "packing %s as %s, factor %g, shift %zu",
+                  pl_dtype_text(tensor_dtype), pl_dtype_text(flat_dtype), factor, shift);
 
     for (uint64_t t = 0, at = 0, offset = list->first; t < list->count; t++) {
-        convert(tensor_dtype, host_tensors + at * tensor_bytes, flat_dtype, host_flat + offset * flat_bytes, list->elems[t], factor);
+        convert(tensor_dtype, host_tensors + at * tensor_bytes, flat_dtype, host_flat + offset * flat_bytes,
+                list->elems[t], factor);
         at += list->elems[t] + 3;
         offset += list->elems[t] + list->gap;
     }
     ck_assert_ok(pl_device_unpack(table, tensor_dtype, flat, flat_dtype, factor, NULL, &error), &error);
     from_gpu(device, got, tensors, tensor_elems * tensor_bytes);
-    ck_assert_msg(memcmp(got, host_tensors, tensor_elems * tensor_bytes) == 0, "unpacking %s as %s, factor %g, shift %zu", pl_dtype_text(flat_dtype),
-                  pl_dtype_text(tensor_dtype), factor, shift);
+    ck_assert_msg(memcmp(got, host_tensors, tensor_elems * tensor_bytes) == 0,
+                  "unpacking %s as %s, factor %g, shift %zu", pl_dtype_text(flat_dtype), pl_dtype_text(tensor_dtype),
+                  factor, shift);
     pl_device_pieces_free(table);
     pl_device_release(device, tensors_base);
     pl_device_release(device, flat_base);
@@ -160,7 +167,8 @@ static void check_moves(struct pl_device *device, const struct list *list, enum 
     free(got);
 }
 
-static const struct list odd_list = {.count = 12, .elems = {0, 1, 2, 3, 7, 0, 64, 4095, 4096, 4097, 20000, 5}, .gap = 1, .first = 1};
+static const struct list odd_list = {
+    .count = 12, .elems = {0, 1, 2, 3, 7, 0, 64, 4095, 4096, 4097, 20000, 5}, .gap = 1, .first = 1};
 static const struct list even_list = {.count = 5, .elems = {4096, 64, 8192, 12288, 16}, .gap = 0, .first = 0};
 
 START_TEST(tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte)
@@ -281,7 +289,8 @@ START_TEST(int64_above_two_to_the_53_survives)
 
     sources[0] = tensor;
     sources[1] = tensor;
-    ck_assert_ok(pl_device_reduce(device, flat, sources, 2, 5, PL_INT64, PL_AVERAGE, 2, 1.0, 1.0, NULL, &error), &error);
+    ck_assert_ok(pl_device_reduce(device, flat, sources, 2, 5, PL_INT64, PL_AVERAGE, 2, 1.0, 1.0, NULL, &error),
+                 &error);
     from_gpu(device, got, flat, sizeof(got));
     ck_assert_mem_eq(got, values, sizeof(values)); /* (2^63 - 1) * 2 / 2 is exact in 128 bits */
     pl_device_pieces_free(pieces);
@@ -293,7 +302,8 @@ END_TEST
 
 START_TEST(indexes_go_beyond_two_to_the_32)
 {
-    struct pl_chunk chunk = {.tensor = 0x100000, .tensor_elem = UINT64_C(5) << 32, .flat_elem = UINT64_C(9) << 33, .count = 77};
+    struct pl_chunk chunk = {
+        .tensor = 0x100000, .tensor_elem = UINT64_C(5) << 32, .flat_elem = UINT64_C(9) << 33, .count = 77};
     struct pl_move_args args = {.count = (UINT64_C(1) << 34) + 100, .to = (char *)0x1000, .from = (const char *)0x2000};
     const char *from;
     char *to;
@@ -344,7 +354,8 @@ START_TEST(scaling_works_in_place_and_between_types)
     ck_assert_int_eq(pl_device_scale(device, on, PL_INT32, on, PL_INT32, 5, 2.0, NULL, &error), PL_INVALID);
     ck_assert_int_eq(pl_device_scale(device, on, PL_FLOAT32, on, PL_INT32, 5, 1.0, NULL, &error), PL_UNSUPPORTED);
     ck_assert_str_eq(error.cause, "no kernel casts int32 to float32");
-    ck_assert_int_eq(pl_device_scale(device, (char *)on + 1, PL_FLOAT32, on, PL_FLOAT32, 5, 2.0, NULL, &error), PL_INVALID);
+    ck_assert_int_eq(pl_device_scale(device, (char *)on + 1, PL_FLOAT32, on, PL_FLOAT32, 5, 2.0, NULL, &error),
+                     PL_INVALID);
     pl_device_release(device, base);
     pl_device_release(device, half_base);
     pl_device_close(device);
@@ -358,10 +369,11 @@ END_TEST
 
 enum { MOST = 4096 * 2 + 513 };
 
-static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_op op, int sources, size_t count, size_t shift, double pre,
-                         double post)
+static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_op op, int sources, size_t count,
+                         size_t shift, double pre, double post)
 {
-    struct pl_reduction reduction = {.dtype = dtype, .op = op, .divisor = op == PL_AVERAGE ? sources : 1, .prescale = pre, .postscale = post};
+    struct pl_reduction reduction = {
+        .dtype = dtype, .op = op, .divisor = op == PL_AVERAGE ? sources : 1, .prescale = pre, .postscale = post};
     static char host[16][MOST * 8];
     static char want[MOST * 8];
     static char got[MOST * 8];
@@ -378,12 +390,12 @@ static void check_reduce(struct pl_device *device, enum pl_dtype dtype, enum pl_
         on[k] = on_gpu(device, host[k], bytes, shift * pl_dtype_bytes(dtype), &bases[k]);
     }
     pl_kernel_reduce(pl_kernel_named("plain"), &reduction, &dest, 1, on_host, (uint32_t)sources, count);
-    ck_assert_ok(pl_device_reduce(device, (void *)(uintptr_t)on[sources - 1], on, sources, count, dtype, op, (uint32_t)reduction.divisor, pre, post,
-                                  NULL, &error),
+    ck_assert_ok(pl_device_reduce(device, (void *)(uintptr_t)on[sources - 1], on, sources, count, dtype, op,
+                                  (uint32_t)reduction.divisor, pre, post, NULL, &error),
                  &error);
     from_gpu(device, got, on[sources - 1], bytes);
-    ck_assert_msg(memcmp(got, want, bytes) == 0, "%s of %d times %zu %s, shift %zu, %g, %g", pl_op_text(op), sources, count, pl_dtype_text(dtype),
-                  shift, pre, post);
+    ck_assert_msg(memcmp(got, want, bytes) == 0, "%s of %d times %zu %s, shift %zu, %g, %g", pl_op_text(op), sources,
+                  count, pl_dtype_text(dtype), shift, pre, post);
     for (int k = 0; k < sources; k++) {
         pl_device_release(device, bases[k]);
     }
@@ -425,13 +437,19 @@ START_TEST(minimum_keeps_a_nan_and_what_has_no_kernel_is_refused)
 
     sources[0] = on_gpu(device, first, sizeof(first), 0, &bases[0]);
     sources[1] = on_gpu(device, second, sizeof(second), 0, &bases[1]);
-    ck_assert_ok(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_MIN, 1, 1.0, 1.0, NULL, &error), &error);
+    ck_assert_ok(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_MIN, 1, 1.0, 1.0, NULL, &error),
+                 &error);
     from_gpu(device, got, bases[0], sizeof(got));
     ck_assert(isnan(got[0]) && isnan(got[1]) && signbit(got[2]) && signbit(got[3]));
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_BOOL, PL_AVERAGE, 1, 1.0, 1.0, NULL, &error), PL_UNSUPPORTED);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_ADASUM, 1, 1.0, 1.0, NULL, &error), PL_UNSUPPORTED);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 17, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error), PL_INVALID);
-    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error), PL_INVALID);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 2, 4, PL_BOOL, PL_AVERAGE, 1, 1.0, 1.0, NULL, &error),
+                     PL_UNSUPPORTED);
+    ck_assert_int_eq(
+        pl_device_reduce(device, bases[0], sources, 2, 4, PL_FLOAT32, PL_ADASUM, 1, 1.0, 1.0, NULL, &error),
+        PL_UNSUPPORTED);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 17, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error),
+                     PL_INVALID);
+    ck_assert_int_eq(pl_device_reduce(device, bases[0], sources, 0, 4, PL_FLOAT32, PL_SUM, 1, 1.0, 1.0, NULL, &error),
+                     PL_INVALID);
     pl_device_release(device, bases[0]);
     pl_device_release(device, bases[1]);
     pl_device_close(device);
@@ -459,7 +477,8 @@ static double norm_of(struct pl_device *device, enum pl_dtype dtype, const void 
 START_TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
 {
     static const enum pl_dtype types[] = {PL_FLOAT32, PL_FLOAT64, PL_FLOAT16, PL_BFLOAT16};
-    static const size_t counts[] = {0, 1, 7, 4095, 4096, 100003, 4300001}; /* the last: more than one round of all blocks */
+    /* the last: more than one round of all blocks */
+    static const size_t counts[] = {0, 1, 7, 4095, 4096, 100003, 4300001};
     struct pl_device *device = open_gpu("leaks,mps=2");
     char *values = malloc(4300001 * sizeof(double));
 
@@ -470,14 +489,15 @@ START_TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
 
             fill(types[t], values, counts[c]);
             for (size_t i = 0; i < counts[c]; i++) {
-                long double value = types[t] == PL_FLOAT64 ? (long double)((double *)(void *)values)[i]
-                                                           : (long double)to_float(types[t], values + i * pl_dtype_bytes(types[t]));
+                long double value = types[t] == PL_FLOAT64
+                                        ? (long double)((double *)(void *)values)[i]
+                                        : (long double)to_float(types[t], values + i * pl_dtype_bytes(types[t]));
 
                 want += value * value;
             }
             got = norm_of(device, types[t], values, counts[c], 0);
-            ck_assert_msg(fabs(got - (double)want) <= 1e-13 * (double)want, "%s %zu: %.17g, not %.17Lg", pl_dtype_text(types[t]), counts[c], got,
-                          want);
+            ck_assert_msg(fabs(got - (double)want) <= 1e-13 * (double)want, "%s %zu: %.17g, not %.17Lg",
+                          pl_dtype_text(types[t]), counts[c], got, want);
             if (counts[c] < 1000000) { /* the same bits from an address that is not aligned for vectors */
                 ck_assert_mem_eq(&got, &(double){norm_of(device, types[t], values, counts[c], 1)}, sizeof(got));
             }
@@ -492,8 +512,8 @@ START_TEST(squared_norms_are_right_and_the_same_wherever_the_values_lie)
 }
 END_TEST
 
-static void step_on_host(const struct pl_device_step *step, float factor, size_t count, float *value, const float *gradient, float *slot0,
-                         float *slot1)
+static void step_on_host(const struct pl_device_step *step, float factor, size_t count, float *value,
+                         const float *gradient, float *slot0, float *slot1)
 {
     struct pl_step_factors f = step->factors;
 
@@ -518,8 +538,10 @@ static void step_on_host(const struct pl_device_step *step, float factor, size_t
 
 enum { STEP_ELEMS = 10007 };
 
-/* One step on the device from the same state as on the host: same bits. `factor`: what the gradient's factor comes to. */
-static void check_step(struct pl_device *device, const struct pl_device_step *step, enum pl_dtype dtype, size_t shift, float factor)
+/* One step on the device from the same state as on the host: same bits. `factor`: what the gradient's factor comes to.
+ * */
+static void check_step(struct pl_device *device, const struct pl_device_step *step, enum pl_dtype dtype, size_t shift,
+                       float factor)
 {
     struct pl_error error = PL_ERROR_NONE;
     static float host[4][STEP_ELEMS];
@@ -539,7 +561,8 @@ static void check_step(struct pl_device *device, const struct pl_device_step *st
         host[1][i] = to_float(dtype, raw + i * pl_dtype_bytes(dtype));
     }
     for (int a = 0; a < 4; a++) {
-        on[a] = on_gpu(device, a == 1 ? (void *)raw : host[a], STEP_ELEMS * (a == 1 ? pl_dtype_bytes(dtype) : 4), shift, &bases[a]);
+        on[a] = on_gpu(device, a == 1 ? (void *)raw : host[a], STEP_ELEMS * (a == 1 ? pl_dtype_bytes(dtype) : 4), shift,
+                       &bases[a]);
     }
     ck_assert_ok(pl_device_optimize(device, step, STEP_ELEMS, on[0], on[1], dtype, on[2], on[3], NULL, &error), &error);
     if (!isnan(factor)) {
@@ -548,8 +571,8 @@ static void check_step(struct pl_device *device, const struct pl_device_step *st
     for (int a = 0; a < 4; a++) {
         if (a != 1) {
             from_gpu(device, got, on[a], sizeof(got));
-            ck_assert_msg(memcmp(got, host[a], sizeof(got)) == 0, "kind %d, gradients of %s, array %d, shift %zu", (int)step->kind,
-                          pl_dtype_text(dtype), a, shift);
+            ck_assert_msg(memcmp(got, host[a], sizeof(got)) == 0, "kind %d, gradients of %s, array %d, shift %zu",
+                          (int)step->kind, pl_dtype_text(dtype), a, shift);
         }
     }
     for (int a = 0; a < 4; a++) {
@@ -661,8 +684,10 @@ START_TEST(a_spin_holds_its_stream_for_its_time)
 }
 END_TEST
 
-UNIT_MAIN("device/kernel", tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte, floats_are_scaled_and_rounded_once_on_the_way,
-          resnet50s_161_tensors_are_packed_in_one_launch, int64_above_two_to_the_53_survives, indexes_go_beyond_two_to_the_32,
-          scaling_works_in_place_and_between_types, reductions_give_the_hosts_bits, minimum_keeps_a_nan_and_what_has_no_kernel_is_refused,
+UNIT_MAIN("device/kernel", tensors_of_every_size_and_alignment_are_packed_and_unpacked_byte_by_byte,
+          floats_are_scaled_and_rounded_once_on_the_way, resnet50s_161_tensors_are_packed_in_one_launch,
+          int64_above_two_to_the_53_survives, indexes_go_beyond_two_to_the_32, scaling_works_in_place_and_between_types,
+          reductions_give_the_hosts_bits, minimum_keeps_a_nan_and_what_has_no_kernel_is_refused,
           squared_norms_are_right_and_the_same_wherever_the_values_lie, optimizers_take_the_hosts_steps_bit_for_bit,
-          clipping_and_skipping_are_decided_on_the_device, an_adam_step_is_the_papers, a_spin_holds_its_stream_for_its_time)
+          clipping_and_skipping_are_decided_on_the_device, an_adam_step_is_the_papers,
+          a_spin_holds_its_stream_for_its_time)

@@ -90,8 +90,8 @@ START_TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
     struct pl_cpus cpus;
 
     ck_assert(pl_device_place_parse_cpus("0", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 1);
-    ck_assert(pl_device_place_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 7 && CPU_ISSET(10, cpus.sets) &&
-              !CPU_ISSET(9, cpus.sets));
+    ck_assert(pl_device_place_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 7 &&
+              CPU_ISSET(10, cpus.sets) && !CPU_ISSET(9, cpus.sets));
     ck_assert(pl_device_place_parse_cpus("8191", &cpus));
     ck_assert(!pl_device_place_parse_cpus("8192", &cpus));
     ck_assert(!pl_device_place_parse_cpus("", &cpus));
@@ -184,5 +184,6 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
 }
 END_TEST
 
-UNIT_MAIN("device/place", node_cpus_and_the_interface_behind_the_same_bridge_are_found, lists_of_cpus_are_read_as_the_kernel_writes_them,
-          a_rank_is_bound_on_the_largest_machines, a_rank_is_bound_unless_somebody_did_it_before)
+UNIT_MAIN("device/place", node_cpus_and_the_interface_behind_the_same_bridge_are_found,
+          lists_of_cpus_are_read_as_the_kernel_writes_them, a_rank_is_bound_on_the_largest_machines,
+          a_rank_is_bound_unless_somebody_did_it_before)

@@ -46,8 +46,8 @@ struct fixture {
     struct pl_error error;
 };
 
-static void setup(struct fixture *f, const struct nn_backend *backend, enum nn_precision precision, const struct nn_layer_spec *layers,
-                  struct nn_shape shape)
+static void setup(struct fixture *f, const struct nn_backend *backend, enum nn_precision precision,
+                  const struct nn_layer_spec *layers, struct nn_shape shape)
 {
     struct nn_backend_options options = {.precision = precision};
 
@@ -97,7 +97,8 @@ static void fill(float *input, size_t count, uint8_t *labels, size_t samples, si
 /* Forward and backward of the same batch on both; gradients poisoned before. */
 static void step(struct fixture *f, const float *input, const uint8_t *labels, size_t samples, bool accumulate)
 {
-    struct nn_pass pass = {.training = true, .accumulate = accumulate, .seed = 3, .step = 9, .first_sample = 1, .sample_stride = 2};
+    struct nn_pass pass = {
+        .training = true, .accumulate = accumulate, .seed = 3, .step = 9, .first_sample = 1, .sample_stride = 2};
 
     for (size_t p = 0; !accumulate && p < f->count; p++) {
         memset(f->gradients[p], 0xFF, nn_model_parameter(f->model, p)->count_elems * sizeof(float));
@@ -106,9 +107,10 @@ static void step(struct fixture *f, const float *input, const uint8_t *labels, s
     ck_assert_ok(nn_model_backward(f->model, labels, &pass, NULL, NULL, &f->error), &f->error);
 }
 
-/* Gradients differ by more than outputs: where a sum is all but zero, or two of four are all but equal, rounding decides who gets one. */
-static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, enum nn_precision precision, double tolerance,
-                    double gradient_tolerance)
+/* Gradients differ by more than outputs: where a sum is all but zero, or two of four are all but equal, rounding
+ * decides who gets one. */
+static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, enum nn_precision precision,
+                    double tolerance, double gradient_tolerance)
 {
     const size_t samples_of[] = {SAMPLES, 1, 33};
     struct fixture gpu, cpu;
@@ -135,7 +137,8 @@ static void compare(const struct nn_layer_spec *layers, struct nn_shape shape, e
             const struct nn_parameter *parameter = nn_model_parameter(cpu.model, p);
             double apart = distance(gpu.gradients[p], cpu.gradients[p], parameter->count_elems);
 
-            ck_assert_msg(apart <= gradient_tolerance, "%zu samples: the gradient of %s is %g apart", samples, parameter->name, apart);
+            ck_assert_msg(apart <= gradient_tolerance, "%zu samples: the gradient of %s is %g apart", samples,
+                          parameter->name, apart);
             ck_assert_mem_eq(gpu.values[p], cpu.values[p], parameter->count_elems * sizeof(float));
         }
         ck_assert_ok(nn_model_score(gpu.model, &gpu_score, &gpu.error), &gpu.error);
@@ -181,7 +184,8 @@ START_TEST(two_runs_give_the_same_bits)
     step(&one, input, labels, SAMPLES, false);
     step(&other, input, labels, SAMPLES, false);
     for (size_t p = 0; p < one.count; p++) {
-        ck_assert_mem_eq(one.gradients[p], other.gradients[p], nn_model_parameter(one.model, p)->count_elems * sizeof(float));
+        ck_assert_mem_eq(one.gradients[p], other.gradients[p],
+                         nn_model_parameter(one.model, p)->count_elems * sizeof(float));
     }
     free(input);
     teardown(&one);
@@ -287,5 +291,6 @@ static int prepare(void)
 }
 
 UNIT_MAIN_AFTER("examples/cuda", prepare(), the_digit_classifier_computes_what_it_computes_on_the_cpu,
-                odd_shapes_compute_what_they_compute_on_the_cpu, reduced_precision_stays_near_the_cpu, two_runs_give_the_same_bits,
-                a_second_pass_adds_to_the_first, parameters_in_device_memory_are_used_in_place)
+                odd_shapes_compute_what_they_compute_on_the_cpu, reduced_precision_stays_near_the_cpu,
+                two_runs_give_the_same_bits, a_second_pass_adds_to_the_first,
+                parameters_in_device_memory_are_used_in_place)

@@ -21,10 +21,11 @@ START_TEST(a_list_is_read_in_its_order)
     struct pl_error error = PL_ERROR_NONE;
     struct gradient_list list;
 
-    ck_assert_ok(read_text("{\"model\": \"m\", \"source\": 1, \"tensors\": [{\"name\": \"a\", \"count\": 3, \"shape\": [3]},\n"
-                           "{\"count\": 5000000000, \"name\": \"b\"}]}",
-                           &list, &error),
-                 &error);
+    ck_assert_ok(
+        read_text("{\"model\": \"m\", \"source\": 1, \"tensors\": [{\"name\": \"a\", \"count\": 3, \"shape\": [3]},\n"
+                  "{\"count\": 5000000000, \"name\": \"b\"}]}",
+                  &list, &error),
+        &error);
     ck_assert_str_eq(list.name, "m");
     ck_assert_uint_eq(list.count, 2);
     ck_assert_str_eq(list.names[0], "a");

@@ -99,7 +99,8 @@ START_TEST(of_nearly_equal_values_the_first_wins)
 END_TEST
 
 /* As launch_cuda.cu goes over rows: blocks, groups of a block, parts of a group. */
-static double sum_column(size_t rows, size_t units, size_t unit, const float *output, float *gradient, bool relu, unsigned *seen)
+static double sum_column(size_t rows, size_t units, size_t unit, const float *output, float *gradient, bool relu,
+                         unsigned *seen)
 {
     double total = 0.0;
 
@@ -138,7 +139,8 @@ START_TEST(a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_pos
                 for (size_t r = 0; r < rows; r++) {
                     expected += !relu || output[r * UNITS + unit] > 0.0F ? (double)gradient[r * UNITS + unit] : 0.0;
                 }
-                ck_assert_double_eq_tol(sum_column(rows, UNITS, unit, output, gradient, relu, seen), expected, 1e-5 * (double)rows);
+                ck_assert_double_eq_tol(sum_column(rows, UNITS, unit, output, gradient, relu, seen), expected,
+                                        1e-5 * (double)rows);
             }
             for (size_t at = 0; at < rows * UNITS; at++) {
                 ck_assert_uint_eq(seen[at / UNITS], UNITS);
@@ -197,5 +199,5 @@ START_TEST(bfloat16_is_rounded_to_the_nearest_even)
 END_TEST
 
 UNIT_MAIN("examples/kernels", pooling_by_index_is_pooling_by_rows, of_nearly_equal_values_the_first_wins,
-          a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_positive, softmax_is_stable_and_its_gradient_adds_up_to_nothing,
-          bfloat16_is_rounded_to_the_nearest_even)
+          a_bias_gradient_takes_every_row_once_and_only_where_the_output_is_positive,
+          softmax_is_stable_and_its_gradient_adds_up_to_nothing, bfloat16_is_rounded_to_the_nearest_even)

@@ -18,8 +18,8 @@ struct fixture {
     struct pl_error error;
 };
 
-static void setup_on(struct fixture *f, const struct nn_backend *backend, const struct nn_layer_spec *layers, struct nn_shape input,
-                     size_t max_samples, uint64_t seed)
+static void setup_on(struct fixture *f, const struct nn_backend *backend, const struct nn_layer_spec *layers,
+                     struct nn_shape input, size_t max_samples, uint64_t seed)
 {
     memset(f, 0, sizeof(*f));
     ck_assert_ok(nn_model_new(backend, NULL, layers, input, max_samples, &f->model, &f->error), &f->error);
@@ -31,7 +31,8 @@ static void setup_on(struct fixture *f, const struct nn_backend *backend, const 
     ck_assert_ok(nn_model_initialize(f->model, seed, &f->error), &f->error);
 }
 
-static void setup(struct fixture *f, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples, uint64_t seed)
+static void setup(struct fixture *f, const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples,
+                  uint64_t seed)
 {
     setup_on(f, &nn_backend_blas, layers, input, max_samples, seed);
 }
@@ -50,7 +51,8 @@ static double unit_random(uint64_t key, uint64_t counter)
     return (double)(nn_random(key, counter) >> 11) * 0x1p-53;
 }
 
-static double mean_loss(struct fixture *f, const float *input, const uint8_t *labels, size_t samples, const struct nn_pass *pass)
+static double mean_loss(struct fixture *f, const float *input, const uint8_t *labels, size_t samples,
+                        const struct nn_pass *pass)
 {
     struct nn_score score;
 
@@ -71,7 +73,8 @@ static enum pl_status count_ready(void *context, size_t index, struct pl_error *
     return PL_OK;
 }
 
-/* Compare backward() with the slope of the loss between value - h and value + h, for some elements of each parameter. */
+/* Compare backward() with the slope of the loss between value - h and value + h, for some elements of each parameter.
+ * */
 static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape shape, size_t kinks_of_20)
 {
     enum { SAMPLES = 5 };
@@ -122,8 +125,8 @@ static void check_gradients(const struct nn_layer_spec *layers, struct nn_shape 
             checked++;
             if (fabs((above - below) / (2.0 * (double)h) - (double)f.gradients[p][e]) >= 0.02 * scale) {
                 kinks++;
-                fprintf(stderr, "%s[%zu]: slope %g, gradient %g\n", nn_model_parameter(f.model, p)->name, e, (above - below) / (2.0 * (double)h),
-                        (double)f.gradients[p][e]);
+                fprintf(stderr, "%s[%zu]: slope %g, gradient %g\n", nn_model_parameter(f.model, p)->name, e,
+                        (above - below) / (2.0 * (double)h), (double)f.gradients[p][e]);
             }
         }
     }
@@ -143,8 +146,9 @@ END_TEST
 
 START_TEST(gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss)
 {
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_DENSE, .name = "d1", .outputs = 8, .relu = true}, {.kind = NN_DENSE, .name = "d2", .outputs = 3}, {.kind = NN_END}};
+    const struct nn_layer_spec layers[] = {{.kind = NN_DENSE, .name = "d1", .outputs = 8, .relu = true},
+                                           {.kind = NN_DENSE, .name = "d2", .outputs = 3},
+                                           {.kind = NN_END}};
 
     check_gradients(layers, (struct nn_shape){.height = 1, .width = 1, .channels = 6}, 0);
 }
@@ -176,7 +180,8 @@ END_TEST
 /* A convolution by its definition. */
 START_TEST(convolution_equals_its_definition)
 {
-    const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true}, {.kind = NN_END}};
+    const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
+                                           {.kind = NN_END}};
     struct nn_pass pass = {0};
     struct fixture f;
     float input[2 * 3 * 4 * 2];
@@ -199,7 +204,8 @@ START_TEST(convolution_equals_its_definition)
         for (size_t ky = 0; ky < 2; ky++) {
             for (size_t kx = 0; kx < 2; kx++) {
                 for (size_t c = 0; c < 2; c++) {
-                    sum += (double)input[((s * 3 + y + ky) * 4 + x + kx) * 2 + c] * (double)f.values[0][((o * 2 + ky) * 2 + kx) * 2 + c];
+                    sum += (double)input[((s * 3 + y + ky) * 4 + x + kx) * 2 + c] *
+                           (double)f.values[0][((o * 2 + ky) * 2 + kx) * 2 + c];
                 }
             }
         }
@@ -212,8 +218,9 @@ END_TEST
 START_TEST(dropout_of_four_ranks_together_is_that_of_one)
 {
     enum { SAMPLES = 8, ELEMS = 1001, RANKS = 4 };
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_CONV, .name = "c", .outputs = 1, .kernel = 1}, {.kind = NN_DROPOUT, .name = "o", .rate = 0.5}, {.kind = NN_END}};
+    const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 1, .kernel = 1},
+                                           {.kind = NN_DROPOUT, .name = "o", .rate = 0.5},
+                                           {.kind = NN_END}};
     struct nn_pass pass = {.training = true, .seed = 9, .step = 4, .sample_stride = 1};
     struct fixture f;
     float *input = pl_memory_new((size_t)SAMPLES * ELEMS, sizeof(float), NULL);
@@ -255,8 +262,9 @@ END_TEST
 
 START_TEST(accumulating_two_halves_gives_the_gradient_of_the_whole)
 {
-    const struct nn_layer_spec layers[] = {
-        {.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true}, {.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
+    const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
+                                           {.kind = NN_DENSE, .name = "d", .outputs = 3},
+                                           {.kind = NN_END}};
     struct nn_pass pass = {.training = true};
     struct fixture f;
     float input[4 * 9];
@@ -304,11 +312,12 @@ static bool own_owns(void *state, const void *memory)
     return false;
 }
 
-static enum pl_status own_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input, const struct nn_pass *pass,
-                                  struct pl_error *reterr)
+static enum pl_status own_forward(void *state, const struct nn_layer *layer, size_t samples, const float *input,
+                                  const struct nn_pass *pass, struct pl_error *reterr)
 {
     ck_assert(!layer->weight || (own_owns(state, layer->weight) && own_owns(state, layer->bias)));
-    ck_assert(!layer->weight_gradient || (own_owns(state, layer->weight_gradient) && own_owns(state, layer->bias_gradient)));
+    ck_assert(!layer->weight_gradient ||
+              (own_owns(state, layer->weight_gradient) && own_owns(state, layer->bias_gradient)));
     return nn_backend_blas.forward(state, layer, samples, input, pass, reterr);
 }
 
@@ -345,7 +354,8 @@ START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_brought_there_an
         }
     }
     for (size_t p = 0; p < nn_model_parameter_count(f[0].model); p++) {
-        ck_assert_mem_eq(f[0].values[p], f[1].values[p], nn_model_parameter(f[0].model, p)->count_elems * sizeof(float));
+        ck_assert_mem_eq(f[0].values[p], f[1].values[p],
+                         nn_model_parameter(f[0].model, p)->count_elems * sizeof(float));
     }
     teardown(&f[0]);
     teardown(&f[1]);
@@ -381,9 +391,11 @@ END_TEST
 
 START_TEST(what_does_not_fit_is_refused)
 {
-    const struct nn_layer_spec too_large[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 5}, {.kind = NN_END}};
-    const struct nn_layer_spec bad_rate[] = {
-        {.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_DROPOUT, .name = "o", .rate = 1.0}, {.kind = NN_END}};
+    const struct nn_layer_spec too_large[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 5},
+                                              {.kind = NN_END}};
+    const struct nn_layer_spec bad_rate[] = {{.kind = NN_DENSE, .name = "d", .outputs = 3},
+                                             {.kind = NN_DROPOUT, .name = "o", .rate = 1.0},
+                                             {.kind = NN_END}};
     const struct nn_layer_spec fine[] = {{.kind = NN_DENSE, .name = "d", .outputs = 3}, {.kind = NN_END}};
     struct nn_shape shape = {.height = 4, .width = 4, .channels = 1};
     struct nn_backend_options tf32 = {.precision = NN_TF32};
@@ -404,8 +416,10 @@ START_TEST(what_does_not_fit_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("examples/nn", gradients_of_a_dense_layer_are_the_slopes_of_the_loss, gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss,
-          gradients_of_convolutions_are_the_slopes_of_the_loss, gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss,
-          convolution_equals_its_definition, dropout_of_four_ranks_together_is_that_of_one, accumulating_two_halves_gives_the_gradient_of_the_whole,
-          parameters_in_memory_that_a_processor_cannot_use_are_brought_there_and_back, a_score_goes_on_from_where_it_is_set,
-          what_does_not_fit_is_refused)
+UNIT_MAIN("examples/nn", gradients_of_a_dense_layer_are_the_slopes_of_the_loss,
+          gradients_of_two_dense_layers_with_relu_are_the_slopes_of_the_loss,
+          gradients_of_convolutions_are_the_slopes_of_the_loss,
+          gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss, convolution_equals_its_definition,
+          dropout_of_four_ranks_together_is_that_of_one, accumulating_two_halves_gives_the_gradient_of_the_whole,
+          parameters_in_memory_that_a_processor_cannot_use_are_brought_there_and_back,
+          a_score_goes_on_from_where_it_is_set, what_does_not_fit_is_refused)

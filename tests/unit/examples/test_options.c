@@ -46,10 +46,10 @@ START_TEST(words_fill_their_fields_and_the_others_keep_defaults)
     ck_assert_uint_eq(words.batch_size, 64);
     ck_assert_double_eq(words.learning_rate, 0.02);
     ck_assert_str_eq(words.data, "");
-    ck_assert_ok(
-        parse((const char *const[]){"program", "--batch-size", "16", "--batch_size=32", "--data", "--odd name", "--learning-rate=1e-3", NULL}, &words,
-              &error),
-        &error);
+    ck_assert_ok(parse((const char *const[]){"program", "--batch-size", "16", "--batch_size=32", "--data", "--odd name",
+                                             "--learning-rate=1e-3", NULL},
+                       &words, &error),
+                 &error);
     ck_assert_uint_eq(words.epochs, 3);
     ck_assert_uint_eq(words.batch_size, 32);
     ck_assert_double_eq(words.learning_rate, 1e-3);
@@ -102,5 +102,5 @@ START_TEST(help_names_every_option_with_its_default)
 }
 END_TEST
 
-UNIT_MAIN("examples/options", words_fill_their_fields_and_the_others_keep_defaults, a_wrong_word_is_refused_with_what_was_expected,
-          help_names_every_option_with_its_default)
+UNIT_MAIN("examples/options", words_fill_their_fields_and_the_others_keep_defaults,
+          a_wrong_word_is_refused_with_what_was_expected, help_names_every_option_with_its_default)

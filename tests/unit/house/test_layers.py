@@ -27,6 +27,7 @@ TREE = {
     "runtime/alone.h": ("struct alone {\n    size_t bytes;\n};\n", ["does not compile alone"]),
     "runtime/later.c": ("/* TO" + "DO: all of it */\n", ["unfinished work"]),
     "runtime/here.c": ('const char *here = "/ho' + 'me/someone/data";\n', ["a path of one machine"]),
+    "runtime/wide.c": ("/* " + "w" * 120 + " */\n", ["columns, more than"]),
     "runtime/long.c": ("\n" * 900, ["longer than"]),
     "tests/unit/base/test_ghost.c": ("int ghost;\n", ["no test in tests/unit/base/meson.build names it"]),
     "tests/unit/base/attic/test_ghost.c": ("int ghost;\n", ["no test in tests/unit/base/meson.build names it"]),

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Ranks as threads whose bodies assert with Check itself: what fails ends the process, which is the test's own where Check forks. */
+/**
+ * Ranks as threads whose bodies assert with Check itself: what fails ends the process, which is the test's own where
+ * Check forks.
+ */
 #ifndef PL_TESTS_UNIT_RUNTIME_RANKS_H
 #define PL_TESTS_UNIT_RUNTIME_RANKS_H
 

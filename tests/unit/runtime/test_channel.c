@@ -38,8 +38,9 @@ START_TEST(mode_distribution_and_wrapper_come_from_the_configuration)
     struct pl_channel_setup setup = {0};
 
     start();
-    set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": \"Pipe\", \"S3DistributionType\": \"ShardedByS3Key\", "
-                                "\"RecordWrapperType\": \"RecordIO\"}}");
+    set("SM_INPUT_DATA_CONFIG",
+        "{\"training\": {\"TrainingInputMode\": \"Pipe\", \"S3DistributionType\": \"ShardedByS3Key\", "
+        "\"RecordWrapperType\": \"RecordIO\"}}");
     ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
     ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_PIPE);
     ck_assert_int_eq(setup.facts.distribution, PL_CHANNEL_SHARDED_BY_KEY);
@@ -80,5 +81,6 @@ START_TEST(unknown_words_are_refused)
 }
 END_TEST
 
-UNIT_MAIN("runtime/channel", a_channel_without_configuration_is_a_replicated_directory, mode_distribution_and_wrapper_come_from_the_configuration,
-          an_absent_channel_names_those_that_are_there, unknown_words_are_refused)
+UNIT_MAIN("runtime/channel", a_channel_without_configuration_is_a_replicated_directory,
+          mode_distribution_and_wrapper_come_from_the_configuration, an_absent_channel_names_those_that_are_there,
+          unknown_words_are_refused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU for each rank: who gets which, and that all ranks end alike. On the fake driver, with four devices; each test is a process of its own. */
+/* A GPU for each rank: who gets which, and that all ranks end alike. On the fake driver, with four devices; each test
+ * is a process of its own. */
 #include "base/memory.h"
 #include "runtime/start.h"
 #include "tests/support/unit.h"
@@ -148,5 +149,6 @@ START_TEST(a_device_that_cannot_be_opened_ends_every_rank)
 }
 END_TEST
 
-UNIT_MAIN("runtime/device_start", each_rank_of_a_host_gets_a_device_of_its_own, more_ranks_than_devices_are_refused_unless_they_may_share,
-          device_off_leaves_the_gpus_alone, what_the_program_wants_stands_over_the_setting, a_device_that_cannot_be_opened_ends_every_rank)
+UNIT_MAIN("runtime/device_start", each_rank_of_a_host_gets_a_device_of_its_own,
+          more_ranks_than_devices_are_refused_unless_they_may_share, device_off_leaves_the_gpus_alone,
+          what_the_program_wants_stands_over_the_setting, a_device_that_cannot_be_opened_ends_every_rank)

@@ -151,5 +151,5 @@ START_TEST(sigterm_is_noted)
 }
 END_TEST
 
-UNIT_MAIN("runtime/stop", nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all, all_ranks_stop_behind_the_same_step,
-          the_last_question_is_waited_for, sigterm_is_noted)
+UNIT_MAIN("runtime/stop", nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all,
+          all_ranks_stop_behind_the_same_step, the_last_question_is_waited_for, sigterm_is_noted)

@@ -44,7 +44,9 @@ START_TEST(a_full_ring_keeps_the_latest)
     double start_us = 0;
 
     (void)scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .records = 10, .rank = 3, .size = 4, .host = 1}, &trace, &error), &error);
+    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .records = 10, .rank = 3, .size = 4, .host = 1},
+                              &trace, &error),
+                 &error);
     for (int i = 0; i < 25; i++) {
         pl_trace_add(trace,
                      i == 16  ? "the first that is safe"
@@ -55,7 +57,8 @@ START_TEST(a_full_ring_keeps_the_latest)
     ck_assert_uint_eq(pl_trace_count(trace), 25);
     pl_trace_free(trace); /* the file stays, as after a crash */
     ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
-    ck_assert_int_eq(spans_called(text.data, "step", &start_us), 7); /* 10 less the one that a writer may be in, less the first and the last */
+    /* 10 less the one that a writer may be in, less the first and the last */
+    ck_assert_int_eq(spans_called(text.data, "step", &start_us), 7);
     ck_assert_int_eq(spans_called(text.data, "the first that is safe", &start_us), 1);
     ck_assert_int_eq(spans_called(text.data, "a name with \"quotes\" tha", &start_us), 1);
     ck_assert_ptr_nonnull(strstr(text.data, "rank 3 on host 1"));
@@ -76,17 +79,22 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
     (void)scratch_path(&scratch, "ring", path);
     ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .rank = 3, .size = 4}, &trace, &error), &error);
     for (unsigned part = 0; part < 600; part += 300) {
-        pl_trace_add_event(trace, &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part, .waited_for = -1});
-        pl_trace_add_event(trace, &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part + 2, .waited_for = -1, .status = PL_TIMEOUT});
+        pl_trace_add_event(trace,
+                           &(struct pl_event){.kind = PL_ALLREDUCE, .name = "w", .part = part, .waited_for = -1});
+        pl_trace_add_event(
+            trace, &(struct pl_event){
+                       .kind = PL_ALLREDUCE, .name = "w", .part = part + 2, .waited_for = -1, .status = PL_TIMEOUT});
     }
     pl_trace_free(trace);
     ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
     ck_assert_int_eq(spans_called(text.data, "allreduce w", &start_us), 4);
-    ck_assert_msg(strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":1,") && strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":3,") &&
+    ck_assert_msg(strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":1,") &&
+                      strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":3,") &&
                       strstr(text.data, "\"allreduce w\",\"pid\":3,\"tid\":256,"),
                   "%s", text.data);
     ck_assert_msg(strstr(text.data, "\"tid\":3,\"args\":{\"name\":\"collectives of sub-world 2\"}") &&
-                      strstr(text.data, "\"tid\":256,\"args\":{\"name\":\"collectives of sub-world 255\"}") && !strstr(text.data, "sub-world 1\""),
+                      strstr(text.data, "\"tid\":256,\"args\":{\"name\":\"collectives of sub-world 255\"}") &&
+                      !strstr(text.data, "sub-world 1\""),
                   "%s", text.data);
     ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
     scratch_done(&scratch);
@@ -124,7 +132,9 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     size_t spans = 0;
 
     (void)scratch_path(&scratch, "ring", path);
-    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .records = 512, .size = 1}, &writer.trace, &error), &error);
+    ck_assert_ok(
+        pl_trace_new(&(struct pl_trace_options){.path = path, .records = 512, .size = 1}, &writer.trace, &error),
+        &error);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_spans, &writer), 0);
     for (int merge = 0; merge < 300 || spans == 0; merge++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -132,12 +142,13 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
 
         ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
         ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
-        for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents")); event;
-             event = pl_python_json_next(event)) {
+        for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents"));
+             event; event = pl_python_json_next(event)) {
             const struct pl_python_json *duration = pl_python_json_member(event, "dur");
 
             if (duration) {
-                snprintf(name, sizeof(name), "%.0f and %.0f", pl_python_json_double(duration), pl_python_json_double(duration));
+                snprintf(name, sizeof(name), "%.0f and %.0f", pl_python_json_double(duration),
+                         pl_python_json_double(duration));
                 ck_assert_str_eq(pl_python_json_text(pl_python_json_member(event, "name")), name);
                 spans++;
             }
@@ -156,7 +167,8 @@ START_TEST(a_ring_too_small_or_too_large_is_refused_by_its_number)
     struct pl_trace *trace = NULL;
 
     ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = 2}, &trace, &error), PL_INVALID);
-    ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = (UINT64_C(1) << 32) + 3}, &trace, &error), PL_INVALID);
+    ck_assert_int_eq(pl_trace_new(&(struct pl_trace_options){.records = (UINT64_C(1) << 32) + 3}, &trace, &error),
+                     PL_INVALID);
     ck_assert_str_eq(error.cause, "a trace keeps 3 to 16777216 records, not 4294967299");
 }
 END_TEST
@@ -187,4 +199,5 @@ START_TEST(what_is_no_ring_is_refused_by_name)
 END_TEST
 
 UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, collectives_of_sub_worlds_have_lines_of_their_own,
-          spans_of_a_ring_that_is_being_written_are_whole, a_ring_too_small_or_too_large_is_refused_by_its_number, what_is_no_ring_is_refused_by_name)
+          spans_of_a_ring_that_is_being_written_are_whole, a_ring_too_small_or_too_large_is_refused_by_its_number,
+          what_is_no_ring_is_refused_by_name)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A source over memory that hands out at most `piece` bytes a read, so that every boundary is met; and gzip data for tests. */
+/**
+ * A source over memory that hands out at most `piece` bytes a read, so that every boundary is met; and gzip data for
+ * tests.
+ */
 #ifndef PL_TESTS_S3IO_DRIP_H
 #define PL_TESTS_S3IO_DRIP_H
 
@@ -19,8 +22,8 @@ struct drip {
     unsigned timeouts; /* every other read times out when not 0 */
 };
 
-static inline enum pl_status drip_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
-                                       struct pl_error *reterr)
+static inline enum pl_status drip_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                       size_t *ret_bytes, struct pl_error *reterr)
 {
     struct drip *drip = (struct drip *)source;
     size_t got = bytes < drip->left ? bytes : drip->left;

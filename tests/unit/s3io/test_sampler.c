@@ -15,7 +15,9 @@ static struct pl_sampler make(uint64_t count, uint64_t seed, enum pl_sampler_tai
     struct pl_error error = PL_ERROR_NONE;
     struct pl_sampler sampler;
 
-    ck_assert_ok(pl_sampler_init(&sampler, count, seed, true, tail, (struct pl_deal){.rank = rank, .size = size}, &error), &error);
+    ck_assert_ok(
+        pl_sampler_init(&sampler, count, seed, true, tail, (struct pl_deal){.rank = rank, .size = size}, &error),
+        &error);
     return sampler;
 }
 
@@ -209,11 +211,15 @@ START_TEST(state_that_does_not_fit_is_refused)
     state.position = 100;
     ck_assert_ok(pl_sampler_restore(&sampler, &state, &error), &error);
     ck_assert(!pl_sampler_next(&sampler, &state.position));
-    ck_assert_int_eq(pl_sampler_init(&sampler, 1, 1, true, PL_SAMPLER_JOIN, (struct pl_deal){.rank = 2, .size = 2}, &error), PL_INVALID);
+    ck_assert_int_eq(
+        pl_sampler_init(&sampler, 1, 1, true, PL_SAMPLER_JOIN, (struct pl_deal){.rank = 2, .size = 2}, &error),
+        PL_INVALID);
 }
 END_TEST
 
 UNIT_MAIN("s3io/sampler", permutation_reaches_every_index_once, permutation_works_at_the_largest_counts,
-          every_sample_is_taken_exactly_once_whatever_the_number_of_ranks, wrap_and_drop_give_every_rank_the_same_number,
-          many_ranks_take_in_one_step_what_one_rank_takes_in_its_larger_one, order_depends_on_seed_and_epoch_and_on_nothing_else,
-          saved_state_goes_on_with_another_number_of_ranks, state_that_does_not_fit_is_refused)
+          every_sample_is_taken_exactly_once_whatever_the_number_of_ranks,
+          wrap_and_drop_give_every_rank_the_same_number,
+          many_ranks_take_in_one_step_what_one_rank_takes_in_its_larger_one,
+          order_depends_on_seed_and_epoch_and_on_nothing_else, saved_state_goes_on_with_another_number_of_ranks,
+          state_that_does_not_fit_is_refused)

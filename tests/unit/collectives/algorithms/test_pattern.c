@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And how long messages are, and
- * which pattern is chosen. */
+/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And
+ * how long messages are, and which pattern is chosen. */
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/core/types.h"
 #include "collectives/p2p/p2p.h"
@@ -15,7 +15,8 @@
 
 enum { MOST = 33 };
 
-/* held[place][block]: the inputs added up there, one bit a place. aside[place][sender]: the same for what is put aside. */
+/* held[place][block]: the inputs added up there, one bit a place. aside[place][sender]: the same for what is put aside.
+ * */
 struct paper {
     uint64_t held[MOST][MOST];
     uint64_t aside[MOST][MOST];
@@ -23,13 +24,15 @@ struct paper {
 
 static bool rooted(enum pl_pattern pattern)
 {
-    return pattern == PL_PATTERN_TREE_BROADCAST || pattern == PL_PATTERN_CHAIN_BROADCAST || pattern == PL_PATTERN_TREE_REDUCE ||
-           pattern == PL_PATTERN_CHAIN_REDUCE || pattern == PL_PATTERN_DIRECT_REDUCE;
+    return pattern == PL_PATTERN_TREE_BROADCAST || pattern == PL_PATTERN_CHAIN_BROADCAST ||
+           pattern == PL_PATTERN_TREE_REDUCE || pattern == PL_PATTERN_CHAIN_REDUCE ||
+           pattern == PL_PATTERN_DIRECT_REDUCE;
 }
 
 static bool starts_everywhere(enum pl_pattern pattern)
 {
-    return pattern != PL_PATTERN_RING_ALLGATHER && pattern != PL_PATTERN_TREE_BROADCAST && pattern != PL_PATTERN_CHAIN_BROADCAST;
+    return pattern != PL_PATTERN_RING_ALLGATHER && pattern != PL_PATTERN_TREE_BROADCAST &&
+           pattern != PL_PATTERN_CHAIN_BROADCAST;
 }
 
 static void begin(struct paper *paper, enum pl_pattern pattern, int n, int root)
@@ -45,8 +48,9 @@ static void begin(struct paper *paper, enum pl_pattern pattern, int n, int root)
 }
 
 /*
- * Rounds are not in step: a place enters its next round when its own messages have ended. Here each place keeps its own round, and
- * messages wait in a queue for each pair, so that a pattern that relied on lockstep would stand still or mix rounds up.
+ * Rounds are not in step: a place enters its next round when its own messages have ended. Here each place keeps its own
+ * round, and messages wait in a queue for each pair, so that a pattern that relied on lockstep would stand still or mix
+ * rounds up.
  */
 struct message {
     int blocks;
@@ -190,8 +194,8 @@ START_TEST(every_pattern_brings_every_block_where_it_belongs)
                     for (int block = 0; block < pl_pattern_blocks(pattern, n); block++) {
                         uint64_t want = wanted(pattern, n, root, place, block);
 
-                        ck_assert_msg(!want || paper.held[place][block] == want, "%s, n %d, root %d: place %d block %d", pl_pattern_text(pattern), n,
-                                      root, place, block);
+                        ck_assert_msg(!want || paper.held[place][block] == want, "%s, n %d, root %d: place %d block %d",
+                                      pl_pattern_text(pattern), n, root, place, block);
                     }
                 }
             }
@@ -202,7 +206,8 @@ END_TEST
 
 START_TEST(the_ring_of_five_looks_like_this)
 {
-    /* Rows are rounds, columns places: the block sent to the next place, then the one received; + is added, = replaces. */
+    /* Rows are rounds, columns places: the block sent to the next place, then the one received; + is added, = replaces.
+     * */
     static const char *const drawing = "4>3+ 0>4+ 1>0+ 2>1+ 3>2+\n"
                                        "3>2+ 4>3+ 0>4+ 1>0+ 2>1+\n"
                                        "2>1+ 3>2+ 4>3+ 0>4+ 1>0+\n"
@@ -218,8 +223,8 @@ START_TEST(the_ring_of_five_looks_like_this)
         for (int place = 0; place < 5; place++) {
             struct pl_step step = pl_pattern_step(PL_PATTERN_RING, 5, place, 0, round);
 
-            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%d>%d%c%c", step.send_first, step.recv_first, step.combine ? '+' : '=',
-                                     place < 4 ? ' ' : '\n');
+            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%d>%d%c%c", step.send_first, step.recv_first,
+                                     step.combine ? '+' : '=', place < 4 ? ' ' : '\n');
         }
     }
     ck_assert_str_eq(drawn, drawing);
@@ -228,7 +233,8 @@ END_TEST
 
 START_TEST(doubling_of_five_looks_like_this)
 {
-    /* Rows are rounds, columns places: a>b sends to b, <b receives from b, <>b both, . is idle. Place 1 folds into place 0. */
+    /* Rows are rounds, columns places: a>b sends to b, <b receives from b, <>b both, . is idle. Place 1 folds into
+     * place 0. */
     static const char *const drawing = "<1 >0 . . .\n"
                                        "<>2 . <>0 <>4 <>3\n"
                                        "<>3 . <>4 <>0 <>2\n"
@@ -241,8 +247,10 @@ START_TEST(doubling_of_five_looks_like_this)
             struct pl_step step = pl_pattern_step(PL_PATTERN_DOUBLING, 5, place, 0, round);
             int peer = step.from >= 0 ? step.from : step.to;
 
-            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%s%s", step.from >= 0 ? "<" : "", step.to >= 0 ? ">" : "");
-            used += (size_t)(peer < 0 ? snprintf(drawn + used, sizeof(drawn) - used, ".") : snprintf(drawn + used, sizeof(drawn) - used, "%d", peer));
+            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%s%s", step.from >= 0 ? "<" : "",
+                                     step.to >= 0 ? ">" : "");
+            used += (size_t)(peer < 0 ? snprintf(drawn + used, sizeof(drawn) - used, ".")
+                                      : snprintf(drawn + used, sizeof(drawn) - used, "%d", peer));
             used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%c", place < 4 ? ' ' : '\n');
         }
     }
@@ -275,7 +283,8 @@ static void plan_pieces(struct pl_world *world, void *argument, char failure[RAN
     message_bytes = exchange->lane_elems * sizeof(float) / 2;
     RANKS_NEED(message_bytes <= INT32_MAX, "a message of %llu bytes", (unsigned long long)message_bytes);
     RANKS_OK(pl_allreduce(world, values, values, 2000, PL_FLOAT32, PL_SUM, &error));
-    RANKS_NEED(exchange->lane_room_bytes <= 2 * sizeof(values), "%zu bytes a lane for %zu bytes", exchange->lane_room_bytes, sizeof(values));
+    RANKS_NEED(exchange->lane_room_bytes <= 2 * sizeof(values), "%zu bytes a lane for %zu bytes",
+               exchange->lane_room_bytes, sizeof(values));
 }
 
 START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
@@ -342,7 +351,8 @@ START_TEST(messages_on_long_links_travel_in_pieces)
     struct pl_knobs knobs = long_link();
 
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
-    ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), move_over_a_long_link, NULL);
+    ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}),
+                    move_over_a_long_link, NULL);
 }
 END_TEST
 
@@ -356,9 +366,11 @@ static void count_pieces(struct pl_world *world, void *argument, char failure[RA
     uint64_t moves;
 
     (void)argument;
-    RANKS_OK(pl_collective_post(world,
-                                &((struct pl_collective){.kind = PL_BROADCAST, .dtype = PL_INT8, .count = BYTES, .recv = room[pl_world_rank(world)]}),
-                                &request, &error));
+    RANKS_OK(pl_collective_post(
+        world,
+        &((struct pl_collective){
+            .kind = PL_BROADCAST, .dtype = PL_INT8, .count = BYTES, .recv = room[pl_world_rank(world)]}),
+        &request, &error));
     while (!done) {
         RANKS_OK(pl_request_test(request, &done, &error));
     }
@@ -394,14 +406,16 @@ START_TEST(messages_on_fast_links_are_long_and_whole)
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_LATENCY_US, "15", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_LINK_GBPS, "400", "test", NULL), PL_OK);
-    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_on_a_fast_link, NULL);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), plan_on_a_fast_link,
+                    NULL);
 }
 END_TEST
 
 static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_exchange *exchange = exchange_of(world);
-    /* 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message and one that only limits the rate, both of 120 MB/s. */
+    /* 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message and one that only limits the rate, both of 120
+     * MB/s. */
     static const double slow_ns[PL_EXCHANGE_PROBES] = {30e3, 64e3, 167e3, 542e3, 2215e3};
     static const double shaped_ns[PL_EXCHANGE_PROBES] = {30e3, 34e3, 137e3, 512e3, 2185e3};
     /* The first of these, where the messages of 60 KiB were late. */
@@ -429,9 +443,11 @@ START_TEST(the_pattern_is_the_one_whose_messages_took_least)
 END_TEST
 
 /* What ranks tell each other about the five sizes: the messages of 8 bytes were held up on rank 1. */
-static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
+static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                        struct pl_error *reterr);
 
-static enum pl_status tell_late(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status tell_late(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                struct pl_error *reterr)
 {
     static const double told_ns[PL_EXCHANGE_PROBES] = {862e3, 64e3, 167e3, 542e3, 2215e3};
     static _Thread_local unsigned calls;
@@ -460,7 +476,8 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
     world->topology.one_process = false; /* as between hosts */
     RANKS_OK(pl_exchange_model(exchange, &error));
     for (int probe = 0; probe < PL_EXCHANGE_PROBES; probe++) {
-        RANKS_NEED(exchange->message_ns[probe] == expected_ns[probe], "size %d: %g ns", probe, exchange->message_ns[probe]);
+        RANKS_NEED(exchange->message_ns[probe] == expected_ns[probe], "size %d: %g ns", probe,
+                   exchange->message_ns[probe]);
     }
 }
 
@@ -471,6 +488,7 @@ START_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear)
 END_TEST
 
 UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
-          doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
-          messages_on_fast_links_are_long_and_whole, a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,
+          doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors,
+          messages_on_long_links_travel_in_pieces, messages_on_fast_links_are_long_and_whole,
+          a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,
           a_short_message_that_was_late_does_not_make_longer_ones_dear)

@@ -74,7 +74,8 @@ static void leave_seats(struct seat *seats, int size)
     }
 }
 
-/* Whatever request it is that rank 1 cannot pay: all ranks have a world, be it with a backend less, or all hear of it. */
+/* Whatever request it is that rank 1 cannot pay: all ranks have a world, be it with a backend less, or all hear of it.
+ * */
 static void run_out_everywhere(int size, const struct pl_world_options *options)
 {
     bool was_empty = true;
@@ -90,9 +91,12 @@ static void run_out_everywhere(int size, const struct pl_world_options *options)
         join(seats, size, make_world);
         was_empty = seats[1].was_empty;
         for (int r = 0; r < size; r++) {
-            ck_assert_msg(seats[r].status == seats[1].status && (seats[r].status == PL_OK || (was_empty && seats[r].status == PL_MEMORY)),
-                          "rank 1 pays %d requests: rank %d has %s: %s", pays, r, pl_status_name(seats[r].status), seats[r].error.cause);
-            ck_assert_msg(seats[r].status == PL_OK || r == 1 || strstr(seats[r].error.cause, "rank 1: the memory budget is used up"),
+            ck_assert_msg(seats[r].status == seats[1].status &&
+                              (seats[r].status == PL_OK || (was_empty && seats[r].status == PL_MEMORY)),
+                          "rank 1 pays %d requests: rank %d has %s: %s", pays, r, pl_status_name(seats[r].status),
+                          seats[r].error.cause);
+            ck_assert_msg(seats[r].status == PL_OK || r == 1 ||
+                              strstr(seats[r].error.cause, "rank 1: the memory budget is used up"),
                           "rank 1 pays %d requests: rank %d hears '%s'", pays, r, seats[r].error.cause);
         }
         leave_seats(seats, size);
@@ -129,12 +133,14 @@ static void *meet(void *argument)
             own[i] = 1000 * bootstrap->rank + 100 * turn + i;
         }
         if (turn == 1) {
-            seat->status = last ? pl_bootstrap_refuse(bootstrap, PL_SYSTEM, &why, deadline_ns)
-                                : bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
+            seat->status =
+                last ? pl_bootstrap_refuse(bootstrap, PL_SYSTEM, &why, deadline_ns)
+                     : bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
             if (seat->status != PL_SYSTEM || (!last && !strstr(seat->error.cause, "out to lunch"))) {
                 return NULL;
             }
-            seat->status = pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, deadline_ns, last ? NULL : &seat->error);
+            seat->status =
+                pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, deadline_ns, last ? NULL : &seat->error);
             if (seat->status != PL_MEMORY) {
                 return NULL;
             }
@@ -160,7 +166,8 @@ START_TEST(ranks_meet_again_after_one_could_not_come)
         take_seats(seats, size);
         join(seats, size, meet);
         for (int r = 0; r < size; r++) {
-            ck_assert_msg(seats[r].status == PL_OK, "rank %d of %d: %s: %s", r, size, pl_status_name(seats[r].status), seats[r].error.cause);
+            ck_assert_msg(seats[r].status == PL_OK, "rank %d of %d: %s: %s", r, size, pl_status_name(seats[r].status),
+                          seats[r].error.cause);
         }
         leave_seats(seats, size);
     }
@@ -199,5 +206,6 @@ START_TEST(a_rank_without_memory_does_not_take_itself_for_the_only_one)
 }
 END_TEST
 
-UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks, ranks_meet_again_after_one_could_not_come,
-          a_rank_alone_makes_a_part_of_itself, a_rank_without_memory_does_not_take_itself_for_the_only_one)
+UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks,
+          ranks_meet_again_after_one_could_not_come, a_rank_alone_makes_a_part_of_itself,
+          a_rank_without_memory_does_not_take_itself_for_the_only_one)

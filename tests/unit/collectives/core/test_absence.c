@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that do not come, or fall silent: noticed at the deadline, by name, by those who wait and by those who only look. */
+/* Ranks that do not come, or fall silent: noticed at the deadline, by name, by those who wait and by those who only
+ * look. */
 #include "base/clock.h"
 #include "collectives/bootstrap.h"
 #include "collectives/hier/state.h"
@@ -31,9 +32,10 @@ static void wait_in_vain(struct pl_world *world, void *argument, char failure[RA
         return;
     }
     status = pl_collective_run(world, &c, &error);
-    RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s ended with %s: %s", pl_kind_text(c.kind), pl_status_name(status), error.cause);
-    RANKS_NEED(pl_clock_now_ns() - begin_ns < 30 * PL_NS_PER_S, "%s: the deadline was 0.03 s, the wait %.1f s", pl_kind_text(c.kind),
-               (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s ended with %s: %s", pl_kind_text(c.kind),
+               pl_status_name(status), error.cause);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 30 * PL_NS_PER_S, "%s: the deadline was 0.03 s, the wait %.1f s",
+               pl_kind_text(c.kind), (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
     RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
 }
 
@@ -70,12 +72,14 @@ static void wait_beside(struct pl_world *world, void *argument, char failure[RAN
                                                         .deadline_ns = pl_deadline_after_ns(300 * PL_NS_PER_MS)}),
                                &error);
     RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s", pl_status_name(status));
-    RANKS_NEED(rank != 2 || strstr(pl_error_text(&error, text, sizeof(text)), "rank 3") != NULL, "'%s' does not name rank 3", text);
+    RANKS_NEED(rank != 2 || strstr(pl_error_text(&error, text, sizeof(text)), "rank 3") != NULL,
+               "'%s' does not name rank 3", text);
 }
 
 START_TEST(a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world)
 {
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside, &(int64_t){400 * PL_NS_PER_MS});
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside,
+                    &(int64_t){400 * PL_NS_PER_MS});
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), wait_beside, &(int64_t){0});
 }
 END_TEST
@@ -94,11 +98,13 @@ static void look_in_vain(struct pl_world *world, void *argument, char failure[RA
         pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
         return;
     }
-    RANKS_OK(pl_collective_post(
-        world,
-        &((struct pl_collective){
-            .kind = PL_ALLREDUCE, .count = 1, .send = &value, .recv = &value, .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_MS)}),
-        &request, &error));
+    RANKS_OK(pl_collective_post(world,
+                                &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                         .count = 1,
+                                                         .send = &value,
+                                                         .recv = &value,
+                                                         .deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_MS)}),
+                                &request, &error));
     while (!done && pl_clock_now_ns() - begin_ns < 30 * PL_NS_PER_S) {
         status = pl_request_test(request, &done, NULL);
     }
@@ -113,7 +119,8 @@ START_TEST(a_missing_rank_is_noticed_by_looking_too)
 }
 END_TEST
 
-/* The setting's time is also that of the world's making, and long enough for it; only then it is cut. Rank 1 is late, and does not leave. */
+/* The setting's time is also that of the world's making, and long enough for it; only then it is cut. Rank 1 is late,
+ * and does not leave. */
 static void wait_for_default(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     pthread_barrier_t *over = argument;
@@ -166,7 +173,8 @@ START_TEST(the_longest_timeout_is_long)
         pl_knobs_default(&knobs);
         ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, values[i], "test", NULL), PL_OK);
         ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), wait_for_long, NULL);
-        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), wait_for_long, NULL);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), wait_for_long,
+                        NULL);
     }
 }
 END_TEST
@@ -181,7 +189,8 @@ struct maker {
     pthread_t thread;
 };
 
-static enum pl_status failing_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status failing_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                        struct pl_error *reterr)
 {
     struct maker *maker = context;
 
@@ -196,8 +205,8 @@ static enum pl_status failing_barrier(void *context, int64_t deadline_ns, struct
     return failing_allgather(context, NULL, NULL, 0, deadline_ns, reterr);
 }
 
-static enum pl_status split_real(void *context, const int *ranks, int count, int64_t deadline_ns, struct pl_bootstrap **ret_bootstrap,
-                                 struct pl_error *reterr)
+static enum pl_status split_real(void *context, const int *ranks, int count, int64_t deadline_ns,
+                                 struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     struct maker *maker = context;
 
@@ -230,7 +239,8 @@ static void make_worlds(struct maker makers[MAKERS], const struct pl_world_optio
 
     ck_assert_ok(pl_bootstrap_new_threads(MAKERS, real, &error), &error);
     for (int r = 0; r < MAKERS; r++) {
-        makers[r] = (struct maker){.real = real[r], .options = *options, .exchanges_left = alone && r != 1 ? INT_MAX : exchanges};
+        makers[r] = (struct maker){
+            .real = real[r], .options = *options, .exchanges_left = alone && r != 1 ? INT_MAX : exchanges};
         ck_assert_int_eq(pthread_create(&makers[r].thread, NULL, make_world, &makers[r]), 0);
     }
     for (int r = 0; r < MAKERS; r++) {
@@ -249,7 +259,8 @@ START_TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
     do {
         make_worlds(makers, &(struct pl_world_options){.pretend_ranks_per_host = 2}, exchanges, false);
         for (int r = 0; r < MAKERS; r++) {
-            ck_assert_msg(makers[r].status == makers[0].status && (makers[r].status == PL_OK || makers[r].status == PL_TIMEOUT),
+            ck_assert_msg(makers[r].status == makers[0].status &&
+                              (makers[r].status == PL_OK || makers[r].status == PL_TIMEOUT),
                           "rank %d of %d exchanges: %s", r, exchanges, pl_status_name(makers[r].status));
         }
         exchanges++;
@@ -273,13 +284,15 @@ START_TEST(a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeo
         int64_t begin_ns = pl_clock_now_ns();
 
         make_worlds(makers, &(struct pl_world_options){.knobs = &knobs}, exchanges, true);
-        ck_assert_msg(makers[0].status != PL_OK && makers[1].status != PL_OK, "exchange %d was made without rank 1", exchanges);
+        ck_assert_msg(makers[0].status != PL_OK && makers[1].status != PL_OK, "exchange %d was made without rank 1",
+                      exchanges);
         ck_assert_msg(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "exchange %d is waited for longer", exchanges);
     }
 }
 END_TEST
 
-static enum pl_status refuse_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status refuse_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                       struct pl_error *reterr)
 {
     (void)context;
     (void)send;
@@ -301,8 +314,8 @@ static void time_links_in_vain(struct pl_world *world, void *argument, char fail
     world->topology.one_process = false;
     RANKS_OK(pl_exchange_model(exchange, &error));
     for (int probe = 1; probe < PL_EXCHANGE_PROBES; probe++) {
-        RANKS_NEED(exchange->message_ns[probe] >= exchange->message_ns[probe - 1] && exchange->message_ns[0] > 0, "probe %d: %g ns", probe,
-                   exchange->message_ns[probe]);
+        RANKS_NEED(exchange->message_ns[probe] >= exchange->message_ns[probe - 1] && exchange->message_ns[0] > 0,
+                   "probe %d: %g ns", probe, exchange->message_ns[probe]);
     }
     pl_world_bootstrap(world)->allgather = refuse_allgather;
     RANKS_NEED(pl_exchange_model(exchange, NULL) == PL_TIMEOUT, "what was timed needs no agreement");
@@ -316,11 +329,11 @@ START_TEST(what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it)
 END_TEST
 
 /* Rank 1 takes part, but what its lanes send is lost: the one that waits for it says so. */
-static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                   struct pl_error *reterr);
+static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                   struct pl_transfer *transfer, struct pl_error *reterr);
 
-static enum pl_status lose_lanes(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                 struct pl_error *reterr)
+static enum pl_status lose_lanes(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     if (tag < PL_TAG_EXCHANGE || (tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS == PL_AGREE_SLOTS - 1) {
         return real_send(context, data, bytes, peer, tag, transfer, reterr);
@@ -383,7 +396,8 @@ START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 }
 END_TEST
 
-/* Rank 0's receives are not taken back: a message may still come to where they were posted, as MPI lets it, until the process ends. */
+/* Rank 0's receives are not taken back: a message may still come to where they were posted, as MPI lets it, until the
+ * process ends. */
 enum { KEPT_MOST = 64, KEPT_BYTE = 0x77 };
 
 static struct {
@@ -441,18 +455,21 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
     ck_assert_uint_ge(kept_count, 2); /* the agreement's, and a lane's or more */
     for (size_t i = 0; i < kept_count; i++) {
         for (size_t at = 0; at < kept[i].bytes; at++) {
-            ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of receive %zu of %zu is in use again", at, i, kept_count);
+            ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of receive %zu of %zu is in use again", at, i,
+                          kept_count);
         }
         free(kept[i].data);
     }
 }
 END_TEST
 
-/* Rank 2's messages to other hosts, but for the agreement's, do not leave: the second look at one is an error, and they cannot be taken back. */
-static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
+/* Rank 2's messages to other hosts, but for the agreement's, do not leave: the second look at one is an error, and they
+ * cannot be taken back. */
+static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                   struct pl_error *reterr);
 
-static enum pl_status keep_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                struct pl_error *reterr)
+static enum pl_status keep_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                struct pl_transfer *transfer, struct pl_error *reterr)
 {
     PL_TRY(real_send(context, data, bytes, peer, tag, transfer, reterr));
     if (tag >= PL_TAG_EXCHANGE && (tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS != PL_AGREE_SLOTS - 1) {
@@ -467,9 +484,11 @@ static bool is_kept(const struct pl_transfer *transfer)
     return !transfer->words[0] && transfer->words[1];
 }
 
-static enum pl_status test_kept(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status test_kept(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                struct pl_error *reterr)
 {
-    return is_kept(transfer) ? pl_error_set(reterr, PL_LIBRARY, "the wire broke") : real_test(context, transfer, ret_done, ret_bytes, reterr);
+    return is_kept(transfer) ? pl_error_set(reterr, PL_LIBRARY, "the wire broke")
+                             : real_test(context, transfer, ret_done, ret_bytes, reterr);
 }
 
 static struct pl_transport *between; /* the hosts: rank 2's */
@@ -509,14 +528,15 @@ static void leave_sends(struct pl_world *world, void *argument, char failure[RAN
             between->cancel = cancel_kept;
         }
     }
-    status = pl_collective_run(world,
-                               &((struct pl_collective){.kind = PL_REDUCE,
-                                                        .dtype = PL_BFLOAT16,
-                                                        .count = 50000,
-                                                        .send = room[0][rank],
-                                                        .recv = room[1][rank],
-                                                        .deadline_ns = pl_deadline_after_ns((rank >= 2 ? 20000 : 300) * PL_NS_PER_MS)}),
-                               &told);
+    status = pl_collective_run(
+        world,
+        &((struct pl_collective){.kind = PL_REDUCE,
+                                 .dtype = PL_BFLOAT16,
+                                 .count = 50000,
+                                 .send = room[0][rank],
+                                 .recv = room[1][rank],
+                                 .deadline_ns = pl_deadline_after_ns((rank >= 2 ? 20000 : 300) * PL_NS_PER_MS)}),
+        &told);
     RANKS_NEED(rank != 2 || status != PL_OK, "nothing was lost");
 }
 
@@ -528,7 +548,8 @@ START_TEST(memory_that_a_message_may_still_leave_from_is_not_used_again)
     ck_assert_ptr_nonnull(lost);
     for (size_t i = 0; i < kept_count; i++) {
         for (size_t at = 0; at < kept[i].bytes; at++) {
-            ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of send %zu of %zu is in use again", at, i, kept_count);
+            ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of send %zu of %zu is in use again", at, i,
+                          kept_count);
         }
     }
 }
@@ -536,7 +557,10 @@ END_TEST
 
 UNIT_MAIN("collectives/absence", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
           a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_looking_too,
-          the_worlds_timeout_holds_where_no_deadline_is_given, the_longest_timeout_is_long, a_world_that_cannot_start_fails_at_each_exchange_alike,
-          a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout, what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it,
-          a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it, memory_that_a_message_may_still_come_to_is_not_used_again,
+          the_worlds_timeout_holds_where_no_deadline_is_given, the_longest_timeout_is_long,
+          a_world_that_cannot_start_fails_at_each_exchange_alike,
+          a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout,
+          what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it,
+          a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
+          memory_that_a_message_may_still_come_to_is_not_used_again,
           memory_that_a_message_may_still_leave_from_is_not_used_again)

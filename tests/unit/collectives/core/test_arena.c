@@ -22,8 +22,8 @@ static void ask_differently(struct pl_world *world, void *argument, char failure
     struct pl_error error = PL_ERROR_NONE;
     struct pl_span span = {.data = NULL};
 
-    RANKS_NEED(pl_arena_alloc(world, bytes, PL_MEMORY_HOST, &span, &error) == PL_MISMATCH, "%llu bytes beside 10000 were given",
-               (unsigned long long)bytes);
+    RANKS_NEED(pl_arena_alloc(world, bytes, PL_MEMORY_HOST, &span, &error) == PL_MISMATCH,
+               "%llu bytes beside 10000 were given", (unsigned long long)bytes);
     RANKS_NEED(strstr(error.cause, "rank 0 asks for 10000 bytes, rank 1 for") != NULL, "%s", error.cause);
     RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_OK, "the world took harm");
     pl_arena_free(world, &span);
@@ -54,7 +54,8 @@ static struct pl_shm *shm_of(const struct pl_world *world)
     return NULL;
 }
 
-/* Pieces are given back from the last to the first; each goes when its last rank has given it back, and no other does, however many came between. */
+/* Pieces are given back from the last to the first; each goes when its last rank has given it back, and no other does,
+ * however many came between. */
 static void give_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { PIECES = 3, ELEMS = 20000 };
@@ -76,7 +77,8 @@ static void give_back(struct pl_world *world, void *argument, char failure[RANKS
                 data[e] = (float)(k + 1);
             }
             RANKS_OK(pl_allreduce(world, data, data, ELEMS, PL_FLOAT32, PL_SUM, &error));
-            RANKS_NEED(data[0] == (float)(n * (k + 1)) && data[ELEMS - 1] == data[0], "piece %d: %g", k, (double)data[0]);
+            RANKS_NEED(data[0] == (float)(n * (k + 1)) && data[ELEMS - 1] == data[0], "piece %d: %g", k,
+                       (double)data[0]);
         }
         pl_arena_free(world, &spans[i]);
         RANKS_NEED(!spans[i].data, "the span still points there");
@@ -95,8 +97,8 @@ START_TEST(what_is_given_back_goes_back_and_nothing_else)
 }
 END_TEST
 
-/* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as arena memory of one rank a host is, and
- * no memory file. */
+/* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as arena
+ * memory of one rank a host is, and no memory file. */
 static _Thread_local bool purse_is_empty;
 
 int posix_memalign(void **memory, size_t align, size_t bytes)
@@ -128,9 +130,12 @@ static void ask_where_one_has_none(struct pl_world *world, void *argument, char 
 
 START_TEST(a_rank_without_memory_is_named_and_no_rank_keeps_any)
 {
-    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), ask_where_one_has_none, &(enum pl_status){PL_MEMORY});
-    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 2}), ask_where_one_has_none, &(enum pl_status){PL_MEMORY});
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), ask_where_one_has_none, &(enum pl_status){PL_SYSTEM});
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), ask_where_one_has_none,
+                    &(enum pl_status){PL_MEMORY});
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 2}), ask_where_one_has_none,
+                    &(enum pl_status){PL_MEMORY});
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), ask_where_one_has_none,
+                    &(enum pl_status){PL_SYSTEM});
 }
 END_TEST
 
@@ -190,10 +195,12 @@ START_TEST(a_timer_does_not_keep_memory_from_being_made)
 END_TEST
 
 /* Rank 1's exchange number `steps_left` fails as MPI's do; rank 0 then waits for it in vain. */
-static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr);
+static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                        struct pl_error *reterr);
 static _Thread_local int steps_left;
 
-static enum pl_status fail_step(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status fail_step(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                                struct pl_error *reterr)
 {
     if (steps_left-- == 0) {
         return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, 15, "the wire broke");
@@ -215,10 +222,11 @@ static void ask_over_a_broken_wire(struct pl_world *world, void *argument, char 
         world->bootstrap->allgather = fail_step;
     }
     status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
-    RANKS_NEED(status == PL_TIMEOUT || (status == PL_LIBRARY && strcmp(told.cause, "the wire broke") == 0), "%s: %s", pl_status_name(status),
-               told.cause);
+    RANKS_NEED(status == PL_TIMEOUT || (status == PL_LIBRARY && strcmp(told.cause, "the wire broke") == 0), "%s: %s",
+               pl_status_name(status), told.cause);
     RANKS_NEED(!span.data && pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
-    RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s", (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s",
+               (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
 }
 
 START_TEST(ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout)
@@ -236,7 +244,8 @@ static void ask_alone(struct pl_world *world, void *argument, char failure[RANKS
     (void)argument;
     if (pl_world_rank(world) == 0) {
         world->timeout_ns = 100 * PL_NS_PER_MS;
-        RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_TIMEOUT, "a piece for one of two ranks was given");
+        RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_TIMEOUT,
+                   "a piece for one of two ranks was given");
         RANKS_NEED(pl_world_failure(world, NULL) == PL_TIMEOUT, "the failure did not stay with the world");
     }
 }
@@ -277,7 +286,8 @@ START_TEST(nonsense_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_are_told_so, what_is_given_back_goes_back_and_nothing_else,
-          a_rank_without_memory_is_named_and_no_rank_keeps_any, a_rank_that_cannot_note_its_piece_holds_nobody_up,
-          a_timer_does_not_keep_memory_from_being_made, ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout,
-          a_rank_that_asks_alone_ends_the_world, nonsense_is_refused)
+UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_are_told_so,
+          what_is_given_back_goes_back_and_nothing_else, a_rank_without_memory_is_named_and_no_rank_keeps_any,
+          a_rank_that_cannot_note_its_piece_holds_nobody_up, a_timer_does_not_keep_memory_from_being_made,
+          ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout, a_rank_that_asks_alone_ends_the_world,
+          nonsense_is_refused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however many it was passed on. */
+/* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however
+ * many it was passed on. */
 #include "base/clock.h"
 #include "collectives/bootstrap.h"
 #include "collectives/core/types.h"
@@ -15,11 +16,13 @@ static enum pl_status add_up(struct pl_world *world, uint64_t count, int64_t tim
 {
     int rank = pl_world_rank(world);
 
-    return pl_collective_run(
-        world,
-        &(struct pl_collective){
-            .kind = PL_ALLREDUCE, .count = count, .send = room[0][rank], .recv = room[1][rank], .deadline_ns = pl_deadline_after_ns(timeout_ns)},
-        reterr);
+    return pl_collective_run(world,
+                             &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                     .count = count,
+                                                     .send = room[0][rank],
+                                                     .recv = room[1][rank],
+                                                     .deadline_ns = pl_deadline_after_ns(timeout_ns)},
+                             reterr);
 }
 
 static void give_up(struct pl_world *world, const struct pl_error *why)
@@ -50,9 +53,12 @@ static void one_gives_up(struct pl_world *world, void *argument, char failure[RA
     }
     status = add_up(world, farewell->count, 60 * PL_NS_PER_S, &told);
     RANKS_NEED(status == (first ? farewell->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strcmp(told.cause, first ? farewell->why.cause : farewell->heard) == 0, "'%s' is told (%s)", told.cause, told.context);
-    RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain, (int)told.code);
-    RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s", (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
+    RANKS_NEED(strcmp(told.cause, first ? farewell->why.cause : farewell->heard) == 0, "'%s' is told (%s)", told.cause,
+               told.context);
+    RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain,
+               (int)told.code);
+    RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s",
+               (double)(pl_clock_now_ns() - begin_ns) * 1e-9);
     RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
 }
 
@@ -118,8 +124,8 @@ static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_T
     }
     pl_world_free(before);
     pl_world_free(after);
-    RANKS_NEED(rank == 1 || (strcmp(told.cause, heard) == 0 && told.status == PL_PEER && told.code == 1), "%s: %s (%s)", pl_status_name(told.status),
-               told.cause, told.context);
+    RANKS_NEED(rank == 1 || (strcmp(told.cause, heard) == 0 && told.status == PL_PEER && told.code == 1), "%s: %s (%s)",
+               pl_status_name(told.status), told.cause, told.context);
 }
 
 START_TEST(what_is_passed_on_stays_what_the_first_has_said)
@@ -167,7 +173,8 @@ START_TEST(who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who
 }
 END_TEST
 
-/* Rank 3 is not there. Between hosts rank 0, whose deadline is the first, waits for rank 2, and only that one for rank 3. */
+/* Rank 3 is not there. Between hosts rank 0, whose deadline is the first, waits for rank 2, and only that one for rank
+ * 3. */
 static void wait_in_a_row(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);
@@ -182,7 +189,8 @@ static void wait_in_a_row(struct pl_world *world, void *argument, char failure[R
     pthread_barrier_wait(argument);
     snprintf(words[0], sizeof(words[0]), "still waiting for rank %d", next);
     snprintf(words[1], sizeof(words[1]), "rank %d was waiting for rank 3", rank);
-    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, words[rank != 0]) == 0 && (rank == 0 || strstr(told.cause, words[0]))),
+    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, words[rank != 0]) == 0 &&
+                             (rank == 0 || strstr(told.cause, words[0]))),
                "rank %d, %s: %s (%s)", rank, pl_status_name(told.status), told.cause, told.context);
 }
 
@@ -197,7 +205,8 @@ START_TEST(who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself)
 }
 END_TEST
 
-/* Rank 1 cancels what rank 0 waits for and rank 2 comes to afterwards: before all are there it cannot have done its part. */
+/* Rank 1 cancels what rank 0 waits for and rank 2 comes to afterwards: before all are there it cannot have done its
+ * part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
@@ -210,15 +219,18 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 1) {
         status = pl_collective_post(
-            world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = MOST_ELEMS, .send = room[0][rank], .recv = room[1][rank]}), &request,
-            &told);
+            world,
+            &((struct pl_collective){
+                .kind = PL_ALLREDUCE, .count = MOST_ELEMS, .send = room[0][rank], .recv = room[1][rank]}),
+            &request, &told);
         if (status == PL_OK) {
             pl_request_cancel(request);
         }
         pthread_barrier_wait(cancelled);
         RANKS_NEED(status == PL_OK, "%s: %s", pl_status_name(status), told.cause);
-        RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED && strcmp(told.cause, heard + strlen("rank 1 has given up: ")) == 0, "%s",
-                   told.cause);
+        RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED &&
+                       strcmp(told.cause, heard + strlen("rank 1 has given up: ")) == 0,
+                   "%s", told.cause);
         return;
     }
     if (rank == 2) {
@@ -241,10 +253,13 @@ START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
 }
 END_TEST
 
-/* Rank 2 has given up and does not take what rank 3, below it in the tree of their host, sends: that send never ends. */
-static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr);
+/* Rank 2 has given up and does not take what rank 3, below it in the tree of their host, sends: that send never ends.
+ * */
+static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                   struct pl_error *reterr);
 
-static enum pl_status end_receives_only(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status end_receives_only(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                        struct pl_error *reterr)
 {
     *ret_done = false;
     return transfer->words[0] ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
@@ -271,8 +286,8 @@ static void send_to_who_gave_up(struct pl_world *world, void *argument, char fai
         transport->test = end_receives_only;
     }
     status = add_up(world, 2000, 30 * PL_NS_PER_S, &told);
-    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 2 has given up: the fan has stopped") == 0, "%s: %s", pl_status_name(status),
-               told.cause);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 2 has given up: the fan has stopped") == 0, "%s: %s",
+               pl_status_name(status), told.cause);
 }
 
 START_TEST(who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
@@ -322,23 +337,27 @@ static void give_up_behind_a_sum(struct pl_world *world, void *argument, char fa
         return;
     }
     status = add_up(world, 5, 60 * PL_NS_PER_S, &told);
-    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 1 has given up: the fan has stopped") == 0, "%s: %s", pl_status_name(status),
-               told.cause);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, "rank 1 has given up: the fan has stopped") == 0, "%s: %s",
+               pl_status_name(status), told.cause);
 }
 
 START_TEST(what_a_rank_has_taken_part_in_ends_well)
 {
     for (int i = 0; i < 20; i++) {
-        ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 1}), give_up_behind_a_sum, &((uint64_t){MOST_ELEMS}));
-        ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = 2}), give_up_behind_a_sum, &((uint64_t){MOST_ELEMS}));
+        ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 1}), give_up_behind_a_sum,
+                        &((uint64_t){MOST_ELEMS}));
+        ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = 2}), give_up_behind_a_sum,
+                        &((uint64_t){MOST_ELEMS}));
     }
 }
 END_TEST
 
-/* Rank 1 gives its world up, and all but perhaps rank 0 hear so; a second one over the same bootstrap could hear it, too. */
+/* Rank 1 gives its world up, and all but perhaps rank 0 hear so; a second one over the same bootstrap could hear it,
+ * too. */
 static void begin_anew(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *words = "a world over this bootstrap has failed, and its messages may still come: another world needs a bootstrap of its own";
+    const char *words = "a world over this bootstrap has failed, and its messages may still come: another world needs "
+                        "a bootstrap of its own";
     int rank = pl_world_rank(world);
     struct pl_error why = PL_ERROR_NONE;
     struct pl_world *anew = NULL;
@@ -353,7 +372,8 @@ static void begin_anew(struct pl_world *world, void *argument, char failure[RANK
     pthread_barrier_wait(argument);
     status = pl_world_new(pl_world_bootstrap(world), NULL, &anew, &why);
     pl_world_free(anew);
-    RANKS_NEED(status == PL_INVALID && strstr(why.cause, words), "rank %d, %s: %s", rank, pl_status_name(status), why.cause);
+    RANKS_NEED(status == PL_INVALID && strstr(why.cause, words), "rank %d, %s: %s", rank, pl_status_name(status),
+               why.cause);
     RANKS_NEED((strcmp(why.cause, words) == 0) == (rank > 0), "rank %d: %s", rank, why.cause);
 }
 
@@ -367,8 +387,10 @@ START_TEST(who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap
 }
 END_TEST
 
-UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up, words_too_long_are_cut_where_they_end,
-          what_is_passed_on_stays_what_the_first_has_said, who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late,
+UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up,
+          words_too_long_are_cut_where_they_end, what_is_passed_on_stays_what_the_first_has_said,
+          who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late,
           who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself, who_waits_for_a_rank_that_cancels_hears_so,
-          who_has_given_up_need_not_take_a_message_for_others_to_hear_it, who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both,
-          what_a_rank_has_taken_part_in_ends_well, who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)
+          who_has_given_up_need_not_take_a_message_for_others_to_hear_it,
+          who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both, what_a_rank_has_taken_part_in_ends_well,
+          who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything at once: mixtures of collectives on worlds of any size and layout with any settings (tests/scenarios/seeded.h). */
+/* Everything at once: mixtures of collectives on worlds of any size and layout with any settings
+ * (tests/scenarios/seeded.h). */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/seeded.h"
 #include "tests/support/unit.h"

@@ -26,7 +26,8 @@ static void count_ended(void *count_at, const struct pl_event *event)
 
 static struct pl_collective sum_of(float *data, uint64_t count)
 {
-    return (struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = count, .send = data, .recv = data};
+    return (struct pl_collective){
+        .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = count, .send = data, .recv = data};
 }
 
 static void fill(float *data, uint64_t count, float value)
@@ -123,7 +124,8 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
             }
         }
         for (int i = 0; i < MANY; i += 2) {
-            RANKS_NEED(is_filled(data[i], 1000, n * (float)i) && is_filled(data[i + 1], (uint64_t)i + 1, n), "round %d, sums %d", round, i);
+            RANKS_NEED(is_filled(data[i], 1000, n * (float)i) && is_filled(data[i + 1], (uint64_t)i + 1, n),
+                       "round %d, sums %d", round, i);
         }
         pl_clock_nap(round * 2 * PL_NS_PER_MS, PL_DEADLINE_NEVER); /* more than the thread lingers for */
     }
@@ -162,8 +164,8 @@ static void sum_chunks(struct pl_world *world, void *argument, char failure[RANK
         RANKS_OK(pl_collective_post(world, &sum, &request, &error));
         RANKS_OK(pl_request_wait(request, &error));
         for (uint64_t i = 0; i < ELEMS; i += STRETCH) {
-            RANKS_NEED(is_filled(data + i, STRETCH, ranks * (float)(i / STRETCH)), "round %d: a wrong sum from element %llu on", round,
-                       (unsigned long long)i);
+            RANKS_NEED(is_filled(data + i, STRETCH, ranks * (float)(i / STRETCH)),
+                       "round %d: a wrong sum from element %llu on", round, (unsigned long long)i);
         }
     }
 }
@@ -195,7 +197,8 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
         sched_yield();
     }
     RANKS_NEED(pl_world_failure(world, &seen) == PL_MISMATCH, "the thread saw '%s'", seen.cause);
-    RANKS_NEED(pl_request_wait(request, &seen) == PL_MISMATCH && strstr(seen.cause, "rank 1 calls allreduce of 299999"), "'%s'", seen.cause);
+    RANKS_NEED(pl_request_wait(request, &seen) == PL_MISMATCH && strstr(seen.cause, "rank 1 calls allreduce of 299999"),
+               "'%s'", seen.cause);
     RANKS_NEED(pl_collective_post(world, &sum, &request, &seen) == PL_MISMATCH, "a post into a failed world");
 }
 
@@ -230,7 +233,8 @@ START_TEST(a_request_can_be_cancelled_under_the_threads_hands)
     struct pl_knobs knobs;
 
     set(&knobs, "auto");
-    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), leave_under_way, NULL);
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), leave_under_way,
+                    NULL);
 }
 END_TEST
 
@@ -239,7 +243,8 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     pl_world_describe(world, &text);
-    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%.1000s", (const char *)argument, pl_text_string(&text));
+    RANKS_NEED(strstr(pl_text_string(&text), argument), "'%s' is not in:\n%.1000s", (const char *)argument,
+               pl_text_string(&text));
 }
 
 START_TEST(a_world_tells_whether_it_has_a_thread_and_why_not)
@@ -247,11 +252,13 @@ START_TEST(a_world_tells_whether_it_has_a_thread_and_why_not)
     struct pl_knobs knobs;
 
     set(&knobs, "auto");
-    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), describe, "inside calls only: all ranks are on one host");
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), describe,
+                    "inside calls only: all ranks are on one host");
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), describe,
                     "while the program computes, in a thread");
     set(&knobs, "off");
-    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), describe, "the setting progress is off");
+    ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), describe,
+                    "the setting progress is off");
     set(&knobs, "on");
     ck_assert_ranks(1, &((struct pl_world_options){.knobs = &knobs}), describe, "there is only one rank");
 }
@@ -308,6 +315,7 @@ START_TEST(without_leave_for_several_threads_auto_has_none_and_on_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("collectives/progress", collectives_end_without_further_calls, the_thread_and_the_program_take_turns, chunks_between_hosts_meet_their_like,
-          a_failure_that_the_thread_meets_is_told_by_the_next_call, a_request_can_be_cancelled_under_the_threads_hands,
-          a_world_tells_whether_it_has_a_thread_and_why_not, without_leave_for_several_threads_auto_has_none_and_on_is_refused)
+UNIT_MAIN("collectives/progress", collectives_end_without_further_calls, the_thread_and_the_program_take_turns,
+          chunks_between_hosts_meet_their_like, a_failure_that_the_thread_meets_is_told_by_the_next_call,
+          a_request_can_be_cancelled_under_the_threads_hands, a_world_tells_whether_it_has_a_thread_and_why_not,
+          without_leave_for_several_threads_auto_has_none_and_on_is_refused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN, scales, narrow wires. */
+/* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN,
+ * scales, narrow wires. */
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 
@@ -38,10 +39,13 @@ static void sum_rough(struct pl_world *world, void *argument, char failure[RANKS
     for (int i = 0; i < COUNT; i++) {
         result[i] = rough(rank, i);
     }
-    RANKS_OK(pl_collective_run(
-        world,
-        &((struct pl_collective){.kind = PL_ALLREDUCE, .flags = bits->flags, .count = bits->few ? bits->few : COUNT, .send = result, .recv = result}),
-        &error));
+    RANKS_OK(pl_collective_run(world,
+                               &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                        .flags = bits->flags,
+                                                        .count = bits->few ? bits->few : COUNT,
+                                                        .send = result,
+                                                        .recv = result}),
+                               &error));
 }
 
 static void need_equal_ranks(const struct bits *bits, int size)
@@ -49,14 +53,16 @@ static void need_equal_ranks(const struct bits *bits, int size)
     size_t bytes = (bits->few ? bits->few : COUNT) * sizeof(float);
 
     for (int r = 1; r < size; r++) {
-        ck_assert_msg(memcmp(bits->results[0], bits->results[r], bytes) == 0, "ranks 0 and %d of %d have different bits", r, size);
+        ck_assert_msg(memcmp(bits->results[0], bits->results[r], bytes) == 0,
+                      "ranks 0 and %d of %d have different bits", r, size);
     }
 }
 
 START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
 {
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
-    static const int layouts[][2] = {{4, 1}, {4, 2}, {5, 1}, {5, 3}, {6, 3}, {7, 2}, {8, 2}, {8, 4}}; /* ranks, of a host */
+    /* ranks, of a host */
+    static const int layouts[][2] = {{4, 1}, {4, 2}, {5, 1}, {5, 3}, {6, 3}, {7, 2}, {8, 2}, {8, 4}};
     struct bits *first = calloc(1, sizeof(*first));
     struct bits *second = calloc(1, sizeof(*second));
 
@@ -110,14 +116,16 @@ START_TEST(reproducible_gives_the_same_bits_on_every_layout)
     for (size_t i = 0; i < sizeof(per_host) / sizeof(per_host[0]); i++) {
         ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = per_host[i]}), sum_rough, bits);
         need_equal_ranks(bits, 6);
-        ck_assert_msg(memcmp(bits->results[0], expected, sizeof(bits->results[0])) == 0, "other bits with %d ranks a host", per_host[i]);
+        ck_assert_msg(memcmp(bits->results[0], expected, sizeof(bits->results[0])) == 0,
+                      "other bits with %d ranks a host", per_host[i]);
     }
     free(expected);
     free(bits);
 }
 END_TEST
 
-static const struct pl_world_options layouts[] = {{.pretend_ranks_per_host = 0}, {.pretend_ranks_per_host = 1}, {.pretend_ranks_per_host = 2}};
+static const struct pl_world_options layouts[] = {
+    {.pretend_ranks_per_host = 0}, {.pretend_ranks_per_host = 1}, {.pretend_ranks_per_host = 2}};
 
 static void on_layouts(ranks_function *function, void *argument)
 {
@@ -155,8 +163,8 @@ static void average_integers(struct pl_world *world, void *argument, char failur
         }
         for (uint64_t i = 0; good && i < count; i++) {
             if (wide[i] != expected || narrow[i] != (int8_t)(sum / n)) {
-                snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %lld, not %lld; %d, not %d", (unsigned long long)i, (long long)wide[i],
-                         (long long)expected, narrow[i], (int)(sum / n));
+                snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %lld, not %lld; %d, not %d", (unsigned long long)i,
+                         (long long)wide[i], (long long)expected, narrow[i], (int)(sum / n));
                 good = false;
             }
         }
@@ -194,7 +202,8 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     for (uint64_t i = 0; good && i < count; i++) {
         good = wide[i] == -quotient && narrow[i] == 1;
         if (!good) {
-            snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %lld and %d", (unsigned long long)i, (long long)wide[i], narrow[i]);
+            snprintf(failure, RANKS_TEXT_BYTES, "element %llu: %lld and %d", (unsigned long long)i, (long long)wide[i],
+                     narrow[i]);
         }
     }
     free(wide);
@@ -254,7 +263,8 @@ static void spread_nan(struct pl_world *world, void *argument, char failure[RANK
         }
         for (uint64_t i = 0; !failure[0] && i < count; i++) {
             if (!isnan(values[i]) != !(i % 2)) {
-                snprintf(failure, RANKS_TEXT_BYTES, "%s: element %llu is %g", pl_op_text((enum pl_op)op), (unsigned long long)i, (double)values[i]);
+                snprintf(failure, RANKS_TEXT_BYTES, "%s: element %llu is %g", pl_op_text((enum pl_op)op),
+                         (unsigned long long)i, (double)values[i]);
             }
         }
     }
@@ -309,8 +319,8 @@ static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEX
         int whole = (int)((double)(i % 10 * 2 + 1) * scaling->prescale); /* cut before the sum */
 
         if ((double)floats[i] != expected || wholes[i] != whole * n * (int)scaling->postscale) {
-            snprintf(failure, RANKS_TEXT_BYTES, "%s, %g and %g: element %llu: %g and %d", pl_kind_text(scaling->kind), scaling->prescale,
-                     scaling->postscale, (unsigned long long)i, (double)floats[i], wholes[i]);
+            snprintf(failure, RANKS_TEXT_BYTES, "%s, %g and %g: element %llu: %g and %d", pl_kind_text(scaling->kind),
+                     scaling->prescale, scaling->postscale, (unsigned long long)i, (double)floats[i], wholes[i]);
         }
     }
     free(floats);
@@ -322,8 +332,10 @@ START_TEST(scales_apply_before_and_after)
     static const double factors[][2] = {{0.5, 4.0}, {0.5, 1.0}, {1.0, 4.0}};
 
     for (size_t i = 0; i < 2 * sizeof(factors) / sizeof(factors[0]); i++) {
-        struct scaling scaling = {
-            .kind = i % 2 ? PL_REDUCE_SCATTER : PL_ALLREDUCE, .prescale = factors[i / 2][0], .postscale = factors[i / 2][1], .count = 11};
+        struct scaling scaling = {.kind = i % 2 ? PL_REDUCE_SCATTER : PL_ALLREDUCE,
+                                  .prescale = factors[i / 2][0],
+                                  .postscale = factors[i / 2][1],
+                                  .count = 11};
 
         ck_assert_ranks(1, NULL, scale, &scaling);
         ck_assert_ranks(2, NULL, scale, &scaling);
@@ -340,8 +352,8 @@ struct narrow {
 };
 
 /*
- * What came out has the bits of a number of 16, but over many steps its sum must approach the sum of what went in: nothing narrowing lost is lost for
- * good.
+ * What came out has the bits of a number of 16, but over many steps its sum must approach the sum of what went in:
+ * nothing narrowing lost is lost for good.
  */
 static void feed_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -357,11 +369,14 @@ static void feed_back(struct pl_world *world, void *argument, char failure[RANKS
         for (int i = 0; i < count; i++) {
             values[i] = 1.0F + (float)(i % 100) * 1e-4F; /* not a float16, nor a bfloat16 */
         }
-        if (pl_collective_run(
-                world,
-                &(struct pl_collective){
-                    .kind = PL_ALLREDUCE, .flags = narrow->flags, .count = (uint64_t)count, .send = values, .recv = values, .name = "w"},
-                &error) != PL_OK) {
+        if (pl_collective_run(world,
+                              &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                      .flags = narrow->flags,
+                                                      .count = (uint64_t)count,
+                                                      .send = values,
+                                                      .recv = values,
+                                                      .name = "w"},
+                              &error) != PL_OK) {
             snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
         }
         for (int i = 0; i < count && !failure[0]; i++) {
@@ -398,11 +413,14 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
         for (int i = 0; i < LONG; i++) {
             values[i] = step % 2 ? 1.0F : 1.0001F;
         }
-        if (pl_collective_run(
-                world,
-                &(struct pl_collective){
-                    .kind = PL_ALLREDUCE, .flags = PL_WIRE_FLOAT16, .count = LONG, .send = values, .recv = values, .name = names[step % 2]},
-                &error) != PL_OK) {
+        if (pl_collective_run(world,
+                              &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                      .flags = PL_WIRE_FLOAT16,
+                                                      .count = LONG,
+                                                      .send = values,
+                                                      .recv = values,
+                                                      .name = names[step % 2]},
+                              &error) != PL_OK) {
             snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
         }
         for (int i = 0; i < LONG && step % 2 && !failure[0]; i++) {
@@ -414,7 +432,8 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     free(values);
 }
 
-/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones behind it. */
+/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones behind it.
+ * */
 static void overflow_once(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { STEPS = 4, LONG = 20000 };
@@ -428,8 +447,12 @@ static void overflow_once(struct pl_world *world, void *argument, char failure[R
             values[i] = step == 0 && i % 4 < 3 ? spoiled[i % 4] : 1.0F;
         }
         if (pl_collective_run(world,
-                              &(struct pl_collective){
-                                  .kind = PL_ALLREDUCE, .flags = PL_WIRE_FLOAT16, .count = LONG, .send = values, .recv = values, .name = "overflows"},
+                              &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                      .flags = PL_WIRE_FLOAT16,
+                                                      .count = LONG,
+                                                      .send = values,
+                                                      .recv = values,
+                                                      .name = "overflows"},
                               &error) != PL_OK) {
             snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
         }
@@ -468,14 +491,18 @@ START_TEST(a_narrow_wire_loses_nothing_for_good)
         struct narrow narrow = {.flags = flags[i % 3], .count = counts[i / 3]};
         const struct pl_knobs *setting = narrow.flags ? NULL : &knobs;
 
-        ck_assert_ranks(2, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 1}), feed_back, &narrow);
-        ck_assert_ranks(3, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 1}), feed_back, &narrow);
-        ck_assert_ranks(4, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 2}), feed_back, &narrow);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 1}), feed_back,
+                        &narrow);
+        ck_assert_ranks(3, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 1}), feed_back,
+                        &narrow);
+        ck_assert_ranks(4, &((struct pl_world_options){.knobs = setting, .pretend_ranks_per_host = 2}), feed_back,
+                        &narrow);
     }
 }
 END_TEST
 
-UNIT_MAIN("collectives/promises", all_ranks_get_equal_bits_and_runs_repeat_them, reproducible_gives_the_same_bits_on_every_layout,
-          integer_averages_are_exact_and_cut_toward_zero, half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
+UNIT_MAIN("collectives/promises", all_ranks_get_equal_bits_and_runs_repeat_them,
+          reproducible_gives_the_same_bits_on_every_layout, integer_averages_are_exact_and_cut_toward_zero,
+          half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
           scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good, rounding_errors_of_two_names_stay_apart,
           an_overflow_on_a_narrow_wire_passes)

@@ -50,11 +50,13 @@ START_TEST(where_the_only_backend_cannot_run_each_says_why)
 
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", NULL), PL_OK);
-    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), be_there, NULL, failure);
+    ranks_run_on(2, 0, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 1}), be_there, NULL,
+                 failure);
     ck_assert_msg(strstr(failure, "no backend can run on this world"), "%s", failure);
     ck_assert_msg(strstr(failure, "shm: ranks on 2 hosts"), "%s", failure);
     ck_assert_msg(strstr(failure, "exchange: the setting backend asks for shm only"), "%s", failure);
 }
 END_TEST
 
-UNIT_MAIN("collectives/settings", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all, where_the_only_backend_cannot_run_each_says_why)
+UNIT_MAIN("collectives/settings", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
+          where_the_only_backend_cannot_run_each_says_why)

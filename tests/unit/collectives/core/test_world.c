@@ -47,11 +47,16 @@ static void sum_what_is_read_only(struct pl_world *world, void *argument, char f
     }
     RANKS_OK(pl_allreduce(world, &truth, &truth, 1, PL_BOOL, PL_SUM, &error));
     RANKS_NEED(truth == 1, "true is %d", truth);
-    RANKS_OK(pl_collective_run(
-        world,
-        &(struct pl_collective){
-            .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = 1, .send = &half, .recv = &half, .scaled = true, .prescale = 1, .postscale = 0.5},
-        &error));
+    RANKS_OK(pl_collective_run(world,
+                               &(struct pl_collective){.kind = PL_ALLREDUCE,
+                                                       .dtype = PL_FLOAT32,
+                                                       .count = 1,
+                                                       .send = &half,
+                                                       .recv = &half,
+                                                       .scaled = true,
+                                                       .prescale = 1,
+                                                       .postscale = 0.5},
+                               &error));
     RANKS_NEED(half == 1.5F, "half of 3 is %g", (double)half);
 }
 
@@ -71,13 +76,16 @@ static void know_their_place(struct pl_world *world, void *argument, char failur
 {
     int per_host = *(const int *)argument;
     int rank = pl_world_rank(world);
-    int first = rank / per_host * per_host, beyond = pl_world_size(world) < first + per_host ? pl_world_size(world) : first + per_host;
+    int first = rank / per_host * per_host,
+        beyond = pl_world_size(world) < first + per_host ? pl_world_size(world) : first + per_host;
 
     RANKS_NEED(pl_world_local_rank(world) == rank % per_host, "local rank %d", pl_world_local_rank(world));
     RANKS_NEED(pl_world_local_size(world) == beyond - first, "local size %d", pl_world_local_size(world));
     RANKS_NEED(pl_world_cross_rank(world) == rank / per_host, "cross rank %d", pl_world_cross_rank(world));
-    RANKS_NEED(pl_world_cross_size(world) == (pl_world_size(world) + per_host - 1) / per_host, "cross size %d", pl_world_cross_size(world));
-    RANKS_NEED(pl_world_is_homogeneous(world) == (pl_world_size(world) % per_host == 0), "homogeneous %d", pl_world_is_homogeneous(world));
+    RANKS_NEED(pl_world_cross_size(world) == (pl_world_size(world) + per_host - 1) / per_host, "cross size %d",
+               pl_world_cross_size(world));
+    RANKS_NEED(pl_world_is_homogeneous(world) == (pl_world_size(world) % per_host == 0), "homogeneous %d",
+               pl_world_is_homogeneous(world));
     RANKS_NEED(pl_world_host_of(world, 0) == 0, "host of rank 0 is %d", pl_world_host_of(world, 0));
 }
 
@@ -96,7 +104,8 @@ static void follow_order(struct pl_world *world, void *argument, char failure[RA
 
     (void)argument;
     for (int i = 0; i < 4; i++) {
-        RANKS_NEED(pl_world_ring_order(world)[i] == expected[i], "place %d is rank %d", i, pl_world_ring_order(world)[i]);
+        RANKS_NEED(pl_world_ring_order(world)[i] == expected[i], "place %d is rank %d", i,
+                   pl_world_ring_order(world)[i]);
     }
     RANKS_OK(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, &error));
     RANKS_NEED(value == 6.0F, "sum %g", (double)value);
@@ -108,10 +117,14 @@ START_TEST(rings_follow_gpu_indices_on_every_host)
     static const int bad[] = {1, 1};
     char failure[RANKS_TEXT_BYTES];
 
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 2}), follow_order, NULL);
-    ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2}, follow_order, NULL, failure);
+    ck_assert_ranks(4,
+                    &((struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 2}),
+                    follow_order, NULL);
+    ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2},
+                 follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
-    ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1}, follow_order, NULL, failure);
+    ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1},
+                 follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 places"));
 }
 END_TEST
@@ -133,7 +146,8 @@ int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *cpus)
 
 static void expect_crowd(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    RANKS_NEED(world->topology.oversubscribed == *(const bool *)argument, "oversubscribed: %d", world->topology.oversubscribed);
+    RANKS_NEED(world->topology.oversubscribed == *(const bool *)argument, "oversubscribed: %d",
+               world->topology.oversubscribed);
 }
 
 START_TEST(ranks_and_cpus_are_compared_on_the_largest_machines)
@@ -167,7 +181,8 @@ static void split_in_two(struct pl_world *world, void *argument, char failure[RA
         }
     }
     RANKS_OK(pl_world_new_sub(world, ranks, count, &half, &error));
-    RANKS_NEED(pl_world_size(half) == count && ranks[pl_world_rank(half)] == rank, "rank %d of the half", pl_world_rank(half));
+    RANKS_NEED(pl_world_size(half) == count && ranks[pl_world_rank(half)] == rank, "rank %d of the half",
+               pl_world_rank(half));
     for (int i = 0; i < 3; i++) {
         int64_t result = 0;
 
@@ -177,7 +192,8 @@ static void split_in_two(struct pl_world *world, void *argument, char failure[RA
     RANKS_OK(pl_barrier(world, &error));
     RANKS_NEED(pl_world_new_sub(world, (int[]){rank, rank}, 2, &half, NULL) == PL_INVALID, "a rank twice was taken");
     RANKS_NEED(pl_world_new_sub(world, (int[]){rank, 99}, 2, &half, NULL) == PL_INVALID, "rank 99 was taken");
-    RANKS_NEED(pl_world_new_sub(world, (int[]){(rank + 1) % pl_world_size(world)}, 1, &half, NULL) == PL_INVALID, "a stranger was taken");
+    RANKS_NEED(pl_world_new_sub(world, (int[]){(rank + 1) % pl_world_size(world)}, 1, &half, NULL) == PL_INVALID,
+               "a stranger was taken");
     RANKS_NEED(pl_world_new_sub(world, ranks, 0, &half, NULL) == PL_INVALID, "an empty list was taken");
 }
 
@@ -221,14 +237,15 @@ START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
     const struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 10};
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 200000};
     static const uint64_t counts[2][RANKS_MOST] = {{4, 2, 1}, {2, 4, 1}};
-    const struct pl_collective scaled = {.kind = PL_ALLREDUCE, .count = 10, .scaled = true, .prescale = 2.0, .postscale = 1.0};
+    const struct pl_collective scaled = {
+        .kind = PL_ALLREDUCE, .count = 10, .scaled = true, .prescale = 2.0, .postscale = 1.0};
     struct dispute disputes[21];
     size_t count = 0;
 
-#define DISPUTE(base, field, value, text)                                                                                                            \
-    do {                                                                                                                                             \
-        disputes[count] = (struct dispute){.most = base, .last = base, .words = text};                                                               \
-        disputes[count++].last.field = value;                                                                                                        \
+#define DISPUTE(base, field, value, text)                                                                              \
+    do {                                                                                                               \
+        disputes[count] = (struct dispute){.most = base, .last = base, .words = text};                                 \
+        disputes[count++].last.field = value;                                                                          \
     } while (0)
     DISPUTE(sum, count, 11, "calls allreduce of 11 float32");
     DISPUTE(sum, count, 3000, "calls allreduce of 3000 float32");
@@ -249,11 +266,14 @@ START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
     DISPUTE(((struct pl_collective){.kind = PL_ALLTOALL, .count = 10}), dtype, PL_INT8, "int8");
     DISPUTE(sum, flags, PL_REPRODUCIBLE, "the options differ");
     DISPUTE(scaled, postscale, 3.0, "the scale factors or divisors differ");
-    DISPUTE(((struct pl_collective){.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .count = 10}), divisor, 49, "the scale factors or divisors differ");
-    DISPUTE(((struct pl_collective){.kind = PL_ALLREDUCE, .count = 10, .name = "gradient of layer 1"}), name, "gradient of layer 2",
-            "the names differ");
-    DISPUTE(((struct pl_collective){.kind = PL_REDUCE_SCATTER, .counts = counts[0]}), counts, counts[1], "the lists of counts differ");
-    DISPUTE(((struct pl_collective){.kind = PL_ALLGATHER, .counts = counts[0]}), counts, counts[1], "the lists of counts differ");
+    DISPUTE(((struct pl_collective){.kind = PL_ALLREDUCE, .op = PL_AVERAGE, .count = 10}), divisor, 49,
+            "the scale factors or divisors differ");
+    DISPUTE(((struct pl_collective){.kind = PL_ALLREDUCE, .count = 10, .name = "gradient of layer 1"}), name,
+            "gradient of layer 2", "the names differ");
+    DISPUTE(((struct pl_collective){.kind = PL_REDUCE_SCATTER, .counts = counts[0]}), counts, counts[1],
+            "the lists of counts differ");
+    DISPUTE(((struct pl_collective){.kind = PL_ALLGATHER, .counts = counts[0]}), counts, counts[1],
+            "the lists of counts differ");
 #undef DISPUTE
     ck_assert_uint_le(count, sizeof(disputes) / sizeof(disputes[0]));
     for (size_t i = 0; i < count; i++) {
@@ -289,7 +309,8 @@ static void misfit(struct pl_world *world, void *argument, char failure[RANKS_TE
     }
     recv_counts[0] = rank == 1 ? misfit->expected : misfit->sent;
     status = pl_collective_run(world, &c, &error);
-    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strstr(error.cause, "rank 0 sen") != NULL), "%s: %s", pl_status_name(status), error.cause);
+    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strstr(error.cause, "rank 0 sen") != NULL), "%s: %s",
+               pl_status_name(status), error.cause);
 }
 
 /* Blocks so unlike that each rank would cut its messages differently, if it went by what it knows. */
@@ -333,7 +354,8 @@ END_TEST
 
 START_TEST(a_block_of_another_length_than_expected_is_reported)
 {
-    static struct misfit misfits[] = {{7, 6}, {7, 8}, {61440, 122880}, {122880, 61440}}; /* 61440: whole messages between hosts */
+    /* 61440: whole messages between hosts */
+    static struct misfit misfits[] = {{7, 6}, {7, 8}, {61440, 122880}, {122880, 61440}};
 
     for (size_t i = 0; i < sizeof(misfits) / sizeof(misfits[0]); i++) {
         ck_assert_ranks(2, NULL, misfit, &misfits[i]);
@@ -369,8 +391,9 @@ static void send_too_much(struct pl_world *world, void *argument, char failure[R
         status = transport->test(transport->context, &transfer, &done, &got, &told);
     }
     pl_world_free(part);
-    RANKS_NEED(pl_world_rank(world) == 1 || strcmp(told.cause, "rank 1 sent 8 bytes where rank 3 expected at most 4") == 0, "%s: %s",
-               pl_status_name(status), told.cause);
+    RANKS_NEED(pl_world_rank(world) == 1 ||
+                   strcmp(told.cause, "rank 1 sent 8 bytes where rank 3 expected at most 4") == 0,
+               "%s: %s", pl_status_name(status), told.cause);
 }
 
 /* Rank 3 does not come to a world of ranks 1 and 3. */
@@ -409,9 +432,11 @@ static void post_many(struct pl_world *world, void *argument, char failure[RANKS
         for (int k = 0; k < 300; k++) {
             values[rank][i][k] = (float)(rank + i + k);
         }
-        RANKS_OK(pl_collective_post(world,
-                                    &((struct pl_collective){.kind = PL_ALLREDUCE, .count = 300, .send = values[rank][i], .recv = values[rank][i]}),
-                                    &requests[i], &error));
+        RANKS_OK(pl_collective_post(
+            world,
+            &((struct pl_collective){
+                .kind = PL_ALLREDUCE, .count = 300, .send = values[rank][i], .recv = values[rank][i]}),
+            &requests[i], &error));
     }
     RANKS_OK(pl_barrier(world, &error)); /* behind all of them */
     for (int i = MANY - 1; i >= 0; i--) {
@@ -420,7 +445,8 @@ static void post_many(struct pl_world *world, void *argument, char failure[RANKS
         RANKS_OK(pl_request_test(requests[i], &done, &error));
         RANKS_OK(pl_request_wait(requests[i], &error));
         for (int k = 0; k < 300; k++) {
-            RANKS_NEED(values[rank][i][k] == (float)(n * (i + k) + n * (n - 1) / 2), "request %d element %d is %g", i, k, (double)values[rank][i][k]);
+            RANKS_NEED(values[rank][i][k] == (float)(n * (i + k) + n * (n - 1) / 2), "request %d element %d is %g", i,
+                       k, (double)values[rank][i][k]);
         }
     }
 }
@@ -445,9 +471,11 @@ static void run_group(struct pl_world *world, void *argument, char failure[RANKS
         for (int k = 0; k < 50; k++) {
             values[i][k] = (float)(i * 100 + k);
         }
-        list[i] = (struct pl_collective){.kind = PL_ALLREDUCE, .count = (uint64_t)(i * 6), .send = values[i], .recv = values[i]};
+        list[i] = (struct pl_collective){
+            .kind = PL_ALLREDUCE, .count = (uint64_t)(i * 6), .send = values[i], .recv = values[i]};
     }
-    list[MEMBERS] = (struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_MAX, .count = 1, .send = &whole, .recv = &whole};
+    list[MEMBERS] = (struct pl_collective){
+        .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_MAX, .count = 1, .send = &whole, .recv = &whole};
     RANKS_OK(pl_collective_post_group(world, list, MEMBERS + 1, &request, &error));
     RANKS_OK(pl_request_wait(request, &error));
     for (int i = 0; i < MEMBERS; i++) {
@@ -460,7 +488,8 @@ static void run_group(struct pl_world *world, void *argument, char failure[RANKS
     RANKS_OK(pl_collective_post_group(world, NULL, 0, &request, &error));
     RANKS_OK(pl_request_wait(request, &error));
     list[4].op = PL_ADASUM;
-    RANKS_NEED(pl_collective_post_group(world, list, MEMBERS, &request, NULL) == PL_UNSUPPORTED, "a bad member was taken");
+    RANKS_NEED(pl_collective_post_group(world, list, MEMBERS, &request, NULL) == PL_UNSUPPORTED,
+               "a bad member was taken");
     RANKS_OK(pl_barrier(world, &error)); /* nothing of the refused group was started */
 }
 
@@ -495,8 +524,8 @@ static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_T
     for (int i = 0; i < LONG; i++) {
         float sum = (float)(n * (n - 1) / 2 + n * (i % 7));
 
-        RANKS_NEED(own[0][i] == sum && own[2][i] == sum * (float)n, "element %d: %g and %g, not %g and %g", i, (double)own[0][i], (double)own[2][i],
-                   (double)sum, (double)(sum * (float)n));
+        RANKS_NEED(own[0][i] == sum && own[2][i] == sum * (float)n, "element %d: %g and %g, not %g and %g", i,
+                   (double)own[0][i], (double)own[2][i], (double)sum, (double)(sum * (float)n));
     }
 }
 
@@ -583,7 +612,8 @@ static void use_short_forms(struct pl_world *world, void *argument, char failure
     int32_t rank = pl_world_rank(world), size = pl_world_size(world);
     const uint64_t counts[RANKS_MOST] = {0};
     int32_t send[2 * RANKS_MOST], recv[2 * RANKS_MOST];
-    struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 2, .send = send, .recv = recv, .counts = counts};
+    struct pl_collective sum = {
+        .kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 2, .send = send, .recv = recv, .counts = counts};
 
     (void)argument;
     for (int32_t i = 0; i < 2 * size; i++) {
@@ -618,8 +648,9 @@ static void give_up(struct pl_world *world, void *argument, char failure[RANKS_T
     if (pl_world_rank(world) != 0) {
         return;
     }
-    RANKS_OK(
-        pl_collective_post(world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = 1, .send = &value, .recv = &value}), &request, &error));
+    RANKS_OK(pl_collective_post(
+        world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = 1, .send = &value, .recv = &value}), &request,
+        &error));
     pl_request_cancel(request);
     RANKS_NEED(pl_barrier(world, NULL) == PL_CANCELLED, "the world goes on after a cancelled request");
 }
@@ -636,7 +667,8 @@ static void leave_requests(struct pl_world *world, void *argument, char failure[
     static const uint64_t counts[RANKS_MOST] = {3, 2, 1};
     static float values[RANKS_MOST][2][8];
     int rank = pl_world_rank(world);
-    const struct pl_collective c = {.kind = PL_ALLGATHER, .counts = counts, .send = values[rank][0], .recv = values[rank][1]};
+    const struct pl_collective c = {
+        .kind = PL_ALLGATHER, .counts = counts, .send = values[rank][0], .recv = values[rank][1]};
     const struct pl_collective list[2] = {c, c};
     struct pl_request *request;
 
@@ -688,7 +720,8 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
 
     (void)argument;
     pl_world_describe(world, &text);
-    RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank") != NULL, "%s", pl_text_string(&text));
+    RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank") != NULL, "%s",
+               pl_text_string(&text));
     RANKS_NEED(strstr(pl_text_string(&text), "backend exchange: on") != NULL, "%s", pl_text_string(&text));
 }
 
@@ -700,7 +733,9 @@ static const char *taker(struct pl_world *world, uint64_t count)
     struct pl_request *request;
     const char *name;
 
-    if (pl_collective_post(world, &((struct pl_collective){.kind = PL_ALLREDUCE, .count = count, .send = room[0][rank], .recv = room[1][rank]}),
+    if (pl_collective_post(world,
+                           &((struct pl_collective){
+                               .kind = PL_ALLREDUCE, .count = count, .send = room[0][rank], .recv = room[1][rank]}),
                            &request, NULL) != PL_OK) {
         return "none";
     }
@@ -719,8 +754,10 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
     said = strstr(pl_text_string(&text), "left to the backend exchange: barriers, allreduce up to ");
     RANKS_NEED(said != NULL, "%s", pl_text_string(&text));
     bytes = strtoull(strstr(said, "up to ") + strlen("up to "), NULL, 10);
-    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float)), "exchange") == 0, "%llu bytes are not left to exchange", (unsigned long long)bytes);
-    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hierarchy") == 0, "more than %llu bytes are", (unsigned long long)bytes);
+    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float)), "exchange") == 0, "%llu bytes are not left to exchange",
+               (unsigned long long)bytes);
+    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hierarchy") == 0, "more than %llu bytes are",
+               (unsigned long long)bytes);
     RANKS_NEED(strstr(said, "backend exchange: on\n  takes what those above leave") != NULL, "%s", said);
 }
 
@@ -738,10 +775,12 @@ START_TEST(a_world_tells_what_runs_and_why_not)
 END_TEST
 
 UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_and_cross_ranks_partition_the_world,
-          ranks_and_cpus_are_compared_on_the_largest_machines, rings_follow_gpu_indices_on_every_host, sub_worlds_are_worlds,
-          ranks_that_disagree_are_told_so_by_name_on_all_ranks, a_block_of_another_length_than_expected_is_reported,
-          failed_messages_call_ranks_by_their_numbers_in_the_whole, blocks_of_an_alltoall_may_be_as_unlike_as_they_like,
-          a_group_fails_where_a_member_fails, members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
-          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts, short_forms_give_each_rank_its_blocks,
-          a_cancelled_request_ends_the_world, a_world_takes_its_requests_along, a_barrier_holds_early_ranks_until_the_last_comes,
-          a_world_tells_what_runs_and_why_not, the_description_says_which_sizes_go_which_way_between_hosts)
+          ranks_and_cpus_are_compared_on_the_largest_machines, rings_follow_gpu_indices_on_every_host,
+          sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
+          a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
+          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, a_group_fails_where_a_member_fails,
+          members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
+          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts,
+          short_forms_give_each_rank_its_blocks, a_cancelled_request_ends_the_world, a_world_takes_its_requests_along,
+          a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
+          the_description_says_which_sizes_go_which_way_between_hosts)

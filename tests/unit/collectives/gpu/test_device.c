@@ -12,11 +12,14 @@ static const uint64_t counts[] = {0, 1, 17, 2003};
 
 START_TEST(every_operation_is_right_on_a_shared_device)
 {
-    ck_assert_ranks_on(1, 1, NULL, device_ranks_conform,
-                       &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
-    ck_assert_ranks_on(2, 1, NULL, device_ranks_conform, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
+    ck_assert_ranks_on(
+        1, 1, NULL, device_ranks_conform,
+        &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
+    ck_assert_ranks_on(2, 1, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
     ck_assert_ranks_on(3, 1, NULL, device_ranks_conform,
-                       &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .arena = true, .device = true}));
+                       &((struct conformance){
+                           .counts = counts + 2, .count_count = 1, .all_types = true, .arena = true, .device = true}));
     ck_assert_ranks_on(4, 1, NULL, device_ranks_conform,
                        &((struct conformance){.counts = counts + 3, .count_count = 1, .arena = true, .device = true}));
 }
@@ -77,9 +80,10 @@ static void compare_long(struct pl_world *world, void *argument, char failure[RA
         c.memory = PL_MEMORY_DEVICE;
         RANKS_OK(pl_collective_run(world, &c, &error));
         RANKS_OK(device_move(pl_world_device(world), host[2], memory[1], bytes, &error));
-        RANKS_NEED((c.kind == PL_REDUCE && rank != c.root) || memcmp(host[1], host[2], bytes) == 0, "%s: not the bits of host memory",
-                   pl_kind_text(c.kind));
-        RANKS_OK(device_move(pl_world_device(world), memory[1], host[1], bytes, &error)); /* what is left alone is alike again */
+        RANKS_NEED((c.kind == PL_REDUCE && rank != c.root) || memcmp(host[1], host[2], bytes) == 0,
+                   "%s: not the bits of host memory", pl_kind_text(c.kind));
+        /* what is left alone is alike again */
+        RANKS_OK(device_move(pl_world_device(world), memory[1], host[1], bytes, &error));
     }
     for (int i = 0; i < 3; i++) {
         free(host[i]);
@@ -142,7 +146,12 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
     int n = pl_world_size(world);
     int64_t given = pl_world_rank(world) == 0 ? -49 * quotient + n - 1 : -1;
     struct pl_device *device = pl_world_device(world);
-    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .divisor = 49, .count = 1, .memory = PL_MEMORY_DEVICE};
+    struct pl_collective c = {.kind = PL_ALLREDUCE,
+                              .dtype = PL_INT64,
+                              .op = PL_AVERAGE,
+                              .divisor = 49,
+                              .count = 1,
+                              .memory = PL_MEMORY_DEVICE};
     struct pl_span span = {.data = NULL};
     void *memory;
 
@@ -156,7 +165,8 @@ static void divide_integers(struct pl_world *world, void *argument, char failure
         RANKS_OK(device_move(device, c.recv, &given, sizeof(given), &error));
         RANKS_OK(pl_collective_run(world, &c, &error));
         RANKS_OK(device_move(device, &result, c.recv, sizeof(result), &error));
-        RANKS_NEED(result == -quotient, "%s memory: %lld, not %lld", i ? "arena" : "private", (long long)result, (long long)-quotient);
+        RANKS_NEED(result == -quotient, "%s memory: %lld, not %lld", i ? "arena" : "private", (long long)result,
+                   (long long)-quotient);
     }
     pl_device_release(device, memory);
 }
@@ -217,8 +227,9 @@ static void alloc_unlike(struct pl_world *world, void *argument, char failure[RA
     struct pl_span span;
 
     (void)argument;
-    RANKS_NEED(pl_arena_alloc(world, 4096, pl_world_rank(world) == 1 ? PL_MEMORY_DEVICE : PL_MEMORY_PINNED, &span, &told) == PL_MISMATCH, "status %s",
-               pl_status_name(told.status));
+    RANKS_NEED(pl_arena_alloc(world, 4096, pl_world_rank(world) == 1 ? PL_MEMORY_DEVICE : PL_MEMORY_PINNED, &span,
+                              &told) == PL_MISMATCH,
+               "status %s", pl_status_name(told.status));
     RANKS_NEED(strstr(told.cause, "rank 0 asks for pinned memory, rank 1 for device"), "%s", told.cause);
 }
 
@@ -228,7 +239,8 @@ static void alloc_without(struct pl_world *world, void *argument, char failure[R
     struct pl_span span;
 
     (void)argument;
-    RANKS_NEED(pl_arena_alloc(world, 4096, PL_MEMORY_DEVICE, &span, &told) == PL_UNSUPPORTED, "status %s", pl_status_name(told.status));
+    RANKS_NEED(pl_arena_alloc(world, 4096, PL_MEMORY_DEVICE, &span, &told) == PL_UNSUPPORTED, "status %s",
+               pl_status_name(told.status));
     RANKS_NEED(strstr(told.cause, "this world was given no device"), "%s", told.cause);
 }
 
@@ -277,9 +289,11 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_OK(pl_device_alloc(pl_world_device(world), 64, &memory, &error));
     c.send = c.recv = memory;
     RANKS_NEED(pl_collective_run(world, &c, &told) == PL_MISMATCH, "%s: %s", pl_status_name(told.status), told.cause);
-    RANKS_NEED(strstr(told.cause, "rank 0 calls allreduce 'weight' of 8 float32") && strstr(told.cause, "rank 1 calls allreduce 'bias' of 7 float32"),
+    RANKS_NEED(strstr(told.cause, "rank 0 calls allreduce 'weight' of 8 float32") &&
+                   strstr(told.cause, "rank 1 calls allreduce 'bias' of 7 float32"),
                "%s", told.cause);
-    RANKS_NEED(strstr(told.context, " on host ") && strstr(told.context, "GPU-"), "the place is not told: %s", told.context);
+    RANKS_NEED(strstr(told.context, " on host ") && strstr(told.context, "GPU-"), "the place is not told: %s",
+               told.context);
     pl_device_release(pl_world_device(world), memory);
 }
 
@@ -301,7 +315,8 @@ static void leave_rank_alone(struct pl_world *world, void *argument, char failur
     if (pl_world_rank(world) == 0) {
         status = pl_device_alloc(pl_world_device(world), 64, &memory, &told);
         c.send = c.recv = memory;
-        c.deadline_ns = pl_deadline_after_ns(2 * PL_NS_PER_S); /* the stream's event has to be seen before, and then rank 1 is all that lacks */
+        /* the stream's event has to be seen before, and then rank 1 is all that lacks */
+        c.deadline_ns = pl_deadline_after_ns(2 * PL_NS_PER_S);
         status = status == PL_OK ? pl_collective_run(world, &c, &told) : status;
         pl_device_release(pl_world_device(world), memory);
     }
@@ -311,7 +326,8 @@ static void leave_rank_alone(struct pl_world *world, void *argument, char failur
     }
     RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
     RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took longer than 20 seconds");
-    RANKS_NEED(strstr(told.context, "still waiting for rank 1") && strstr(told.context, "rank 0 on host ") && strstr(told.context, "device 0, GPU-"),
+    RANKS_NEED(strstr(told.context, "still waiting for rank 1") && strstr(told.context, "rank 0 on host ") &&
+                   strstr(told.context, "device 0, GPU-"),
                "%s (%s)", told.cause, told.context);
 }
 
@@ -328,8 +344,11 @@ END_TEST
 START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 {
     struct device_fault lost = {.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY};
-    struct device_fault kernel = {
-        .order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY, .arena = true, .shared = true};
+    struct device_fault kernel = {.order = "kernel_error",
+                                  .text = "CUDA_ERROR_ILLEGAL_ADDRESS",
+                                  .of_rank_1 = PL_LIBRARY,
+                                  .arena = true,
+                                  .shared = true};
 
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         lost.arena = false;
@@ -357,9 +376,11 @@ START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
 }
 END_TEST
 
-UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device, every_operation_is_right_on_devices_without_nccl,
-          long_vectors_go_through_in_segments, every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
-          reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds, parts_of_a_world_have_its_devices,
-          a_disagreement_is_told_to_all_ranks, a_late_rank_ends_in_the_deadline_with_the_place,
-          a_lost_device_ends_all_ranks_with_rank_host_and_device, a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words,
+UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device,
+          every_operation_is_right_on_devices_without_nccl, long_vectors_go_through_in_segments,
+          every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
+          reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds,
+          parts_of_a_world_have_its_devices, a_disagreement_is_told_to_all_ranks,
+          a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device,
+          a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words,
           a_rank_without_memory_for_a_part_is_named_at_once)

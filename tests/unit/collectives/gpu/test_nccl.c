@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and what becomes of their
- * failures. */
+/* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and
+ * what becomes of their failures. */
 #include "collectives/core/types.h"
 #include "device/kernel.h"
 #include "tests/support/device_alloc_budget.h"
@@ -15,17 +15,21 @@ static const uint64_t counts[] = {0, 1, 17, 2003};
 
 START_TEST(every_operation_is_right)
 {
-    ck_assert_ranks_on(2, 2, NULL, device_ranks_conform, &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
-    ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
-                       &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
-    ck_assert_ranks_on(4, 4, NULL, device_ranks_conform, &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
+    ck_assert_ranks_on(2, 2, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts, .count_count = 3, .device = true}));
+    ck_assert_ranks_on(
+        3, 3, NULL, device_ranks_conform,
+        &((struct conformance){.counts = counts + 2, .count_count = 1, .all_types = true, .device = true}));
+    ck_assert_ranks_on(4, 4, NULL, device_ranks_conform,
+                       &((struct conformance){.counts = counts + 3, .count_count = 1, .device = true}));
 }
 END_TEST
 
 START_TEST(calls_agreed_before_are_right)
 {
     ck_assert_ranks_on(3, 3, NULL, device_ranks_conform,
-                       &((struct conformance){.counts = counts + 2, .count_count = 1, .arena = true, .device = true, .flags = PL_AGREED}));
+                       &((struct conformance){
+                           .counts = counts + 2, .count_count = 1, .arena = true, .device = true, .flags = PL_AGREED}));
 }
 END_TEST
 
@@ -45,12 +49,13 @@ START_TEST(the_communicator_follows_gpu_indices)
     char places[] = "place 0 to 1 of its communicator: ranks 1 0\n";
 
     ck_assert_ranks_on(2, 2, NULL, device_ranks_say, expected);
-    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), device_ranks_say, places);
+    ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), device_ranks_say,
+                       places);
 }
 END_TEST
 
-static enum pl_status sum_on_device(struct pl_world *world, void *memory, unsigned flags, int64_t deadline_ns, const char *name,
-                                    struct pl_error *reterr)
+static enum pl_status sum_on_device(struct pl_world *world, void *memory, unsigned flags, int64_t deadline_ns,
+                                    const char *name, struct pl_error *reterr)
 {
     return pl_collective_run(world,
                              &(struct pl_collective){.kind = PL_ALLREDUCE,
@@ -109,8 +114,8 @@ static void compare_with_host(struct pl_world *world, void *argument, char failu
         for (uint64_t k = 0; k < count; k++) {
             uint64_t at = k + (c.kind == PL_REDUCE_SCATTER ? (uint64_t)pl_world_rank(world) * c.count : 0);
 
-            RANKS_NEED(fabsf(host[at] - back[at]) <= 1e-6F || (isnan(host[at]) && isnan(back[at])), "case %zu, element %d: %.9g, the host has %.9g",
-                       i, (int)at, (double)back[at], (double)host[at]);
+            RANKS_NEED(fabsf(host[at] - back[at]) <= 1e-6F || (isnan(host[at]) && isnan(back[at])),
+                       "case %zu, element %d: %.9g, the host has %.9g", i, (int)at, (double)back[at], (double)host[at]);
         }
     }
     pl_device_release(device, memory);
@@ -134,11 +139,15 @@ static void average_large_halves(struct pl_world *world, void *argument, char fa
     (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), 2, &memory, &error));
     RANKS_OK(device_move(pl_world_device(world), memory, &half, 2, &error));
-    RANKS_OK(pl_collective_run(
-        world,
-        &((struct pl_collective){
-            .kind = PL_ALLREDUCE, .dtype = PL_FLOAT16, .op = PL_AVERAGE, .count = 1, .send = memory, .recv = memory, .memory = PL_MEMORY_DEVICE}),
-        &error));
+    RANKS_OK(pl_collective_run(world,
+                               &((struct pl_collective){.kind = PL_ALLREDUCE,
+                                                        .dtype = PL_FLOAT16,
+                                                        .op = PL_AVERAGE,
+                                                        .count = 1,
+                                                        .send = memory,
+                                                        .recv = memory,
+                                                        .memory = PL_MEMORY_DEVICE}),
+                               &error));
     RANKS_OK(device_move(pl_world_device(world), &half, memory, 2, &error));
     RANKS_NEED(half == large, "the average of equal halves is %#x, not %#x", half, large);
     pl_device_release(pl_world_device(world), memory);
@@ -193,7 +202,8 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     for (int k = 0; k < COUNT; k++) {
         RANKS_NEED(values[k] == expected, "element %d is %g, not %g", k, (double)values[k], (double)expected);
     }
-    RANKS_NEED(pl_world_host_part(world)->sequence == called, "the hosts exchanged something about calls that were agreed");
+    RANKS_NEED(pl_world_host_part(world)->sequence == called,
+               "the hosts exchanged something about calls that were agreed");
     pl_device_release(device, memory);
     pl_device_stream_free(device, stream);
 }
@@ -223,7 +233,8 @@ END_TEST
 static void second_waits_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
-    struct pl_collective c = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = COUNT, .memory = PL_MEMORY_DEVICE, .flags = PL_AGREED};
+    struct pl_collective c = {
+        .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .count = COUNT, .memory = PL_MEMORY_DEVICE, .flags = PL_AGREED};
     struct pl_request *requests[2];
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status first;
@@ -247,7 +258,8 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
     }
     first = pl_request_wait(requests[0], &told);
     (void)device_order("let_copies_go");
-    RANKS_NEED(first == PL_OK, "the first waits for what is before the second: %s: %s", pl_status_name(first), told.cause);
+    RANKS_NEED(first == PL_OK, "the first waits for what is before the second: %s: %s", pl_status_name(first),
+               told.cause);
     RANKS_OK(pl_request_wait(requests[1], &error));
     for (int i = 0; i < 2; i++) {
         pl_device_release(device, memory[i]);
@@ -286,13 +298,17 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     for (int i = 0; i < MEMBERS; i++) {
         int32_t *at = (int32_t *)memory + (ptrdiff_t)i * 8;
 
-        members[i] = (struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 8, .send = at, .recv = at, .memory = PL_MEMORY_DEVICE};
+        members[i] = (struct pl_collective){
+            .kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 8, .send = at, .recv = at, .memory = PL_MEMORY_DEVICE};
     }
     RANKS_OK(pl_collective_post_group(world, members, MEMBERS, &group, &error));
     members[0].op = PL_AVERAGE; /* not NCCL's: the same number back */
     RANKS_OK(pl_collective_post(world, &members[0], &average, &error));
     RANKS_OK(pl_collective_post(
-        world, &((struct pl_collective){.kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 1, .send = &on_host, .recv = &on_host}), &host, &error));
+        world,
+        &((struct pl_collective){
+            .kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 1, .send = &on_host, .recv = &on_host}),
+        &host, &error));
     RANKS_OK(pl_collective_post(world, &members[1], &last, &error));
     RANKS_OK(pl_request_order(group, NULL, &error));
     RANKS_OK(pl_request_order(average, NULL, &error));
@@ -325,11 +341,13 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     (void)argument;
     RANKS_OK(pl_device_alloc(pl_world_device(world), COUNT * sizeof(float), &memory, &error));
     RANKS_OK(sum_on_device(world, memory, 0, 0, "weight", &error));
-    RANKS_NEED(sum_on_device(world, memory, 0, 0, pl_world_rank(world) == 1 ? "bias" : "weight", &told) == PL_MISMATCH, "%s: %s",
-               pl_status_name(told.status), told.cause);
-    RANKS_NEED(strstr(told.cause, "rank 0 calls allreduce 'weight' of 1003 float32") && strstr(told.cause, "rank 1 calls allreduce 'bias'"), "%s",
-               told.cause);
-    RANKS_NEED(sum_on_device(world, memory, 0, 0, "weight", &told) == PL_MISMATCH, "the world goes on after a disagreement");
+    RANKS_NEED(sum_on_device(world, memory, 0, 0, pl_world_rank(world) == 1 ? "bias" : "weight", &told) == PL_MISMATCH,
+               "%s: %s", pl_status_name(told.status), told.cause);
+    RANKS_NEED(strstr(told.cause, "rank 0 calls allreduce 'weight' of 1003 float32") &&
+                   strstr(told.cause, "rank 1 calls allreduce 'bias'"),
+               "%s", told.cause);
+    RANKS_NEED(sum_on_device(world, memory, 0, 0, "weight", &told) == PL_MISMATCH,
+               "the world goes on after a disagreement");
     pl_device_release(pl_world_device(world), memory);
 }
 
@@ -360,12 +378,15 @@ START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
 
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
-            suffer(ranks, "async:1:3", &((struct device_fault){.text = network, .of_rank_1 = PL_LIBRARY, .flags = flags}));
+            suffer(ranks, "async:1:3",
+                   &((struct device_fault){.text = network, .of_rank_1 = PL_LIBRARY, .flags = flags}));
             suffer(ranks, "ask:1:3",
-                   &((struct device_fault){
-                       .text = "NCCL, allreduce: invalid argument: the fake NCCL was told to fail", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+                   &((struct device_fault){.text = "NCCL, allreduce: invalid argument: the fake NCCL was told to fail",
+                                           .of_rank_1 = PL_LIBRARY,
+                                           .flags = flags}));
             suffer(ranks, "hang:1:3",
-                   &((struct device_fault){.text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
+                   &((struct device_fault){
+                       .text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
         }
     }
 }
@@ -375,9 +396,14 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 {
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
-            suffer(ranks, "", &((struct device_fault){.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
             suffer(ranks, "",
-                   &((struct device_fault){.order = "kernel_error", .text = "CUDA_ERROR_ILLEGAL_ADDRESS", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+                   &((struct device_fault){
+                       .order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+            suffer(ranks, "",
+                   &((struct device_fault){.order = "kernel_error",
+                                           .text = "CUDA_ERROR_ILLEGAL_ADDRESS",
+                                           .of_rank_1 = PL_LIBRARY,
+                                           .flags = flags}));
         }
     }
 }
@@ -390,10 +416,14 @@ START_TEST(the_ranks_of_other_hosts_hear_of_a_fault_at_once)
 
     for (int per_host = 1; per_host <= 2; per_host++) {
         for (unsigned flags = 0; flags <= PL_AGREED; flags += PL_AGREED) {
-            suffer_on_hosts(4, per_host, "hang:1:3",
-                            &((struct device_fault){.text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
-            suffer_on_hosts(4, per_host, "",
-                            &((struct device_fault){.order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
+            suffer_on_hosts(
+                4, per_host, "hang:1:3",
+                &((struct device_fault){
+                    .text = late, .of_rank_1 = PL_TIMEOUT, .flags = flags, .deadline_ns = PL_NS_PER_S / 4}));
+            suffer_on_hosts(
+                4, per_host, "",
+                &((struct device_fault){
+                    .order = "lost", .text = "CUDA_ERROR_UNKNOWN", .of_rank_1 = PL_LIBRARY, .flags = flags}));
         }
     }
 }
@@ -441,7 +471,8 @@ START_TEST(the_progress_thread_asks_nccl_for_this_device)
 }
 END_TEST
 
-/* The program's own kernel never ends on rank 1: neither does what NCCL does behind it, nor NCCL's wait for that when it is left. */
+/* The program's own kernel never ends on rank 1: neither does what NCCL does behind it, nor NCCL's wait for that when
+ * it is left. */
 static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -456,10 +487,13 @@ static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT
         device_ranks_order(world, "kernel_hangs");
         RANKS_OK(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, COUNT, 2.0, NULL, &error));
     }
-    (void)sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S), NULL, &told);
+    (void)sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S),
+                        NULL, &told);
     pl_device_release(device, memory);
     device_ranks_judge(
-        world, &((struct device_fault){.text = "collective number 1, allreduce, did not end before rank 1's deadline", .of_rank_1 = PL_TIMEOUT}),
+        world,
+        &((struct device_fault){.text = "collective number 1, allreduce, did not end before rank 1's deadline",
+                                .of_rank_1 = PL_TIMEOUT}),
         told.status, &told, begin_ns, failure);
 }
 
@@ -473,7 +507,8 @@ static void say_and_conform(struct pl_world *world, void *argument, char failure
 {
     device_ranks_say(world, argument, failure);
     if (!failure[0]) {
-        device_ranks_conform(world, &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}), failure);
+        device_ranks_conform(world, &((struct conformance){.counts = counts + 2, .count_count = 1, .device = true}),
+                             failure);
     }
 }
 
@@ -508,10 +543,12 @@ START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
 }
 END_TEST
 
-UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right, every_operation_is_right_in_the_order_of_gpu_indices,
-          the_communicator_follows_gpu_indices, factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
-          kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives, a_collective_waits_for_its_own_callers_work_only,
-          groups_and_other_backends_keep_the_order, a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
+UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_right,
+          every_operation_is_right_in_the_order_of_gpu_indices, the_communicator_follows_gpu_indices,
+          factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
+          kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives,
+          a_collective_waits_for_its_own_callers_work_only, groups_and_other_backends_keep_the_order,
+          a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_hear_of_a_fault_at_once,
           the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
           the_setting_backend_chooses_among_those_for_devices, a_rank_without_memory_for_a_part_is_named_at_once,

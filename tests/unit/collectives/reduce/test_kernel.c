@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Every kernel table against the plain one over random types, lengths, alignments and values; the plain one against known answers. */
+/**
+ * Every kernel table against the plain one over random types, lengths, alignments and values; the plain one against
+ * known answers.
+ */
 #include "collectives/reduce/kernel.h"
 
 #include "tests/support/unit.h"
@@ -24,7 +27,8 @@ static uint32_t random_below(uint32_t limit)
     return (uint32_t)((random_next() >> 20) % limit);
 }
 
-/* Bits without meaning make NaNs, infinities, subnormals and zeros of both signs; most elements are ordinary numbers. */
+/* Bits without meaning make NaNs, infinities, subnormals and zeros of both signs; most elements are ordinary numbers.
+ * */
 static void fill(enum pl_dtype dtype, unsigned char *at, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -33,8 +37,9 @@ static void fill(enum pl_dtype dtype, unsigned char *at, size_t count)
         double small_double = (double)small * 1.1;
 
         if (random_below(4) == 0) {
-            static const uint64_t special[] = {0, UINT64_C(0x8000000000000000), UINT64_C(0x7c007c007c007c00), UINT64_C(0x7f8000007f800000),
-                                               1, UINT64_C(0x80018001),         UINT64_C(0xff807f81ff807f80)};
+            static const uint64_t special[] = {
+                0, UINT64_C(0x8000000000000000), UINT64_C(0x7c007c007c007c00), UINT64_C(0x7f8000007f800000),
+                1, UINT64_C(0x80018001),         UINT64_C(0xff807f81ff807f80)};
 
             bits = random_below(2) == 0 ? bits : special[random_below(7)];
         } else if (dtype == PL_FLOAT32) {
@@ -142,9 +147,9 @@ static void compare_once(const struct pl_kernel *kernel)
             }
         }
         ck_assert_msg(memcmp(found[j], expected[j], ROOM_BYTES) == 0,
-                      "%s differs: %s %s, %u sources, %u elements, divisor %d, scales %g %g, store %d", kernel->name, pl_dtype_text(reduction.dtype),
-                      pl_op_text(reduction.op), source_count, count, (int)reduction.divisor, reduction.prescale, reduction.postscale,
-                      (int)reduction.store);
+                      "%s differs: %s %s, %u sources, %u elements, divisor %d, scales %g %g, store %d", kernel->name,
+                      pl_dtype_text(reduction.dtype), pl_op_text(reduction.op), source_count, count,
+                      (int)reduction.divisor, reduction.prescale, reduction.postscale, (int)reduction.store);
     }
 }
 
@@ -223,17 +228,18 @@ START_TEST(copies_move_every_byte_and_no_other)
 }
 END_TEST
 
-#define REDUCE(kernel, type, dtype_, op_, divisor_, ret, ...)                                                                                        \
-    do {                                                                                                                                             \
-        const type values[] = {__VA_ARGS__};                                                                                                         \
-        const void *from[16];                                                                                                                        \
-        void *to[] = {(ret)};                                                                                                                        \
-        struct pl_reduction rule = {.dtype = (dtype_), .op = (op_), .divisor = (divisor_), .prescale = 1, .postscale = 1};                           \
-                                                                                                                                                     \
-        for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {                                                                            \
-            from[v] = &values[v];                                                                                                                    \
-        }                                                                                                                                            \
-        pl_kernel_reduce((kernel), &rule, to, 1, from, (uint32_t)(sizeof(values) / sizeof(values[0])), 1);                                           \
+#define REDUCE(kernel, type, dtype_, op_, divisor_, ret, ...)                                                          \
+    do {                                                                                                               \
+        const type values[] = {__VA_ARGS__};                                                                           \
+        const void *from[16];                                                                                          \
+        void *to[] = {(ret)};                                                                                          \
+        struct pl_reduction rule = {                                                                                   \
+            .dtype = (dtype_), .op = (op_), .divisor = (divisor_), .prescale = 1, .postscale = 1};                     \
+                                                                                                                       \
+        for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {                                              \
+            from[v] = &values[v];                                                                                      \
+        }                                                                                                              \
+        pl_kernel_reduce((kernel), &rule, to, 1, from, (uint32_t)(sizeof(values) / sizeof(values[0])), 1);             \
     } while (0)
 
 START_TEST(known_answers_hold_on_every_table)
@@ -329,5 +335,6 @@ START_TEST(names_choose_tables)
 }
 END_TEST
 
-UNIT_MAIN("collectives/kernel", vector_kernels_give_the_bits_of_the_plain_one, casts_agree_on_all_16_bit_values_and_random_floats,
-          copies_move_every_byte_and_no_other, known_answers_hold_on_every_table, scaled_integers_truncate_and_saturate, names_choose_tables)
+UNIT_MAIN("collectives/kernel", vector_kernels_give_the_bits_of_the_plain_one,
+          casts_agree_on_all_16_bit_values_and_random_floats, copies_move_every_byte_and_no_other,
+          known_answers_hold_on_every_table, scaled_integers_truncate_and_saturate, names_choose_tables)

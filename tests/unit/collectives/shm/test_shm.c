@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The shared-memory backend with threads as ranks: every kind against a reference computed alone, in flat, direct and staged
- * mode, and what happens when ranks disagree, are late or leave.
+ * The shared-memory backend with threads as ranks: every kind against a reference computed alone, in flat, direct and
+ * staged mode, and what happens when ranks disagree, are late or leave.
  */
 #include "base/clock.h"
 #include "base/text.h"
@@ -19,28 +19,29 @@
 enum { MAX_RANKS = 8 };
 
 /* Check knows one thread only: in a rank's thread a failed promise says so and ends the test program. */
-#define MUST(condition, ...)                                                                                                                         \
-    do {                                                                                                                                             \
-        if (!(condition)) {                                                                                                                          \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                                                          \
-            fprintf(stderr, __VA_ARGS__);                                                                                                            \
-            fputc('\n', stderr);                                                                                                                     \
-            abort();                                                                                                                                 \
-        }                                                                                                                                            \
+#define MUST(condition, ...)                                                                                           \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            abort();                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
-#define MUST_BE_OK(expression, error)                                                                                                                \
-    do {                                                                                                                                             \
-        enum pl_status status_ = (expression);                                                                                                       \
-                                                                                                                                                     \
-        MUST(status_ == PL_OK, "%s: %s (%s)", pl_status_name(status_), (error)->cause, (error)->context);                                            \
+#define MUST_BE_OK(expression, error)                                                                                  \
+    do {                                                                                                               \
+        enum pl_status status_ = (expression);                                                                         \
+                                                                                                                       \
+        MUST(status_ == PL_OK, "%s: %s (%s)", pl_status_name(status_), (error)->cause, (error)->context);              \
     } while (0)
 
-#define CHECK_ELEMS(what, count, found, expected)                                                                                                    \
-    do {                                                                                                                                             \
-        for (uint64_t i = 0; i < (count); i++) {                                                                                                     \
-            MUST((found) == (expected), "%s of %d elements: [%d] is %d, not %d", (what), (int)(count), (int)i, (int)(found), (int)(expected));       \
-        }                                                                                                                                            \
+#define CHECK_ELEMS(what, count, found, expected)                                                                      \
+    do {                                                                                                               \
+        for (uint64_t i = 0; i < (count); i++) {                                                                       \
+            MUST((found) == (expected), "%s of %d elements: [%d] is %d, not %d", (what), (int)(count), (int)i,         \
+                 (int)(found), (int)(expected));                                                                       \
+        }                                                                                                              \
     } while (0)
 
 struct rank {
@@ -118,15 +119,18 @@ struct buffers {
     bool arena;
 };
 
-static void buffers_init(struct rank *self, struct buffers *buffers, bool arena, uint64_t send_elems, uint64_t recv_elems)
+static void buffers_init(struct rank *self, struct buffers *buffers, bool arena, uint64_t send_elems,
+                         uint64_t recv_elems)
 {
     struct pl_error error = PL_ERROR_NONE;
 
     memset(buffers, 0, sizeof(*buffers));
     buffers->arena = arena;
     if (arena) {
-        MUST_BE_OK(pl_arena_alloc(self->world, send_elems * 4 + 64, PL_MEMORY_HOST, &buffers->send_span, &error), &error);
-        MUST_BE_OK(pl_arena_alloc(self->world, recv_elems * 4 + 64, PL_MEMORY_HOST, &buffers->recv_span, &error), &error);
+        MUST_BE_OK(pl_arena_alloc(self->world, send_elems * 4 + 64, PL_MEMORY_HOST, &buffers->send_span, &error),
+                   &error);
+        MUST_BE_OK(pl_arena_alloc(self->world, recv_elems * 4 + 64, PL_MEMORY_HOST, &buffers->recv_span, &error),
+                   &error);
         buffers->send = buffers->send_span.data;
         buffers->recv = buffers->recv_span.data;
     } else {
@@ -207,13 +211,15 @@ static void check_allgather(struct rank *self, struct buffers *buffers, uint64_t
     }
 }
 
-static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uint64_t count, bool in_place, bool is_ragged)
+static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uint64_t count, bool in_place,
+                                 bool is_ragged)
 {
     struct pl_error error = PL_ERROR_NONE;
     uint64_t counts[MAX_RANKS] = {0};
     uint64_t total = 0;
     uint64_t own_at = 0;
-    struct pl_collective collective = {.kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .count = count, .send = buffers->send};
+    struct pl_collective collective = {
+        .kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .count = count, .send = buffers->send};
     int32_t *recv;
 
     for (int r = 0; r < self->size; r++) {
@@ -221,7 +227,8 @@ static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uin
         own_at = r == self->rank ? total : own_at;
         total += counts[r];
     }
-    recv = in_place ? buffers->send + own_at : counts[self->rank] > 0 ? buffers->recv : NULL; /* who gets nothing needs no room */
+    /* who gets nothing needs no room */
+    recv = in_place ? buffers->send + own_at : counts[self->rank] > 0 ? buffers->recv : NULL;
     collective.counts = is_ragged ? counts : NULL;
     collective.recv = recv;
     fill(buffers->send, self->rank, 0, total);
@@ -241,7 +248,8 @@ static void check_alltoall(struct rank *self, struct buffers *buffers, uint64_t 
     uint64_t counts[MAX_RANKS];
     uint64_t recv_counts[MAX_RANKS];
     uint64_t at = 0;
-    struct pl_collective collective = {.kind = PL_ALLTOALL, .dtype = PL_INT32, .count = count, .send = buffers->send, .recv = buffers->recv};
+    struct pl_collective collective = {
+        .kind = PL_ALLTOALL, .dtype = PL_INT32, .count = count, .send = buffers->send, .recv = buffers->recv};
 
     for (int r = 0; r < self->size; r++) {
         counts[r] = split(self->rank, r, count, is_ragged);
@@ -335,7 +343,8 @@ START_TEST(some_ranks_in_the_arena_and_some_not_is_fine)
 }
 END_TEST
 
-/* Rank 1's block is small enough to travel with the head and lies on the heap; twice, as heads alternate between two slots. */
+/* Rank 1's block is small enough to travel with the head and lies on the heap; twice, as heads alternate between two
+ * slots. */
 static void small_among_large(struct rank *self)
 {
     const uint64_t counts[3] = {5000, 500, 5000};
@@ -347,7 +356,8 @@ static void small_among_large(struct rank *self)
     buffers_init(self, &on_heap, false, 20000, 20000);
     for (int turn = 0; turn < 2; turn++) {
         struct buffers *buffers = self->rank == 1 ? &on_heap : &in_arena;
-        struct pl_collective collective = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .counts = counts, .send = buffers->send, .recv = buffers->recv};
+        struct pl_collective collective = {
+            .kind = PL_ALLGATHER, .dtype = PL_INT32, .counts = counts, .send = buffers->send, .recv = buffers->recv};
 
         check_allreduce(self, &in_arena, 20000, false);
         check_allreduce(self, &in_arena, 20000, false);
@@ -392,7 +402,8 @@ static void many_in_flight(struct rank *self)
 
         MUST_BE_OK(pl_request_wait(requests[i], &error), &error);
         for (uint64_t e = 0; e < elems; e++) {
-            MUST(data[i][e] == (float)(self->size - 1 + i), "request %d: element %d is %g", i, (int)e, (double)data[i][e]);
+            MUST(data[i][e] == (float)(self->size - 1 + i), "request %d: element %d is %g", i, (int)e,
+                 (double)data[i][e]);
         }
         free(data[i]);
     }
@@ -471,12 +482,17 @@ static void wrong_splits(struct rank *self)
     if (self->rank == 1) {
         counts[2] = 5;
     }
-    status = pl_collective_run(
-        self->world,
-        &(struct pl_collective){.kind = PL_ALLTOALL, .dtype = PL_INT32, .counts = counts, .recv_counts = recv_counts, .send = send, .recv = recv},
-        &error);
+    status = pl_collective_run(self->world,
+                               &(struct pl_collective){.kind = PL_ALLTOALL,
+                                                       .dtype = PL_INT32,
+                                                       .counts = counts,
+                                                       .recv_counts = recv_counts,
+                                                       .send = send,
+                                                       .recv = recv},
+                               &error);
     (void)pl_error_text(&error, text, sizeof(text));
-    MUST(status == PL_MISMATCH && strstr(text, "rank 1 sends 5 elements to rank 2") != NULL, "%s: %s", pl_status_name(status), text);
+    MUST(status == PL_MISMATCH && strstr(text, "rank 1 sends 5 elements to rank 2") != NULL, "%s: %s",
+         pl_status_name(status), text);
 }
 
 START_TEST(splits_that_do_not_fit_are_reported_on_all_ranks)
@@ -505,7 +521,8 @@ static void one_stays_away(struct rank *self)
                                            .count = 200000,
                                            .send = data[self->rank],
                                            .recv = data[self->rank],
-                                           .deadline_ns = pl_deadline_after_ns((self->rank == 0 ? 300 : 60000) * PL_NS_PER_MS)};
+                                           .deadline_ns =
+                                               pl_deadline_after_ns((self->rank == 0 ? 300 : 60000) * PL_NS_PER_MS)};
         enum pl_status status = pl_collective_run(self->world, &collective, &error);
 
         (void)pl_error_text(&error, text, sizeof(text));
@@ -560,7 +577,8 @@ static int64_t cpu_ns(void)
     return time.tv_sec * PL_NS_PER_S + time.tv_nsec;
 }
 
-/* A thread's CPU time counts what others take from it while it runs, the machine's host among them, but that does not befall every wait. */
+/* A thread's CPU time counts what others take from it while it runs, the machine's host among them, but that does not
+ * befall every wait. */
 static void wait_long(struct rank *self)
 {
     enum { WAITS = 4 };
@@ -587,7 +605,9 @@ START_TEST(waiting_costs_little_cpu_time)
 }
 END_TEST
 
-UNIT_MAIN("collectives/shm", every_kind_is_right_in_and_out_of_place_in_arena_and_heap, every_kind_is_right_with_each_kind_of_store,
-          some_ranks_in_the_arena_and_some_not_is_fine, a_small_block_among_large_ones_is_found_where_it_lies, many_requests_may_be_outstanding,
-          sub_worlds_work_beside_their_parent, a_disagreement_is_reported_on_all_ranks_by_name, splits_that_do_not_fit_are_reported_on_all_ranks,
-          a_late_rank_is_named_within_the_deadline_and_hears_of_it, a_rank_that_left_is_named_long_before_the_deadline, waiting_costs_little_cpu_time)
+UNIT_MAIN("collectives/shm", every_kind_is_right_in_and_out_of_place_in_arena_and_heap,
+          every_kind_is_right_with_each_kind_of_store, some_ranks_in_the_arena_and_some_not_is_fine,
+          a_small_block_among_large_ones_is_found_where_it_lies, many_requests_may_be_outstanding,
+          sub_worlds_work_beside_their_parent, a_disagreement_is_reported_on_all_ranks_by_name,
+          splits_that_do_not_fit_are_reported_on_all_ranks, a_late_rank_is_named_within_the_deadline_and_hears_of_it,
+          a_rank_that_left_is_named_long_before_the_deadline, waiting_costs_little_cpu_time)

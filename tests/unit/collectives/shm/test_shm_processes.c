@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The shared-memory backend with processes as ranks: right results, and killed and stopped ranks are noticed and named. */
+/**
+ * The shared-memory backend with processes as ranks: right results, and killed and stopped ranks are noticed and named.
+ */
 #include "base/clock.h"
 #include "collectives/arena.h"
 #include "collectives/collective.h"
@@ -33,7 +35,8 @@ struct seat {
     int rank;
 };
 
-static enum pl_status meet(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status meet(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
+                           struct pl_error *reterr)
 {
     struct seat *seat = context;
 
@@ -58,21 +61,22 @@ static enum pl_status meet_only(void *context, int64_t deadline_ns, struct pl_er
 }
 
 /* In a rank there is no Check: a broken promise says so and is an exit status. */
-#define MUST(condition, ...)                                                                                                                         \
-    do {                                                                                                                                             \
-        if (!(condition)) {                                                                                                                          \
-            fprintf(stderr, "rank %d, line %d: %s: ", seat->rank, __LINE__, #condition);                                                             \
-            fprintf(stderr, __VA_ARGS__);                                                                                                            \
-            fputc('\n', stderr);                                                                                                                     \
-            _exit(1);                                                                                                                                \
-        }                                                                                                                                            \
+#define MUST(condition, ...)                                                                                           \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "rank %d, line %d: %s: ", seat->rank, __LINE__, #condition);                               \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 typedef void rank_body(struct seat *seat, struct pl_world *world);
 
 static void run_rank(struct seat *seat, rank_body *body)
 {
-    struct pl_bootstrap bootstrap = {.name = "fork", .context = seat, .rank = seat->rank, .size = RANKS, .allgather = meet, .barrier = meet_only};
+    struct pl_bootstrap bootstrap = {
+        .name = "fork", .context = seat, .rank = seat->rank, .size = RANKS, .allgather = meet, .barrier = meet_only};
     struct pl_knobs knobs;
     struct pl_world_options options = {.knobs = &knobs};
     struct pl_world *world = NULL;
@@ -140,7 +144,8 @@ static void allreduces(struct seat *seat, struct pl_world *world)
         }
         MUST(pl_allreduce(world, data, data, count, PL_FLOAT32, PL_SUM, &error) == PL_OK, "%s", error.cause);
         for (uint64_t i = 0; i < count; i++) {
-            MUST(data[i] == (float)(RANKS * ((int)i % 100 + round) + 3), "round %d, element %d: %g", round, (int)i, (double)data[i]);
+            MUST(data[i] == (float)(RANKS * ((int)i % 100 + round) + 3), "round %d, element %d: %g", round, (int)i,
+                 (double)data[i]);
         }
     }
     pl_arena_free(world, &span);
@@ -153,9 +158,10 @@ START_TEST(processes_reduce_arena_and_heap)
 }
 END_TEST
 
-/* Collectives of many sizes until one fails; which one the signal hits is chance. Only rank 0, and only from the signal on, waits no longer than
- * `timeout_ns`: on a busy machine others are late, too. */
-static enum pl_status loop_until_failure(struct seat *seat, struct pl_world *world, int64_t timeout_ns, int kill_with, struct pl_error *error)
+/* Collectives of many sizes until one fails; which one the signal hits is chance. Only rank 0, and only from the signal
+ * on, waits no longer than `timeout_ns`: on a busy machine others are late, too. */
+static enum pl_status loop_until_failure(struct seat *seat, struct pl_world *world, int64_t timeout_ns, int kill_with,
+                                         struct pl_error *error)
 {
     struct pl_span span;
     float *heap = calloc(ELEMS, sizeof(float));
@@ -164,13 +170,14 @@ static enum pl_status loop_until_failure(struct seat *seat, struct pl_world *wor
     memset(span.data, 0, ELEMS * sizeof(float));
     for (int i = 0; status == PL_OK && i < 100000; i++) {
         float *data = i % 3 == 0 ? span.data : heap;
-        struct pl_collective collective = {.kind = PL_ALLREDUCE,
-                                           .dtype = PL_FLOAT32,
-                                           .op = PL_MAX,
-                                           .count = i % 5 == 0 ? 3 : ELEMS,
-                                           .send = data,
-                                           .recv = data,
-                                           .deadline_ns = pl_deadline_after_ns(seat->rank == 0 && i >= 20 ? timeout_ns : 60 * PL_NS_PER_S)};
+        struct pl_collective collective = {
+            .kind = PL_ALLREDUCE,
+            .dtype = PL_FLOAT32,
+            .op = PL_MAX,
+            .count = i % 5 == 0 ? 3 : ELEMS,
+            .send = data,
+            .recv = data,
+            .deadline_ns = pl_deadline_after_ns(seat->rank == 0 && i >= 20 ? timeout_ns : 60 * PL_NS_PER_S)};
 
         if (i == 20 && seat->rank == 0) {
             kill(seat->meeting->pids[VICTIM], kill_with);
@@ -187,9 +194,12 @@ static void killed(struct seat *seat, struct pl_world *world)
     int64_t start_ns = pl_clock_now_ns();
     enum pl_status status = loop_until_failure(seat, world, 60 * PL_NS_PER_S, SIGKILL, &error);
 
-    MUST(status == PL_PEER && strstr(error.cause, "rank 1's process has ended") != NULL, "%s: %s", pl_status_name(status), error.cause);
-    MUST(error.domain == PL_DOMAIN_RANK && error.code == VICTIM, "domain %d, code %d", (int)error.domain, (int)error.code);
-    MUST(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S, "after %d ms", (int)((pl_clock_now_ns() - start_ns) / PL_NS_PER_MS));
+    MUST(status == PL_PEER && strstr(error.cause, "rank 1's process has ended") != NULL, "%s: %s",
+         pl_status_name(status), error.cause);
+    MUST(error.domain == PL_DOMAIN_RANK && error.code == VICTIM, "domain %d, code %d", (int)error.domain,
+         (int)error.code);
+    MUST(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S, "after %d ms",
+         (int)((pl_clock_now_ns() - start_ns) / PL_NS_PER_MS));
 }
 
 START_TEST(a_killed_rank_is_named_by_all_others_long_before_the_deadline)
@@ -241,7 +251,8 @@ START_TEST(the_child_of_a_fork_does_not_get_the_arena)
 }
 END_TEST
 
-/* Descriptor by descriptor a rank gets more room: until there is enough all ranks hear why not, and nobody waits for the one that cannot come. */
+/* Descriptor by descriptor a rank gets more room: until there is enough all ranks hear why not, and nobody waits for
+ * the one that cannot come. */
 static void short_of_descriptors(struct seat *seat, struct pl_world *world, int who)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -256,8 +267,10 @@ static void short_of_descriptors(struct seat *seat, struct pl_world *world, int 
         now = (struct rlimit){.rlim_cur = (rlim_t)(fd + refused), .rlim_max = before.rlim_max};
         MUST(seat->rank != who || setrlimit(RLIMIT_NOFILE, &now) == 0, "%d", errno);
         status = pl_arena_alloc(world, 4096, PL_MEMORY_HOST, &span, &error);
-        MUST(status == PL_OK || status == PL_SYSTEM, "room for %d: %s: %s", refused, pl_status_name(status), error.cause);
-        MUST(status == PL_OK || strstr(error.cause, who == 0 ? "rank 0: " : "rank 1: ") != NULL, "room for %d: %s", refused, error.cause);
+        MUST(status == PL_OK || status == PL_SYSTEM, "room for %d: %s: %s", refused, pl_status_name(status),
+             error.cause);
+        MUST(status == PL_OK || strstr(error.cause, who == 0 ? "rank 0: " : "rank 1: ") != NULL, "room for %d: %s",
+             refused, error.cause);
     }
     MUST(refused >= 3, "%d descriptors are enough", refused - 1);
     MUST(setrlimit(RLIMIT_NOFILE, &before) == 0, "%d", errno);
@@ -282,6 +295,7 @@ START_TEST(a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)
 }
 END_TEST
 
-UNIT_MAIN("collectives/shm_processes", processes_reduce_arena_and_heap, a_killed_rank_is_named_by_all_others_long_before_the_deadline,
+UNIT_MAIN("collectives/shm_processes", processes_reduce_arena_and_heap,
+          a_killed_rank_is_named_by_all_others_long_before_the_deadline,
           a_stopped_rank_is_late_and_named_at_the_deadline, the_child_of_a_fork_does_not_get_the_arena,
           a_rank_without_a_free_descriptor_is_named_and_nobody_waits_for_it)

@@ -22,7 +22,8 @@ static const char *cause(struct tree *tree)
     if (at == NULL) {
         return tree->error.cause;
     }
-    (void)snprintf(text, sizeof(text), "%.*s%s", (int)(at - tree->error.cause), tree->error.cause, at + strlen(tree->base));
+    (void)snprintf(text, sizeof(text), "%.*s%s", (int)(at - tree->error.cause), tree->error.cause,
+                   at + strlen(tree->base));
     return text;
 }
 
@@ -51,14 +52,18 @@ START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
 
     tree_setup(&tree);
     write_resource(&tree, "{\"current_host\": \"algo-1\",\n \"hosts\": \"algo-1\"}");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:2:11: hosts: expected a list, found a string \"algo-1\"");
-    write_resource(&tree, "{\"hosts\": [\"algo-1\"]}");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected the key \"current_host\" with a string, found none");
-    write_resource(&tree, "{\"current_host\": \"algo-9\", \"hosts\": [\"algo-1\"]}");
     ck_assert_str_eq(cause(&tree),
-                     "/input/config/resourceconfig.json:1:18: current_host: expected one of the names in \"hosts\", found a string \"algo-9\"");
+                     "/input/config/resourceconfig.json:2:11: hosts: expected a list, found a string \"algo-1\"");
+    write_resource(&tree, "{\"hosts\": [\"algo-1\"]}");
+    ck_assert_str_eq(
+        cause(&tree),
+        "/input/config/resourceconfig.json:1:1: expected the key \"current_host\" with a string, found none");
+    write_resource(&tree, "{\"current_host\": \"algo-9\", \"hosts\": [\"algo-1\"]}");
+    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:18: current_host: expected one of the names in "
+                                   "\"hosts\", found a string \"algo-9\"");
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": []}");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:37: hosts: expected 1 to 4096 host names, found a list []");
+    ck_assert_str_eq(cause(&tree),
+                     "/input/config/resourceconfig.json:1:37: hosts: expected 1 to 4096 host names, found a list []");
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", 2]}");
     ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:48: expected a host name, found an integer 2");
     write_resource(&tree, "[1]");
@@ -67,7 +72,8 @@ START_TEST(faults_in_files_name_file_line_column_and_what_was_expected)
     ck_assert_int_eq(tree_job(&tree), PL_INVALID);
     ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:1: expected an object, found null");
     write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"]");
-    ck_assert_str_eq(cause(&tree), "/input/config/resourceconfig.json:1:47: expected ',' or '}', found the end of the text");
+    ck_assert_str_eq(cause(&tree),
+                     "/input/config/resourceconfig.json:1:47: expected ',' or '}', found the end of the text");
     tree_done(&tree);
 }
 END_TEST
@@ -91,12 +97,17 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     struct tree tree;
 
     tree_setup(&tree);
-    write_hps(&tree, "{\"epochs\": \"60\", \"opt\": \"\\\"adam\\\"\", \"plain\": \"adam\", \"deep\": \"\\\"\\\\\\\"42\\\\\\\"\\\"\", \"n\": 7,"
-                     " \"sagemaker_program\": \"\\\"x.py\\\"\", \"sagemaker_mpi_enabled\": \"false\", \"SageMaker_upper\": \"1\","
-                     " \"_tuning_objective_metric\": \"loss\", \"paceline_trace_records\": \"30\", \"paceline_install\": \"\\\"no\\\"\"}");
+    write_hps(
+        &tree,
+        "{\"epochs\": \"60\", \"opt\": \"\\\"adam\\\"\", \"plain\": \"adam\", \"deep\": "
+        "\"\\\"\\\\\\\"42\\\\\\\"\\\"\", \"n\": 7,"
+        " \"sagemaker_program\": \"\\\"x.py\\\"\", \"sagemaker_mpi_enabled\": \"false\", \"SageMaker_upper\": \"1\","
+        " \"_tuning_objective_metric\": \"loss\", \"paceline_trace_records\": \"30\", \"paceline_install\": "
+        "\"\\\"no\\\"\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_uint_eq(pl_python_json_count(tree.job->hyperparameters), 6);
-    ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "epochs")), PL_PYTHON_JSON_INT);
+    ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "epochs")),
+                     PL_PYTHON_JSON_INT);
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "opt")), "adam");
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "plain")), "adam");
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "deep")), "\"42\"");
@@ -117,10 +128,10 @@ START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
 
     tree_setup(&tree);
     write_resource(
-        &tree,
-        "{\"current_host\": \"algo-1\", \"current_group_name\": \"gpu\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\"], \"instance_groups\": ["
-        "{\"instance_group_name\": \"cpu\", \"instance_type\": \"c\", \"hosts\": [\"algo-2\"]},"
-        "{\"instance_group_name\": \"gpu\", \"instance_type\": \"g\", \"hosts\": [\"algo-3\", \"algo-1\"]}]}");
+        &tree, "{\"current_host\": \"algo-1\", \"current_group_name\": \"gpu\", \"hosts\": [\"algo-1\", \"algo-2\", "
+               "\"algo-3\"], \"instance_groups\": ["
+               "{\"instance_group_name\": \"cpu\", \"instance_type\": \"c\", \"hosts\": [\"algo-2\"]},"
+               "{\"instance_group_name\": \"gpu\", \"instance_type\": \"g\", \"hosts\": [\"algo-3\", \"algo-1\"]}]}");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.job->distribution_hosts), "algo-3|algo-1");
@@ -154,7 +165,8 @@ START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
         (void)snprintf(text, sizeof(text),
-                       "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": [{\"instance_group_name\": \"a\", \"hosts\": [%s]}, "
+                       "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": "
+                       "[{\"instance_group_name\": \"a\", \"hosts\": [%s]}, "
                        "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
                        wrong[i].hosts, wrong[i].first, wrong[i].second);
         write_resource(&tree, text);
@@ -195,12 +207,17 @@ START_TEST(process_counts_are_checked)
 
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        (void)snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"%s\"}", wrong[i]);
+        (void)snprintf(text, sizeof(text),
+                       "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"%s\"}",
+                       wrong[i]);
         write_hps(&tree, text);
         ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-        ck_assert_ptr_nonnull(strstr(tree.error.cause, "sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found"));
+        ck_assert_ptr_nonnull(
+            strstr(tree.error.cause,
+                   "sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found"));
     }
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"\\\"3\\\"\"}");
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"\\\"3\\\"\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
     tree_done(&tree);
@@ -233,9 +250,9 @@ START_TEST(the_region_comes_from_where_boto3_looks)
     struct tree tree;
 
     tree_setup(&tree);
-    tree_write(
-        &tree, ".aws/config",
-        "[other]\nregion = wrong\n[profile other]\ns3 =\n  region = wrong\nregion = eu-west-1\n[default]\n# region = x\n  region =  us-east-2 \r\n");
+    tree_write(&tree, ".aws/config",
+               "[other]\nregion = wrong\n[profile other]\ns3 =\n  region = wrong\nregion = eu-west-1\n[default]\n# "
+               "region = x\n  region =  us-east-2 \r\n");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_str_eq(tree.job->region, "us-east-2");
     tree_env(&tree, "AWS_PROFILE", "other");
@@ -261,14 +278,17 @@ START_TEST(deep_and_damaged_values_stay_text)
     (void)strcat(text, "\", \"cut\": \"{\\\"a\\\": \"}");
     write_hps(&tree, text);
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "deep")), PL_PYTHON_JSON_STRING);
+    ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "deep")),
+                     PL_PYTHON_JSON_STRING);
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "cut")), "{\"a\": ");
     tree_done(&tree);
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything, faults_in_files_name_file_line_column_and_what_was_expected,
-          only_resourceconfig_must_exist, values_are_decoded_once_and_names_sorted_by_owner,
-          distribution_hosts_keep_the_groups_order_and_the_first_is_master, every_host_is_named_once_and_groups_name_only_hosts,
-          products_of_hosts_and_processes_are_bounded, process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
+UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything,
+          faults_in_files_name_file_line_column_and_what_was_expected, only_resourceconfig_must_exist,
+          values_are_decoded_once_and_names_sorted_by_owner,
+          distribution_hosts_keep_the_groups_order_and_the_first_is_master,
+          every_host_is_named_once_and_groups_name_only_hosts, products_of_hosts_and_processes_are_bounded,
+          process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
           the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text)

@@ -39,9 +39,11 @@ START_TEST(arguments_are_pythons_str)
     ck_assert_str_eq(rendered("\"a b\"", pl_pyrepr_append_argument), "a b");
     ck_assert_str_eq(rendered("[]", pl_pyrepr_append_argument), "[]");
     ck_assert_str_eq(rendered("{}", pl_pyrepr_append_argument), "");
-    ck_assert_str_eq(rendered("[1, 2.5, \"a b\", true, null, {\"k\": \"v\"}]", pl_pyrepr_append_argument), "[1, 2.5, 'a b', True, None, {'k': 'v'}]");
+    ck_assert_str_eq(rendered("[1, 2.5, \"a b\", true, null, {\"k\": \"v\"}]", pl_pyrepr_append_argument),
+                     "[1, 2.5, 'a b', True, None, {'k': 'v'}]");
     ck_assert_str_eq(
-        rendered("{\"b\": 1, \"a\": \"x y\", \"c\": [1, 2], \"d\": {\"z\": null, \"y\": true}, \"e\": false}", pl_pyrepr_append_argument),
+        rendered("{\"b\": 1, \"a\": \"x y\", \"c\": [1, 2], \"d\": {\"z\": null, \"y\": true}, \"e\": false}",
+                 pl_pyrepr_append_argument),
         "a=x y,b=1,c=[1, 2],d={'z': None, 'y': True},e=False");
 }
 END_TEST
@@ -51,7 +53,8 @@ START_TEST(variables_are_compact_sorted_json)
     ck_assert_str_eq(rendered("true", pl_pyrepr_append_variable), "true");
     ck_assert_str_eq(rendered("null", pl_pyrepr_append_variable), "");
     ck_assert_str_eq(rendered("\"a b\"", pl_pyrepr_append_variable), "a b");
-    ck_assert_str_eq(rendered("{\"b\": [1,  NaN], \"a\": \"\xC3\xA9\"}", pl_pyrepr_append_variable), "{\"a\":\"\\u00e9\",\"b\":[1,NaN]}");
+    ck_assert_str_eq(rendered("{\"b\": [1,  NaN], \"a\": \"\xC3\xA9\"}", pl_pyrepr_append_variable),
+                     "{\"a\":\"\\u00e9\",\"b\":[1,NaN]}");
 }
 END_TEST
 
@@ -59,8 +62,10 @@ START_TEST(strings_are_quoted_as_pythons_repr)
 {
     ck_assert_str_eq(rendered("[\"it's\"]", pl_pyrepr_append), "[\"it's\"]");
     ck_assert_str_eq(rendered("[\"it's \\\"q\\\"\"]", pl_pyrepr_append), "['it\\'s \"q\"']");
-    ck_assert_str_eq(rendered("[\"a\\\\b\\n\\r\\t\\u0001\\u007f\\u00a0\\u00ad\"]", pl_pyrepr_append), "['a\\\\b\\n\\r\\t\\x01\\x7f\\xa0\\xad']");
-    ck_assert_str_eq(rendered("[\"\xC3\xA9\xE6\x97\xA5\xF0\x9F\x9A\x80\"]", pl_pyrepr_append), "['\xC3\xA9\xE6\x97\xA5\xF0\x9F\x9A\x80']");
+    ck_assert_str_eq(rendered("[\"a\\\\b\\n\\r\\t\\u0001\\u007f\\u00a0\\u00ad\"]", pl_pyrepr_append),
+                     "['a\\\\b\\n\\r\\t\\x01\\x7f\\xa0\\xad']");
+    ck_assert_str_eq(rendered("[\"\xC3\xA9\xE6\x97\xA5\xF0\x9F\x9A\x80\"]", pl_pyrepr_append),
+                     "['\xC3\xA9\xE6\x97\xA5\xF0\x9F\x9A\x80']");
     ck_assert_str_eq(rendered("[\"\\u200b\\ud800\\udb40\\udc01\"]", pl_pyrepr_append), "['\\u200b\\ud800\\U000e0001']");
 }
 END_TEST
@@ -93,5 +98,6 @@ START_TEST(upper_case_is_full_unicode)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/pyrepr", arguments_are_pythons_str, variables_are_compact_sorted_json, strings_are_quoted_as_pythons_repr,
-          argument_names_get_dashes_by_their_length_in_characters, upper_case_is_full_unicode)
+UNIT_MAIN("entrypoint/pyrepr", arguments_are_pythons_str, variables_are_compact_sorted_json,
+          strings_are_quoted_as_pythons_repr, argument_names_get_dashes_by_their_length_in_characters,
+          upper_case_is_full_unicode)

@@ -20,7 +20,8 @@ static const char *printed(struct tree *tree, const char *text)
 
 START_TEST(names_tell_secrets)
 {
-    static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY", "dbPassword", "api_key", "hf-token", "keys", "aws_credentials", "apikey"};
+    static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY", "dbPassword", "api_key", "hf-token", "keys",
+                                         "aws_credentials",       "apikey"};
     static const char *const harmless[] = {"max_tokens", "tokenizer", "monkey", "epochs"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(secret); i++) {
@@ -38,10 +39,13 @@ START_TEST(arguments_hide_values_of_every_kind_at_every_depth)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    (void)printed(&tree, "{\"api_key\": \"12\", \"monkey\": \"chimp\", \"hf-token\": \"\\\"t\\\"\", \"token\": \"\", \"keys\": \"[1, 2]\", "
-                         "\"cfg\": \"{\\\"a\\\": [{\\\"password\\\": 1.5, \\\"n\\\": 2}]}\", \"paceline_secret\": \"hush\"}");
-    ck_assert_str_eq(joined(&tree.job->user_args),
-                     "--api_key|***|--cfg|a=[{'password': '***', 'n': 2}]|--hf-token|***|--keys|***|--monkey|chimp|--token|");
+    (void)printed(&tree,
+                  "{\"api_key\": \"12\", \"monkey\": \"chimp\", \"hf-token\": \"\\\"t\\\"\", \"token\": \"\", "
+                  "\"keys\": \"[1, 2]\", "
+                  "\"cfg\": \"{\\\"a\\\": [{\\\"password\\\": 1.5, \\\"n\\\": 2}]}\", \"paceline_secret\": \"hush\"}");
+    ck_assert_str_eq(
+        joined(&tree.job->user_args),
+        "--api_key|***|--cfg|a=[{'password': '***', 'n': 2}]|--hf-token|***|--keys|***|--monkey|chimp|--token|");
     ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_SECRET=***");
     tree_done(&tree);
 }
@@ -59,7 +63,8 @@ START_TEST(no_secret_is_anywhere_in_a_printed_plan)
         "{\"sagemaker_thing\": \"{\\\"secret\\\": 4711}\"}",
         "{\"paceline_secret\": \"hush\"}",
         "{\"sagemaker_mpi_custom_mpi_options\": \"-x DB_PASSWORD=hush\"}",
-        ("{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=a hush' -mca mca_base_env_list "
+        ("{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=a hush' -mca "
+         "mca_base_env_list "
          "API_KEY=hush\"}"),
         "{\"sagemaker_mpi_custom_mpi_options\": \"-x 'DB_PASSWORD=hush\"}",
     };
@@ -70,7 +75,8 @@ START_TEST(no_secret_is_anywhere_in_a_printed_plan)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(hyperparameters); i++) {
         const char *text = printed(&tree, hyperparameters[i]);
 
-        ck_assert_msg(strstr(text, "hush") == NULL && strstr(text, "4711") == NULL && strstr(text, "***") != NULL, "%s", text);
+        ck_assert_msg(strstr(text, "hush") == NULL && strstr(text, "4711") == NULL && strstr(text, "***") != NULL, "%s",
+                      text);
     }
     tree_done(&tree);
 }
@@ -83,13 +89,14 @@ START_TEST(what_is_no_secret_prints_as_it_is)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    text = printed(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"lr\": \"1e400\", \"big\": \"123456789012345678901234567890\","
-                          " \"sagemaker_mpi_custom_mpi_options\": \"-x 'A=b  c' -x B=\\\"it's\\\" ''\"}");
+    text = printed(
+        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"lr\": \"1e400\", \"big\": \"123456789012345678901234567890\","
+               " \"sagemaker_mpi_custom_mpi_options\": \"-x 'A=b  c' -x B=\\\"it's\\\" ''\"}");
     ck_assert_ptr_nonnull(strstr(text, "\"-x\", \"A=b  c\", \"-x\", \"B=it's\", \"\""));
     ck_assert_ptr_nonnull(strstr(text, "123456789012345678901234567890"));
     tree_done(&tree);
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/secrets", names_tell_secrets, arguments_hide_values_of_every_kind_at_every_depth, no_secret_is_anywhere_in_a_printed_plan,
-          what_is_no_secret_prints_as_it_is)
+UNIT_MAIN("entrypoint/secrets", names_tell_secrets, arguments_hide_values_of_every_kind_at_every_depth,
+          no_secret_is_anywhere_in_a_printed_plan, what_is_no_secret_prints_as_it_is)

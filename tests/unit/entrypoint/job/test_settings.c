@@ -15,11 +15,13 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
         {"PACELINE_INTERMEDIATE_S", "0", "PACELINE_INTERMEDIATE_S is '0': expected seconds from 1 to 3600"},
         {"PACELINE_SSH_PORT", "65536", "PACELINE_SSH_PORT is '65536': expected a port from 1 to 65535"},
         {"PACELINE_SSH_PORT", "2.5", "PACELINE_SSH_PORT is '2.5': expected a port from 1 to 65535"},
-        {"PACELINE_SOURCE_MAX_BYTES", "1GiB", "PACELINE_SOURCE_MAX_BYTES is '1GiB': expected bytes from 0 to 9007199254740992"},
+        {"PACELINE_SOURCE_MAX_BYTES", "1GiB",
+         "PACELINE_SOURCE_MAX_BYTES is '1GiB': expected bytes from 0 to 9007199254740992"},
         {"PACELINE_INSTALL", "never", "PACELINE_INSTALL is 'never': expected 1, 0, true, false, yes, no, on or off"},
         {"PACELINE_STALL_S", "1m", "PACELINE_STALL_S is '1m': expected a number, at least 0"},
         {"PACELINE_ALGORITHM", "foo", "PACELINE_ALGORITHM is 'foo': expected one of ring halving doubling tree direct"},
-        {"HOROVOD_STALL_CHECK_TIME_SECONDS", "soon", "HOROVOD_STALL_CHECK_TIME_SECONDS is 'soon': expected a number, at least 0"},
+        {"HOROVOD_STALL_CHECK_TIME_SECONDS", "soon",
+         "HOROVOD_STALL_CHECK_TIME_SECONDS is 'soon': expected a number, at least 0"},
     };
     struct tree tree;
 
@@ -50,7 +52,8 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
     tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_wire_type\": \"int8\"}");
     ck_assert_int_eq(tree_job(&tree), PL_INVALID);
     ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_wire_type is 'int8': expected one of float16 bfloat16");
-    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_stall_s\": \"60\", \"paceline_ssh_port\": \"\", \"paceline_my_own\": \"x\"}");
+    tree_write(&tree, "input/config/hyperparameters.json",
+               "{\"paceline_stall_s\": \"60\", \"paceline_ssh_port\": \"\", \"paceline_my_own\": \"x\"}");
     tree_env(&tree, "HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"); /* has no effect beside ours */
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_double_eq(pl_settings_number(tree.job, "PACELINE_SSH_PORT"), 22);
@@ -58,4 +61,5 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/settings", a_value_that_a_setting_cannot_have_refuses_the_job, hyperparameters_are_checked_where_no_variable_stands_before_them)
+UNIT_MAIN("entrypoint/settings", a_value_that_a_setting_cannot_have_refuses_the_job,
+          hyperparameters_are_checked_where_no_variable_stands_before_them)

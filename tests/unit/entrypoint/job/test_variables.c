@@ -10,7 +10,8 @@ static void add(struct tree *tree, struct pl_environment **ret_environment, stru
 
     ck_assert_ok(tree_job(tree), &tree->error);
     ck_assert_ok(pl_environment_new_empty(ret_environment, &tree->error), &tree->error);
-    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, NULL, warnings ? warnings : &none, &tree->error), &tree->error);
+    ck_assert_ok(pl_variables_add(tree->job, *ret_environment, NULL, warnings ? warnings : &none, &tree->error),
+                 &tree->error);
     ck_assert_uint_eq(none.count, 0);
 }
 
@@ -20,8 +21,10 @@ START_TEST(names_are_upper_cased_and_later_collisions_win)
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
     tree_setup(&tree);
-    tree_write(&tree, "input/config/hyperparameters.json", "{\"k\": \"1\", \"batch-size\": \"2\", \"K\": \"3\", \"\xC3\xBC\": \"null\"}");
-    tree_write(&tree, "input/config/inputdataconfig.json", "{\"my.val-set\": {\"TrainingInputMode\": \"Pipe\"}, \"a\": {}}");
+    tree_write(&tree, "input/config/hyperparameters.json",
+               "{\"k\": \"1\", \"batch-size\": \"2\", \"K\": \"3\", \"\xC3\xBC\": \"null\"}");
+    tree_write(&tree, "input/config/inputdataconfig.json",
+               "{\"my.val-set\": {\"TrainingInputMode\": \"Pipe\"}, \"a\": {}}");
     add(&tree, &environment, NULL);
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_K"), "3");
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_BATCH-SIZE"), "2");
@@ -76,7 +79,8 @@ START_TEST(names_with_equals_and_values_with_nul_are_skipped_with_a_warning)
                "{\"a=b\": \"1\", \"nul\": \"\\\"x\\\\u0000y\\\"\", \"odd\": \"\\\"\\\\udc41\\\\udcff\\\\ud800\\\"\"}");
     add(&tree, &environment, &warnings);
     ck_assert_uint_eq(warnings.count, 2);
-    ck_assert_str_eq(pl_environment_get(environment, "SM_HPS"), "{\"a=b\":1,\"nul\":\"x\\u0000y\",\"odd\":\"\\udc41\\udcff\\ud800\"}");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HPS"),
+                     "{\"a=b\":1,\"nul\":\"x\\u0000y\",\"odd\":\"\\udc41\\udcff\\ud800\"}");
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_ODD"), "\xEF\xBF\xBD\xFF\xEF\xBF\xBD");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
@@ -93,7 +97,8 @@ START_TEST(own_options_become_variables_unless_the_environment_has_them)
     tree_setup(&tree);
     tree_env(&tree, "PACELINE_B", "mine");
     tree_env(&tree, "PACELINE_C", "");
-    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_a\": \"true\", \"paceline_b\": \"2\", \"paceline_c\": \"3\"}");
+    tree_write(&tree, "input/config/hyperparameters.json",
+               "{\"paceline_a\": \"true\", \"paceline_b\": \"2\", \"paceline_c\": \"3\"}");
     add(&tree, &environment, NULL);
     ck_assert_str_eq(pl_environment_get(environment, "PACELINE_A"), "true");
     ck_assert_ptr_null(pl_environment_get(environment, "PACELINE_B"));
@@ -141,6 +146,7 @@ START_TEST(devices_are_counted_from_the_kernels_files)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/variables", names_are_upper_cased_and_later_collisions_win, values_beyond_linuxs_limit_are_left_out_with_a_warning,
-          names_with_equals_and_values_with_nul_are_skipped_with_a_warning, own_options_become_variables_unless_the_environment_has_them,
-          devices_are_counted_from_the_kernels_files)
+UNIT_MAIN("entrypoint/variables", names_are_upper_cased_and_later_collisions_win,
+          values_beyond_linuxs_limit_are_left_out_with_a_warning,
+          names_with_equals_and_values_with_nul_are_skipped_with_a_warning,
+          own_options_become_variables_unless_the_environment_has_them, devices_are_counted_from_the_kernels_files)

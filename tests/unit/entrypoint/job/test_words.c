@@ -63,5 +63,5 @@ START_TEST(a_list_ends_in_null_and_finds_its_words)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/words", words_split_as_in_a_shell, nothing_is_expanded, open_quotes_and_a_last_backslash_are_errors,
-          a_list_ends_in_null_and_finds_its_words)
+UNIT_MAIN("entrypoint/words", words_split_as_in_a_shell, nothing_is_expanded,
+          open_quotes_and_a_last_backslash_are_errors, a_list_ends_in_null_and_finds_its_words)

@@ -11,8 +11,9 @@ static void two_hosts(struct tree *tree, const char *current)
 {
     char text[256];
 
-    (void)snprintf(text, sizeof(text), "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
-                   current);
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}", current);
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
@@ -54,16 +55,20 @@ START_TEST(what_is_nearly_a_setting_is_named)
     tree_env(&tree, "PACELINE_STOP_S", "20");
     tree_env(&tree, "PACELINE_BUCKET_BYTE", "1");
     tree_env(&tree, "PACELINE_MY_OWN_VARIABLE", "1");
-    write_hps(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", \"paceline_shm_strore\": 1}");
+    write_hps(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", "
+                     "\"paceline_shm_strore\": 1}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     warnings = joined(&tree.plan->warnings);
     ck_assert_uint_eq(tree.plan->warnings.count, 4);
-    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_BUCKET_BYTE is no setting of Paceline and has no effect; PACELINE_BUCKET_BYTES is one"));
+    ck_assert_ptr_nonnull(strstr(
+        warnings, "PACELINE_BUCKET_BYTE is no setting of Paceline and has no effect; PACELINE_BUCKET_BYTES is one"));
+    ck_assert_ptr_nonnull(strstr(
+        warnings,
+        "PACELINE_TIMOUT_S (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_TIMEOUT_S is one"));
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_SHM_STRORE (a hyperparameter) is no setting of Paceline and has "
+                                           "no effect; PACELINE_SHM_STORE is one"));
     ck_assert_ptr_nonnull(
-        strstr(warnings, "PACELINE_TIMOUT_S (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_TIMEOUT_S is one"));
-    ck_assert_ptr_nonnull(
-        strstr(warnings, "PACELINE_SHM_STRORE (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_SHM_STORE is one"));
-    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_WIRE (a hyperparameter) is no setting of Paceline and has no effect"));
+        strstr(warnings, "PACELINE_WIRE (a hyperparameter) is no setting of Paceline and has no effect"));
     tree_done(&tree);
 }
 END_TEST
@@ -95,7 +100,8 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.pytorch");
     ck_assert_uint_eq(tree.plan->steps.count, 2);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
+    ck_assert_ptr_nonnull(
+        strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
     ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
     ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
@@ -130,11 +136,13 @@ START_TEST(a_program_that_gives_way_to_another_is_named)
     tree_write(&tree, "code/train.py", "");
     tree_write(&tree, "input/config/hyperparameters.json", "{\"sagemaker_program\": \"\\\"train.py\\\"\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.context, "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, 'train.py', has no effect"));
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.context,
+               "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, 'train.py', has no effect"));
     tree_write(&tree, "code/nope.py", "");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(joined(&tree.plan->warnings),
-                     "the variable SAGEMAKER_PROGRAM names 'nope.py', which runs; the hyperparameter sagemaker_program, 'train.py', has no effect");
+    ck_assert_str_eq(joined(&tree.plan->warnings), "the variable SAGEMAKER_PROGRAM names 'nope.py', which runs; the "
+                                                   "hyperparameter sagemaker_program, 'train.py', has no effect");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
@@ -170,7 +178,8 @@ START_TEST(an_image_without_python_says_so)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python, but neither python3 nor python is on PATH"));
     tree_env(&tree, "PACELINE_PYTHON", "python2.7");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python, and 'python2.7', which PACELINE_PYTHON names, is not on PATH"));
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "needs Python, and 'python2.7', which PACELINE_PYTHON names, is not on PATH"));
     tree_done(&tree);
 }
 END_TEST
@@ -182,13 +191,14 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     two_hosts(&tree, "algo-1");
-    write_hps(&tree,
-              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", \"sagemaker_mpi_num_processes\": \"3\","
-              " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                     "\"sagemaker_mpi_num_processes\": \"3\","
+                     " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.plan->role, PL_PLAN_MASTER);
     ck_assert(tree.plan->needs_link && tree.plan->needs_names && tree.plan->spawns_ranks);
-    ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"), joined(&tree.plan->argv));
+    ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"),
+                     joined(&tree.plan->argv));
     (void)behind(&tree, "|NCCL_DEBUG=WARN|");
     (void)behind(&tree, "|-verbose|-x|A=b c|");
     ck_assert_str_eq(behind(&tree, "|rank|"), "/bin/true|--");
@@ -232,30 +242,29 @@ START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
-    write_hps(
-        &tree,
-        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--nooversubscribe\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
+                     "\"sagemaker_mpi_custom_mpi_options\": \"--nooversubscribe\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    write_hps(
-        &tree,
-        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", \"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
+                     "\"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
 END_TEST
 
-/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`. */
+/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`.
+ * */
 static void two_groups(struct tree *tree, bool first, const char *type)
 {
     char text[640];
 
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", \"network_interface_name\": \"lo\", "
-        "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
-        "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
-        "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
-        first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
+    (void)snprintf(text, sizeof(text),
+                   "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", "
+                   "\"network_interface_name\": \"lo\", "
+                   "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
+                   "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
+                   "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
+                   first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
@@ -280,7 +289,8 @@ END_TEST
 
 START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 {
-    static const char groups[] = "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
+    static const char groups[] =
+        "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
     static const char warning[] = "sagemaker_mpi_num_of_processes_per_host names the number";
     struct tree tree;
     char hps[256];
@@ -315,13 +325,15 @@ START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"bb\\\"]\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
+                     "\\\"bb\\\"]\"}");
     two_groups(&tree, false, "ml.g5.xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(tree.plan->launcher, "direct");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
+                     "\\\"b\\\"]\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
@@ -348,10 +360,10 @@ START_TEST(instances_with_the_fast_adapter_use_it)
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(types); i++) {
-        (void)snprintf(
-            text, sizeof(text),
-            "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\", \"current_instance_type\": \"%s\"}",
-            types[i].type);
+        (void)snprintf(text, sizeof(text),
+                       "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\", "
+                       "\"current_instance_type\": \"%s\"}",
+                       types[i].type);
         tree_write(&tree, "input/config/resourceconfig.json", text);
         ck_assert_ok(tree_plan(&tree), &tree.error);
         (void)behind(&tree, types[i].options != NULL ? types[i].options : "libpaceline-hostname.so|-x|SM_HOSTS|");
@@ -387,7 +399,8 @@ START_TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_env(&tree, "PACELINE_MPI_VERSION", "5");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-bind-to core --map-by node --display bind\"}");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-bind-to core "
+                     "--map-by node --display bind\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     words = joined(&tree.plan->argv);
     ck_assert_ptr_nonnull(strstr(words, "|-bind-to|core|--map-by|node|--display|bind|"));
@@ -432,7 +445,8 @@ END_TEST
 
 START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
 {
-    static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open", "-x A -x", "-x --NCCL_DEBUG=WARN"};
+    static const char *const wrong[] = {"--NCCL_DEBUG", "--NCCL_DEBUG -x", "-x 'open", "-x A -x",
+                                        "-x --NCCL_DEBUG=WARN"};
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
@@ -463,7 +477,8 @@ END_TEST
 
 START_TEST(smddp_and_xla_are_refused_clearly)
 {
-    static const char *const switches[] = {"sagemaker_distributed_dataparallel_enabled", "sagemaker_pytorch_ddp_enabled",
+    static const char *const switches[] = {"sagemaker_distributed_dataparallel_enabled",
+                                           "sagemaker_pytorch_ddp_enabled",
                                            "sagemaker_pytorch_xla_multi_worker_enabled"};
     struct tree tree;
     char text[128];
@@ -495,9 +510,11 @@ START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_nonnull(tree.plan->side);
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "TF_CONFIG"),
-                     "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], \"worker\": [\"algo-2:2222\"]}, "
+                     "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], "
+                     "\"worker\": [\"algo-2:2222\"]}, "
                      "\"environment\": \"cloud\", \"task\": {\"index\": 0, \"type\": \"worker\"}}");
-    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"), "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
+    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"),
+                                 "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
     pl_environment_unset(tree.environment, "PACELINE_PYTHON");
     tree_env(&tree, "PATH", "/nowhere");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
@@ -515,7 +532,8 @@ START_TEST(words_behind_two_dashes_are_run_as_they_are)
     tree_setup(&tree);
     write_hps(&tree, "{\"epochs\": \"2\"}");
     ck_assert_ok(pl_words_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
-    ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error), &tree.error);
+    ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error),
+                 &tree.error);
     ck_assert_ok(pl_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "sh|-c|exit 3");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
@@ -560,12 +578,14 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "behind '--nul': expected a value without U+0000"));
     for (int excess = 0; excess < 2; excess++) {
-        snprintf(text, sizeof(text), "{\"long\": \"%0*d.\"}", 131070 + excess, 0); /* a number with a dot behind is text */
+        /* a number with a dot behind is text */
+        snprintf(text, sizeof(text), "{\"long\": \"%0*d.\"}", 131070 + excess, 0);
         tree_write(&tree, "input/config/hyperparameters.json", text);
         ck_assert_int_eq(tree_plan(&tree), excess == 0 ? PL_OK : PL_LIMIT);
     }
     ck_assert_ptr_nonnull(
-        strstr(tree.error.cause, "behind '--long': expected less than the 131072 bytes that Linux passes in one argument, found 131072"));
+        strstr(tree.error.cause,
+               "behind '--long': expected less than the 131072 bytes that Linux passes in one argument, found 131072"));
     tree_done(&tree);
 }
 END_TEST
@@ -573,11 +593,13 @@ END_TEST
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
           the_kind_of_program_follows_its_name_and_the_code_directory, a_program_that_gives_way_to_another_is_named,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
-          mpi_starts_on_the_master_and_waits_on_the_others, what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
+          mpi_starts_on_the_master_and_waits_on_the_others,
+          what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
           more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
-          hosts_of_several_types_are_warned_of_unless_their_count_is_named, a_distribution_group_that_the_job_does_not_have_is_warned_of,
-          instances_with_the_fast_adapter_use_it, open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
+          hosts_of_several_types_are_warned_of_unless_their_count_is_named,
+          a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it,
+          open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
-          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly, a_parameter_server_runs_beside_every_kind_of_program,
-          words_behind_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
-          a_value_that_no_argument_can_hold_is_refused_by_name)
+          missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
+          a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
+          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)

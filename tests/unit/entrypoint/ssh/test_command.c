@@ -31,14 +31,15 @@ START_TEST(mpirun_4_1_command_is_split)
 {
     expect("     orted -mca ess \"env\" -mca ess_base_jobid \"2718564352\" -mca orte_hnp_uri "
            "\"2718564352.0;tcp://10.0.0.1:49153\" --daemonize --tree-spawn",
-           (const char *const[]){"orted", "-mca", "ess", "env", "-mca", "ess_base_jobid", "2718564352", "-mca", "orte_hnp_uri",
-                                 "2718564352.0;tcp://10.0.0.1:49153", "--tree-spawn", NULL});
+           (const char *const[]){"orted", "-mca", "ess", "env", "-mca", "ess_base_jobid", "2718564352", "-mca",
+                                 "orte_hnp_uri", "2718564352.0;tcp://10.0.0.1:49153", "--tree-spawn", NULL});
 }
 END_TEST
 
 START_TEST(assignments_and_exports_in_front_are_dropped)
 {
-    expect("PATH=/opt/mpi/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/opt/mpi/lib:${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
+    expect("PATH=/opt/mpi/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/opt/mpi/lib:${LD_LIBRARY_PATH:-} ; export "
+           "LD_LIBRARY_PATH ; "
            "/opt/mpi/bin/prted --prtemca ess 'env'",
            (const char *const[]){"/opt/mpi/bin/prted", "--prtemca", "ess", "env", NULL});
 }
@@ -46,7 +47,8 @@ END_TEST
 
 START_TEST(what_mpirun_adds_for_users_of_sh_is_dropped)
 {
-    expect("( test ! -r ./.profile || . ./.profile; orted -mca ess \"env\" )", (const char *const[]){"orted", "-mca", "ess", "env", NULL});
+    expect("( test ! -r ./.profile || . ./.profile; orted -mca ess \"env\" )",
+           (const char *const[]){"orted", "-mca", "ess", "env", NULL});
     expect("     ( test ! -r ./.profile || . ./.profile; PATH=/opt/mpi/bin:$PATH ; export PATH ; prted -mca ess env)",
            (const char *const[]){"prted", "-mca", "ess", "env", NULL});
     refuse("( orted )");
@@ -86,4 +88,5 @@ START_TEST(other_programs_and_shell_syntax_are_refused)
 END_TEST
 
 UNIT_MAIN("entrypoint/command", mpirun_4_1_command_is_split, assignments_and_exports_in_front_are_dropped,
-          what_mpirun_adds_for_users_of_sh_is_dropped, quotes_and_backslashes_are_a_shells, other_programs_and_shell_syntax_are_refused)
+          what_mpirun_adds_for_users_of_sh_is_dropped, quotes_and_backslashes_are_a_shells,
+          other_programs_and_shell_syntax_are_refused)

@@ -138,5 +138,6 @@ START_TEST(a_full_socket_keeps_frames_until_there_is_room)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/link", frames_arrive_whole_and_in_order, frames_before_the_end_still_count, a_frame_in_pieces_waits_for_its_rest,
-          what_is_no_frame_is_refused, numbers_are_checked, a_full_socket_keeps_frames_until_there_is_room)
+UNIT_MAIN("entrypoint/link", frames_arrive_whole_and_in_order, frames_before_the_end_still_count,
+          a_frame_in_pieces_waits_for_its_rest, what_is_no_frame_is_refused, numbers_are_checked,
+          a_full_socket_keeps_frames_until_there_is_room)

@@ -23,12 +23,14 @@ static struct pl_environment *environment_of(const struct variable *variables, s
 
 START_TEST(a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it)
 {
-    static const struct variable host[] = {{"SM_CURRENT_HOST", "algo-2"},    {"SM_IMAGE", "kept"},       {"CURRENT_HOST", "algo-2"},
-                                           {"PACELINE_HOST_NAME", "algo-2"}, {"LD_LIBRARY_PATH", ""},    {"LD_PRELOAD", "ours"},
-                                           {"PYTHONPATH", "/code"},          {"PACELINE_TIMEOUT_S", "9"}};
-    static const struct variable given[] = {{"SM_CURRENT_HOST", "algo-1"},       {"SM_CHANNEL_X", "/opt/ml/input/data/x"},
-                                            {"LD_LIBRARY_PATH", "/opt/foo/lib"}, {"LD_PRELOAD", "ours:mine"},
-                                            {"PACELINE_TIMEOUT_S", "5"},         {"PATH", "/bin"}};
+    static const struct variable host[] = {{"SM_CURRENT_HOST", "algo-2"}, {"SM_IMAGE", "kept"},
+                                           {"CURRENT_HOST", "algo-2"},    {"PACELINE_HOST_NAME", "algo-2"},
+                                           {"LD_LIBRARY_PATH", ""},       {"LD_PRELOAD", "ours"},
+                                           {"PYTHONPATH", "/code"},       {"PACELINE_TIMEOUT_S", "9"}};
+    static const struct variable given[] = {
+        {"SM_CURRENT_HOST", "algo-1"},       {"SM_CHANNEL_X", "/opt/ml/input/data/x"},
+        {"LD_LIBRARY_PATH", "/opt/foo/lib"}, {"LD_PRELOAD", "ours:mine"},
+        {"PACELINE_TIMEOUT_S", "5"},         {"PATH", "/bin"}};
     static const struct variable expected[] = {{"SM_CURRENT_HOST", "algo-2"},
                                                {"SM_IMAGE", "kept"},
                                                {"CURRENT_HOST", "algo-2"},

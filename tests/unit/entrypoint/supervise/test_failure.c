@@ -81,7 +81,9 @@ START_TEST(of_a_programs_long_words_the_beginning_stays)
     scratch_write(&scratch, "failure", words, 2 * PL_FAILURE_USER_MAX_BYTES);
     ck_assert_ok(pl_failure_write(&failure, report + 2, &error), &error);
     pl_failure_close(&failure);
-    ck_assert_ok(pl_file_read(scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes, &error), &error);
+    ck_assert_ok(
+        pl_file_read(scratch_path(&scratch, "failure", path), 2 * PL_FAILURE_USER_MAX_BYTES, &data, &bytes, &error),
+        &error);
     ck_assert_uint_ge(bytes, PL_FAILURE_USER_MAX_BYTES + strlen(report));
     ck_assert_mem_eq(data, words, PL_FAILURE_USER_MAX_BYTES);
     ck_assert_str_eq(data + bytes - strlen(report), report);
@@ -206,14 +208,15 @@ START_TEST(the_sentence_names_rank_host_and_cause)
     pl_text_clear(&text);
     ending.out_of_memory = true;
     pl_ending_sentence(&ending, &text);
-    ck_assert_str_eq(pl_text_string(&text),
-                     "rank 1 on host algo-2 exited with code 3: the container's memory limit was reached, and a process was killed");
+    ck_assert_str_eq(
+        pl_text_string(&text),
+        "rank 1 on host algo-2 exited with code 3: the container's memory limit was reached, and a process was killed");
     pl_text_clear(&text);
     ending.signalled = true;
     ending.code = 9;
     pl_ending_sentence(&ending, &text);
-    ck_assert_str_eq(pl_text_string(&text),
-                     "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, the container's memory limit was reached");
+    ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, "
+                                            "the container's memory limit was reached");
 }
 END_TEST
 
@@ -229,7 +232,8 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
     pl_ending_report(&ending, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
     ck_assert_uint_gt(text.length, PL_FAILURE_SHOWN_BYTES - 40);
-    ck_assert_ptr_eq(strstr(text.data, "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"), text.data);
+    ck_assert_ptr_eq(strstr(text.data, "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"),
+                     text.data);
     ck_assert_str_eq(text.data + text.length - strlen("stderr line 89\n"), "stderr line 89\n");
 }
 END_TEST
@@ -238,7 +242,9 @@ START_TEST(an_ending_travels_unchanged)
 {
     struct pl_ending ending, back;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_frame frame = {.type = PL_FRAME_ENDED, .count = 10, .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
+    struct pl_frame frame = {.type = PL_FRAME_ENDED,
+                             .count = 10,
+                             .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
 
     fill(&ending);
     ck_assert_ok(pl_ending_receive(&frame, &back, &error), &error);
@@ -253,8 +259,9 @@ START_TEST(an_ending_travels_unchanged)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file, what_is_no_utf_8_does_not_get_into_the_report,
-          a_programs_own_words_stay_in_front, of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it, success_is_an_empty_file,
-          without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          an_ending_travels_unchanged)
+UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
+          what_is_no_utf_8_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
+          of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
+          a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it,
+          success_is_an_empty_file, without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause,
+          the_report_fits_and_ends_with_the_newest_lines, an_ending_travels_unchanged)

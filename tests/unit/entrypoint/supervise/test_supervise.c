@@ -17,7 +17,8 @@ struct rig {
     struct pl_supervisor supervisor;
 };
 
-/* A host of a job on the hosts `hosts`, JSON strings with commas between; the first is this one. Scripts know process 1 as $SUPERVISOR. */
+/* A host of a job on the hosts `hosts`, JSON strings with commas between; the first is this one. Scripts know process 1
+ * as $SUPERVISOR. */
 static void rig_setup(struct rig *rig, const char *hosts)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -28,13 +29,16 @@ static void rig_setup(struct rig *rig, const char *hosts)
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
     tree_env(&rig->tree, "SUPERVISOR", pid);
     tree_env(&rig->tree, "PACELINE_PEER_WAIT_S", "1");
-    pl_text_printf(&text, "{\"current_host\": \"localhost\", \"hosts\": [%s], \"network_interface_name\": \"lo\"}", hosts);
+    pl_text_printf(&text, "{\"current_host\": \"localhost\", \"hosts\": [%s], \"network_interface_name\": \"lo\"}",
+                   hosts);
     tree_write(&rig->tree, "input/config/resourceconfig.json", pl_text_string(&text));
     ck_assert_ok(tree_job(&rig->tree), &rig->tree.error);
     ck_assert_ok(pl_signals_open(&rig->signals, &rig->tree.error), &rig->tree.error);
-    ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error), &rig->tree.error);
+    ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error),
+                 &rig->tree.error);
     pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
-    rig->plan = (struct pl_plan){.role = PL_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
+    rig->plan = (struct pl_plan){
+        .role = PL_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
 }
 
 static void take_plan(struct rig *rig)
@@ -44,7 +48,8 @@ static void take_plan(struct rig *rig)
 
 static void add_script(struct rig *rig, struct pl_words *argv, const char *script)
 {
-    ck_assert_ok(pl_words_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error), &rig->tree.error);
+    ck_assert_ok(pl_words_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error),
+                 &rig->tree.error);
 }
 
 /* Run a program beside a parameter server to its end; the result is the exit code. */
@@ -87,9 +92,10 @@ START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
     struct rig rig;
     int code;
 
-    code = run_with_server(&rig, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done",
-                           "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM\n"
-                           "kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    code =
+        run_with_server(&rig, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done",
+                        "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM\n"
+                        "kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
     ck_assert_int_eq(code, 0);
     expect_file(&rig, "log", "saved\n");
     expect_file(&rig, "output/success", "");
@@ -170,7 +176,9 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
              (int)rig.supervisor.parties[0]->pid); /* until its watcher is reaped */
     add_script(&rig, &step.argv, script);
-    ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
+    ck_assert_ok(
+        pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
+        &rig.tree.error);
     ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
     pl_words_done(&step.argv);
     rig_done(&rig);
@@ -184,7 +192,8 @@ START_TEST(the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_late
     int64_t begun_ns;
 
     rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &rig.plan.sync, "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
+    add_script(&rig, &rig.plan.sync,
+               "trap '' TERM; echo >uploading; sleep 0.2; kill -TERM $SUPERVISOR; exec sleep 100");
     take_plan(&rig);
     rig.supervisor.stop_budget_ns = 300 * PL_NS_PER_MS;
     pl_supervise_start_sync(&rig.supervisor);
@@ -206,10 +215,12 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    /* Signals wait for who asks for them, as paceline-sync does: of shells some ask for those that they trap, and others find them in their status.
+    /* Signals wait for who asks for them, as paceline-sync does: of shells some ask for those that they trap, and
+     * others find them in their status.
      */
     add_script(&rig, &rig.plan.sync,
-               "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do case $name$value in "
+               "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do "
+               "case $name$value in "
                "ShdPnd:*2) echo >cleared; exit 0;; esac; done </proc/$$/status; sleep 0.02; done");
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
@@ -229,7 +240,9 @@ START_TEST(another_stop_signal_is_heard_at_once)
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    add_script(&rig, &rig.plan.argv, "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    add_script(
+        &rig, &rig.plan.argv,
+        "trap '' INT; trap 'exit 7' TERM; kill -INT $SUPERVISOR; kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
     take_plan(&rig);
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 7);
     rig_done(&rig);
@@ -252,10 +265,12 @@ static void await_ranks(struct rig *rig, size_t count, bool begun)
     size_t known = 0;
 
     while (known < count) {
-        ck_assert_ok(pl_supervise_turn(&rig->supervisor, pl_deadline_after_ns(10 * PL_NS_PER_S), &rig->tree.error), &rig->tree.error);
+        ck_assert_ok(pl_supervise_turn(&rig->supervisor, pl_deadline_after_ns(10 * PL_NS_PER_S), &rig->tree.error),
+                     &rig->tree.error);
         known = 0;
         for (size_t i = 0; i < rig->supervisor.parties_count; i++) {
-            known += rig->supervisor.parties[i]->kind == PL_PARTY_WATCH && (rig->supervisor.parties[i]->begun || !begun);
+            known +=
+                rig->supervisor.parties[i]->kind == PL_PARTY_WATCH && (rig->supervisor.parties[i]->begun || !begun);
         }
     }
 }
@@ -298,8 +313,9 @@ END_TEST
 
 START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well)
 {
-    static const char *const failures[] = {"mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
-                                           "mpirun on host localhost exited with code 1\n"};
+    static const char *const failures[] = {
+        "mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
+        "mpirun on host localhost exited with code 1\n"};
     struct pl_ending ending = PL_ENDING_NONE;
 
     ending.of = PL_ENDING_RANK;
@@ -350,16 +366,19 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
         {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
         {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its watcher, too */
     };
-    const struct pl_ending aborted = {.of = PL_ENDING_RANK, .rank = 2, .code = 14, .program = "train"}; /* by Open MPI 5, whose peer is gone */
+    /* by Open MPI 5, whose peer is gone */
+    const struct pl_ending aborted = {.of = PL_ENDING_RANK, .rank = 2, .code = 14, .program = "train"};
     const struct pl_ending cause = {.of = PL_ENDING_RANK, .rank = 3, .code = 3, .program = "train"};
-    const struct pl_ending killed_alone = {.of = PL_ENDING_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
+    const struct pl_ending killed_alone = {
+        .of = PL_ENDING_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(killed_first); i++) {
         struct rig rig;
 
         rig_setup(&rig, "\"localhost\"");
         pl_supervise_fail_by(&rig.supervisor, &killed_first[i]);
-        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S); /* however slow the machine, what follows is not too late */
+        /* however slow the machine, what follows is not too late */
+        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
         pl_supervise_fail_by(&rig.supervisor, &killed_first[1 - i]);
         ck_assert_int_eq(rig.supervisor.ending.code, killed_first[i].code);
         pl_supervise_fail_by(&rig.supervisor, &aborted);
@@ -384,10 +403,18 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
          false,
          "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL}, false, "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"}, false, "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"}, false, "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"}, false, "rank 0 on host algo-1 exited with code 3"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL},
+         false,
+         "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"},
+         false,
+         "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"},
+         false,
+         "host algo-2 went away: late\n"},
+        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"},
+         false,
+         "rank 0 on host algo-1 exited with code 3"},
         {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
          false,
          "rank 0 on host algo-1 was killed"},
@@ -445,12 +472,15 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     ck_assert_ok(pl_job_new(rig.tree.environment, self, NULL, &rig.tree.job, &rig.tree.error), &rig.tree.error);
     rig.supervisor.job = rig.tree.job;
     rig.plan.needs_link = true;
-    ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error), &rig.tree.error);
+    ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
+                 &rig.tree.error);
     take_plan(&rig);
-    rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S; /* whoever was stopped before it met the others has a twelfth of it to tell them */
+    /* whoever was stopped before it met the others has a twelfth of it to tell them */
+    rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
-    ck_assert_ok(pl_file_read(scratch_path(&rig.tree.scratch, "heard", path), 65536, &heard, &bytes, &rig.tree.error), &rig.tree.error);
+    ck_assert_ok(pl_file_read(scratch_path(&rig.tree.scratch, "heard", path), 65536, &heard, &bytes, &rig.tree.error),
+                 &rig.tree.error);
     ck_assert_uint_eq(bytes, HEARD_BYTES);
     ck_assert_mem_eq(heard + HELLO_BYTES, frame, sizeof(frame));
     pl_words_done(&rig.plan.hosts);
@@ -473,11 +503,14 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
         links[i] = PL_LINK_NONE;
         ck_assert_ok(pl_rundir_connect(rig.supervisor.rundir.path, &links[i], &rig.tree.error), &rig.tree.error);
-        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_HELLO, &rig.tree.error, kinds[i], "localhost", "0"), &rig.tree.error);
+        ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_HELLO, &rig.tree.error, kinds[i], "localhost", "0"),
+                     &rig.tree.error);
         ck_assert_ok(PL_LINK_SEND(&links[i], PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
         pl_link_close(&links[i]);
     }
-    ck_assert_ok(pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error), &rig.tree.error);
+    ck_assert_ok(
+        pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
+        &rig.tree.error);
     ck_assert(!rig.supervisor.failed);
     pl_words_done(&step.argv);
     rig_done(&rig);
@@ -485,11 +518,13 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
 END_TEST
 
 UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
-          a_parameter_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
-          an_upload_that_dies_during_a_step_fails_nothing, the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
+          a_parameter_server_that_dies_fails_the_job_by_its_name,
+          an_upload_that_dies_while_names_are_resolved_fails_nothing, an_upload_that_dies_during_a_step_fails_nothing,
+          the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
           uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
           mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
-          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number, who_ended_because_of_another_does_not_hide_it,
-          a_host_that_went_away_explains_late_why_a_rank_was_killed, a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts,
-          whoever_connects_during_a_step_is_passed_over, open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
+          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number,
+          who_ended_because_of_another_does_not_hide_it, a_host_that_went_away_explains_late_why_a_rank_was_killed,
+          a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
+          open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)

@@ -82,5 +82,6 @@ START_TEST(nothing_fits_into_nothing)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/tail", the_last_lines_are_kept_in_order, a_line_without_an_end_counts, a_progress_bar_keeps_its_last_state,
-          colours_controls_and_broken_utf8_do_not_reach_the_text, a_long_line_is_cut_visibly, nothing_fits_into_nothing)
+UNIT_MAIN("entrypoint/tail", the_last_lines_are_kept_in_order, a_line_without_an_end_counts,
+          a_progress_bar_keeps_its_last_state, colours_controls_and_broken_utf8_do_not_reach_the_text,
+          a_long_line_is_cut_visibly, nothing_fits_into_nothing)

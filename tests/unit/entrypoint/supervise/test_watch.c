@@ -22,7 +22,8 @@ static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
 static void start_program(const char *const *argv, const char *cwd)
 {
-    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_watch watch = {
+        .of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
@@ -118,7 +119,8 @@ START_TEST(the_program_gets_clean_signals)
 {
     struct pl_ending ending;
 
-    for (int number = 1; number < 32; number++) { /* what this test was started with is passed on, and is not its subject */
+    /* what this test was started with is passed on, and is not its subject */
+    for (int number = 1; number < 32; number++) {
         signal(number, SIG_DFL);
     }
     start_watch("grep -E 'SigBlk|SigIgn' /proc/self/status >&2");
@@ -136,7 +138,8 @@ START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
     start_watch("grep SigIgn /proc/self/status >&2; exit 7");
     ending = await_ending();
     ck_assert_int_eq(ending.code, 7);
-    ck_assert_uint_eq(strtoull(strstr(ending.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
+    ck_assert_uint_eq(strtoull(strstr(ending.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1),
+                      0);
 }
 END_TEST
 
@@ -238,12 +241,14 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
 {
     static const struct {
         const char *text, *told;
-    } scripts[] = {{"#!/bin/sh\r\nexit 0\r\n", "'./program': its interpreter '/bin/sh\\r' cannot be started: the script's lines end in CR LF"},
-                   {"#! /nonexistent/sh -e\nexit 0\n", "its interpreter '/nonexistent/sh' cannot be started: No such file"},
-                   {"#!/etc/passwd\nexit 0\n", "its interpreter '/etc/passwd' cannot be started: Permission denied"},
-                   {"#!" LONG_PATH " -e\nexit 0\n", "its interpreter '" LONG_PATH "' cannot be started: No such file"},
-                   {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
-                   {"\177ELF and no more\n", "neither a program for this machine nor a script"}};
+    } scripts[] = {
+        {"#!/bin/sh\r\nexit 0\r\n",
+         "'./program': its interpreter '/bin/sh\\r' cannot be started: the script's lines end in CR LF"},
+        {"#! /nonexistent/sh -e\nexit 0\n", "its interpreter '/nonexistent/sh' cannot be started: No such file"},
+        {"#!/etc/passwd\nexit 0\n", "its interpreter '/etc/passwd' cannot be started: Permission denied"},
+        {"#!" LONG_PATH " -e\nexit 0\n", "its interpreter '" LONG_PATH "' cannot be started: No such file"},
+        {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
+        {"\177ELF and no more\n", "neither a program for this machine nor a script"}};
     const char *const argv[] = {"./program", NULL};
     struct scratch scratch = scratch_new();
     struct pl_ending ending;
@@ -284,7 +289,8 @@ END_TEST
 START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
 {
     const char *const argv[] = {"true", NULL};
-    struct pl_watch watch = {.of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_watch watch = {
+        .of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     struct rlimit limit;
     rlim_t before;
@@ -317,9 +323,12 @@ START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes, a_signal_is_told_from_an_exit,
-          the_program_gets_clean_signals, an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
-          the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
-          an_interpreters_fault_is_told_from_the_programs, a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
+UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes,
+          a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
+          an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
+          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing,
+          a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
+          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
+          an_interpreters_fault_is_told_from_the_programs,
+          a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
           few_descriptors_are_enough_or_the_ending_says_so)

@@ -53,8 +53,8 @@ static size_t pack(const struct item *items, size_t count, char *data, size_t da
     return used;
 }
 
-static enum pl_status unpack(const struct item *items, size_t count, const struct pl_unpack_limits *limits, const struct scratch *scratch,
-                             struct pl_error *reterr)
+static enum pl_status unpack(const struct item *items, size_t count, const struct pl_unpack_limits *limits,
+                             const struct scratch *scratch, struct pl_error *reterr)
 {
     char data[16384];
     size_t bytes = pack(items, count, data, sizeof(data));
@@ -115,7 +115,8 @@ START_TEST(hard_links_to_files_before_them_become_copies)
     /* A link that was there already is no way out. */
     scratch_write(&outside, "secret", "x", 1);
     ck_assert_int_eq(symlink(scratch_path(&outside, "secret", target), scratch_path(&scratch, "leak", path)), 0);
-    ck_assert_int_eq(unpack(&(const struct item){"hard", AE_IFREG, NULL, 0, "leak"}, 1, &roomy, &scratch, &error), PL_INVALID);
+    ck_assert_int_eq(unpack(&(const struct item){"hard", AE_IFREG, NULL, 0, "leak"}, 1, &roomy, &scratch, &error),
+                     PL_INVALID);
     scratch_done(&scratch);
     scratch_done(&outside);
 }
@@ -237,5 +238,6 @@ START_TEST(a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
 END_TEST
 
 UNIT_MAIN("entrypoint/unpack", files_directories_and_execute_bits_arrive, hard_links_to_files_before_them_become_copies,
-          what_could_leave_the_directory_is_refused, links_that_are_there_already_are_not_followed, size_and_count_are_bounded,
-          what_is_no_archive_is_told_from_one, a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
+          what_could_leave_the_directory_is_refused, links_that_are_there_already_are_not_followed,
+          size_and_count_are_bounded, what_is_no_archive_is_told_from_one,
+          a_directory_is_copied_whole_and_a_dangling_link_is_an_error)

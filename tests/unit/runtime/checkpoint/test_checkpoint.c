@@ -85,7 +85,8 @@ static void keep_note(void *context, const char *text)
 static struct job job_start(struct pl_world *world, struct fixture *f, uint64_t elems)
 {
     struct pl_optimizer_options sgd = {.kind = PL_ADAM};
-    struct pl_checkpoints_options options = {.directory = f->scratch.path, .keep = 2, .note = keep_note, .context = f->notes};
+    struct pl_checkpoints_options options = {
+        .directory = f->scratch.path, .keep = 2, .note = keep_note, .context = f->notes};
     struct pl_error error = PL_ERROR_NONE;
     struct job job = {0};
     size_t index;
@@ -125,8 +126,10 @@ static void job_train(struct job *job, int steps)
 
 static struct pl_checkpoint_state state_of(uint64_t step)
 {
-    return (struct pl_checkpoint_state){
-        .step = step, .sampler = {.count = 100, .seed = UINT64_MAX, .epoch = 3, .position = 40}, .extra_bytes = 2, .extra = {7, 255}};
+    return (struct pl_checkpoint_state){.step = step,
+                                        .sampler = {.count = 100, .seed = UINT64_MAX, .epoch = 3, .position = 40},
+                                        .extra_bytes = 2,
+                                        .extra = {7, 255}};
 }
 
 static void save(struct job *job, uint64_t step)
@@ -161,7 +164,8 @@ static void goes_on(struct pl_world *world, void *context)
     ck_assert_mem_eq(&state, &expected, sizeof(state));
     ck_assert_uint_eq(pl_optimizer_state(resumed.optimizer).steps, 5);
     job_train(&resumed, 4);
-    ck_assert_mem_eq(pl_plan_values(resumed.plan), pl_plan_values(whole.plan), pl_plan_elems(whole.plan) * sizeof(float));
+    ck_assert_mem_eq(pl_plan_values(resumed.plan), pl_plan_values(whole.plan),
+                     pl_plan_elems(whole.plan) * sizeof(float));
     job_end(&resumed);
     job_end(&whole);
 }
@@ -348,7 +352,8 @@ static void passes_over(struct pl_world *world, void *context)
             ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
             ck_assert(found);
             /* White space of the JSON file, the line end included, may change or go without harm. */
-            ck_assert_msg(state.step == 1 || (i == 1 && (!cut || at + 1 == bytes) && state.step == 2), "%s: byte %zu", files[i], at);
+            ck_assert_msg(state.step == 1 || (i == 1 && (!cut || at + 1 == bytes) && state.step == 2), "%s: byte %zu",
+                          files[i], at);
             ck_assert(state.step == 2 || strstr(f->notes, "step 2 is passed over") != NULL);
         }
         free(data);
@@ -448,8 +453,8 @@ static void lacks_memory(struct pl_world *world, void *context)
         status = pl_checkpoints_load(job.checkpoints, &found, &state, &error);
         refused = refuse_growth_behind < 0;
         refuse_growth_behind = -1;
-        ck_assert_msg(refused ? status == PL_MEMORY : status == PL_OK && state.step == 2, "behind %d: %s, step %d: %s", behind,
-                      pl_status_name(status), (int)state.step, error.cause);
+        ck_assert_msg(refused ? status == PL_MEMORY : status == PL_OK && state.step == 2, "behind %d: %s, step %d: %s",
+                      behind, pl_status_name(status), (int)state.step, error.cause);
     }
     job_end(&job);
 }
@@ -480,7 +485,9 @@ static void keeps_order(struct pl_world *world, void *context)
     renamed[0] = '\0';
     save(&job, 1);
     ck_assert_str_eq(renamed, "checkpoint-000000000001.safetensorscheckpoint-000000000001.json");
-    ck_assert_ok(pl_file_read(scratch_path(&f->scratch, "checkpoint-000000000001.json", path), 1 << 20, &data, &bytes, &error), &error);
+    ck_assert_ok(
+        pl_file_read(scratch_path(&f->scratch, "checkpoint-000000000001.json", path), 1 << 20, &data, &bytes, &error),
+        &error);
     position = strstr(data, "\"sampler_position\":40");
     ck_assert_ptr_nonnull(position);
     position[strlen("\"sampler_position\":40") - 1] = '1';
@@ -520,7 +527,8 @@ static void other_model(struct pl_world *world, void *context)
     job = job_start(world, f, 501);
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
     ck_assert(!found);
-    ck_assert_ptr_nonnull(strstr(f->notes, "is of another model: it has 'a', float32 [500], and the program wants 'a', float32 [501]"));
+    ck_assert_ptr_nonnull(
+        strstr(f->notes, "is of another model: it has 'a', float32 [500], and the program wants 'a', float32 [501]"));
     job_end(&job);
     job = job_start(world, f, 500);
     pl_checkpoints_close(job.checkpoints);
@@ -618,9 +626,11 @@ START_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
 }
 END_TEST
 
-UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits, ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor,
-          the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out, the_newest_of_thousands_is_found,
-          a_cut_or_changed_one_is_passed_over_with_a_note, one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
+UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits,
+          ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor,
+          the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out,
+          the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
+          one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           short_of_memory_no_older_one_is_taken, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
-          a_checkpoint_of_another_model_is_passed_over, one_passed_over_without_a_note_is_warned_of, a_failed_write_is_said_at_the_next_save,
-          a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
+          a_checkpoint_of_another_model_is_passed_over, one_passed_over_without_a_note_is_warned_of,
+          a_failed_write_is_said_at_the_next_save, a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)

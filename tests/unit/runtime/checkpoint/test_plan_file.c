@@ -114,4 +114,5 @@ START_TEST(an_unsealed_plan_and_a_bad_place_are_refused)
 }
 END_TEST
 
-UNIT_MAIN("runtime/plan_file", every_tensor_comes_back_by_name_with_shape_and_values, an_unsealed_plan_and_a_bad_place_are_refused)
+UNIT_MAIN("runtime/plan_file", every_tensor_comes_back_by_name_with_shape_and_values,
+          an_unsealed_plan_and_a_bad_place_are_refused)

@@ -18,7 +18,12 @@ static void write_sample(const char *path)
 {
     struct pl_error error = PL_ERROR_NONE;
     const struct pl_tensor tensors[] = {
-        {.name = "a.weight \"x\"", .dtype = PL_FLOAT32, .dims = 2, .shape = {2, 3}, .data = numbers, .bytes = sizeof(numbers)},
+        {.name = "a.weight \"x\"",
+         .dtype = PL_FLOAT32,
+         .dims = 2,
+         .shape = {2, 3},
+         .data = numbers,
+         .bytes = sizeof(numbers)},
         {.name = "b", .dtype = PL_INT64, .dims = 0, .data = &whole, .bytes = sizeof(whole)},
         {.name = "c", .dtype = PL_BFLOAT16, .dims = 1, .shape = {0}, .data = NULL, .bytes = 0},
     };
@@ -144,7 +149,8 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
     char path[PATH_MAX];
     int64_t number = 0;
 
-    ck_assert_int_eq(pl_safetensors_open(scratch.path, &file, &error), PL_SYSTEM); /* a directory opens, but cannot be read */
+    /* a directory opens, but cannot be read */
+    ck_assert_int_eq(pl_safetensors_open(scratch.path, &file, &error), PL_SYSTEM);
     ck_assert_int_eq(error.code, EISDIR);
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "fifo", path), 0600), 0);
     ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_CORRUPT); /* and not waited for */
@@ -157,5 +163,6 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
 }
 END_TEST
 
-UNIT_MAIN("runtime/safetensors", what_was_written_reads_back, a_file_cut_anywhere_is_corrupt, a_damaged_header_never_leads_outside_the_file,
-          a_missing_file_is_not_found, what_cannot_be_read_is_not_corrupt)
+UNIT_MAIN("runtime/safetensors", what_was_written_reads_back, a_file_cut_anywhere_is_corrupt,
+          a_damaged_header_never_leads_outside_the_file, a_missing_file_is_not_found,
+          what_cannot_be_read_is_not_corrupt)

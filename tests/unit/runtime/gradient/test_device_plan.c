@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans, optimizers and checkpoints in device memory give what they give in host memory. Runs on whatever driver is found: a GPU's or the tests' own.
+/* Plans, optimizers and checkpoints in device memory give what they give in host memory. Runs on whatever driver is
+ * found: a GPU's or the tests' own.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -19,7 +20,8 @@ enum { TENSORS = 5, STEPS = 4, LONGEST = 5000 };
 static const uint64_t sizes[TENSORS] = {33, LONGEST, 1, 700, 64};
 static _Thread_local struct pl_device *device; /* this rank's */
 
-/* A deterministic gradient that differs with rank, tensor, step and element; small numbers of few bits, so that sums are exact. */
+/* A deterministic gradient that differs with rank, tensor, step and element; small numbers of few bits, so that sums
+ * are exact. */
 static float gradient_of(int rank, size_t t, int step, uint64_t e)
 {
     return (float)((int)((e * 7 + t * 5 + (uint64_t)step * 3 + (uint64_t)rank * 11) % 17) - 8) * 0.125F;
@@ -46,7 +48,8 @@ struct trial {
     const char *directory;
 };
 
-static enum pl_status job_start(struct pl_world *world, const struct trial *trial, bool on_device, struct job *job, struct pl_error *reterr)
+static enum pl_status job_start(struct pl_world *world, const struct trial *trial, bool on_device, struct job *job,
+                                struct pl_error *reterr)
 {
     struct pl_plan_options options = trial->plan;
     size_t index;
@@ -79,7 +82,8 @@ static void job_end(struct job *job)
     }
 }
 
-static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor *tensor, const float *gradient, struct pl_error *reterr)
+static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor *tensor, const float *gradient,
+                                    struct pl_error *reterr)
 {
     uint16_t half[LONGEST];
     enum pl_dtype dtype = pl_plan_gradient_dtype(job->plan);
@@ -91,8 +95,8 @@ static enum pl_status give_gradient(struct job *job, const struct pl_plan_tensor
         memcpy(tensor->gradient, gradient, tensor->count_elems * sizeof(float));
         return PL_OK;
     }
-    PL_TRY(pl_device_copy(device, tensor->gradient, dtype == PL_FLOAT32 ? (const void *)gradient : half, tensor->count_elems * pl_dtype_bytes(dtype),
-                          job->stream, reterr));
+    PL_TRY(pl_device_copy(device, tensor->gradient, dtype == PL_FLOAT32 ? (const void *)gradient : half,
+                          tensor->count_elems * pl_dtype_bytes(dtype), job->stream, reterr));
     return pl_device_stream_finish(device, job->stream, PL_DEADLINE_NEVER, reterr); /* `gradient` will be gone */
 }
 
@@ -157,10 +161,11 @@ static void same_as_host(struct pl_world *world, void *argument, char failure[RA
     RANKS_OK(job_train(&here, trial, 0, STEPS, &error));
     RANKS_OK(difference(&host, &here, &apart, &error));
     RANKS_NEED(apart <= (exact ? 0.0F : 2e-6F), "values are %g apart", (double)apart);
-    RANKS_NEED(fabs(pl_optimizer_gradient_norm(host.optimizer) - pl_optimizer_gradient_norm(here.optimizer)) < 1e-9, "norms %.17g and %.17g",
-               pl_optimizer_gradient_norm(host.optimizer), pl_optimizer_gradient_norm(here.optimizer));
-    RANKS_NEED(pl_plan_counts(here.plan).zeroed == (trial->leaves_one_out ? STEPS : 0), "%llu gradients counted as missing",
-               (unsigned long long)pl_plan_counts(here.plan).zeroed);
+    RANKS_NEED(fabs(pl_optimizer_gradient_norm(host.optimizer) - pl_optimizer_gradient_norm(here.optimizer)) < 1e-9,
+               "norms %.17g and %.17g", pl_optimizer_gradient_norm(host.optimizer),
+               pl_optimizer_gradient_norm(here.optimizer));
+    RANKS_NEED(pl_plan_counts(here.plan).zeroed == (trial->leaves_one_out ? STEPS : 0),
+               "%llu gradients counted as missing", (unsigned long long)pl_plan_counts(here.plan).zeroed);
     job_end(&here);
     job_end(&host);
 }
@@ -176,7 +181,8 @@ START_TEST(every_optimizer_steps_as_in_host_memory)
 {
     struct trial trials[] = {
         {.optimizer = {.kind = PL_SGD}},
-        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .weight_decay = 0.1}, .plan = {.passes_per_step = 3, .average_passes = true}},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .weight_decay = 0.1},
+         .plan = {.passes_per_step = 3, .average_passes = true}},
         {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1}},
         {.optimizer = {.kind = PL_ADAM, .weight_decay = 0.1}, .plan = {.predivide = 3.0}},
         {.optimizer = {.kind = PL_ADAMW, .weight_decay = 0.1}, .plan = {.sum = true}},
@@ -184,7 +190,8 @@ START_TEST(every_optimizer_steps_as_in_host_memory)
         {.optimizer = {.kind = PL_ADAM, .clip_norm = 0.5, .loss_scale = 256.0}},
         {.optimizer = {.kind = PL_SGD}, .leaves_one_out = true},
         {.optimizer = {.kind = PL_SGD, .momentum = 0.9}, .plan = {.order = PL_PLAN_FORWARD, .merge_tensors = 2}},
-        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.0}, .plan = {.gradient_dtype = PL_BFLOAT16, .sum = true}},
+        {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.0},
+         .plan = {.gradient_dtype = PL_BFLOAT16, .sum = true}},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(trials); i++) {
@@ -206,19 +213,25 @@ static void not_finite(struct pl_world *world, void *argument, char failure[RANK
     RANKS_OK(job_train(&here, trial, 0, 1, &error));
     RANKS_OK(pl_device_copy(device, &value, pl_plan_tensor(here.plan, 0)->value, sizeof(value), here.stream, &error));
     for (size_t t = TENSORS; t-- > 0;) {
-        RANKS_OK(pl_device_copy(device, pl_plan_tensor(here.plan, t)->gradient, &infinite, sizeof(infinite), here.stream, &error));
+        RANKS_OK(pl_device_copy(device, pl_plan_tensor(here.plan, t)->gradient, &infinite, sizeof(infinite),
+                                here.stream, &error));
         RANKS_OK(pl_plan_ready(here.plan, t, &error));
     }
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
     RANKS_OK(pl_plan_finish(here.plan, &error));
-    RANKS_NEED(pl_optimizer_loss_scale(here.optimizer) == 512.0, "the loss scale is %g", pl_optimizer_loss_scale(here.optimizer)); /* NOLINT */
-    RANKS_NEED(pl_optimizer_state(here.optimizer).skipped == 1 && pl_optimizer_state(here.optimizer).steps == 1, "the step was taken");
+    /* NOLINT */
+    RANKS_NEED(pl_optimizer_loss_scale(here.optimizer) == 512.0, "the loss scale is %g",
+               pl_optimizer_loss_scale(here.optimizer));
+    RANKS_NEED(pl_optimizer_state(here.optimizer).skipped == 1 && pl_optimizer_state(here.optimizer).steps == 1,
+               "the step was taken");
     {
         float after = 0.0F;
 
-        RANKS_OK(pl_device_copy(device, &after, pl_plan_tensor(here.plan, 0)->value, sizeof(after), here.stream, &error));
+        RANKS_OK(
+            pl_device_copy(device, &after, pl_plan_tensor(here.plan, 0)->value, sizeof(after), here.stream, &error));
         RANKS_OK(pl_plan_finish(here.plan, &error));
-        RANKS_NEED(memcmp(&after, &value, sizeof(after)) == 0, "the values changed from %g to %g", (double)value, (double)after);
+        RANKS_NEED(memcmp(&after, &value, sizeof(after)) == 0, "the values changed from %g to %g", (double)value,
+                   (double)after);
     }
     job_end(&here);
 }
@@ -280,7 +293,8 @@ START_TEST(a_run_resumed_on_the_device_ends_in_the_same_bits)
 }
 END_TEST
 
-/* The copy is held before it has begun, and with it whoever changes the weights: on the device, for the host goes on. */
+/* The copy is held before it has begun, and with it whoever changes the weights: on the device, for the host goes on.
+ * */
 static void changes_wait(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct trial *trial = argument;
@@ -304,12 +318,14 @@ static void changes_wait(struct pl_world *world, void *argument, char failure[RA
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.5, &error));
     waited = pl_device_stream_finish(device, here.stream, pl_deadline_after_ns(PL_NS_PER_S / 5), &told);
     (void)device_order("let_copies_go");
-    RANKS_NEED(waited == PL_TIMEOUT, "the weights were changed before the checkpoint had them: %s", pl_status_name(waited));
+    RANKS_NEED(waited == PL_TIMEOUT, "the weights were changed before the checkpoint had them: %s",
+               pl_status_name(waited));
     RANKS_OK(pl_checkpoints_flush(kept, &error));
     RANKS_OK(pl_plan_finish(here.plan, &error));
     RANKS_OK(pl_checkpoints_load(kept, &found, &state, &error));
     RANKS_OK(difference(&here, &again, &apart, &error));
-    RANKS_NEED(found && apart == 0.0F, "the checkpoint is %g apart from the weights of its step", (double)apart); /* NOLINT */
+    /* NOLINT */
+    RANKS_NEED(found && apart == 0.0F, "the checkpoint is %g apart from the weights of its step", (double)apart);
     pl_checkpoints_close(kept);
     job_end(&again);
     job_end(&here);
@@ -334,7 +350,8 @@ END_TEST
 enum { MANY = 161, MANY_BYTES = 27 << 10, MANY_BUCKETS = 24 };
 static const uint64_t many_elems = 1024;
 
-static enum pl_status start_many(struct pl_world *world, const struct trial *trial, struct job *job, struct pl_error *reterr)
+static enum pl_status start_many(struct pl_world *world, const struct trial *trial, struct job *job,
+                                 struct pl_error *reterr)
 {
     struct pl_plan_options options = trial->plan;
     size_t index;
@@ -372,7 +389,8 @@ static struct calls calls_since(const struct calls *earlier)
 }
 
 /* The calls of a step while the device has nothing else to do: those of ready(), and those of the optimizer. */
-static enum pl_status count_step(struct job *job, struct calls *ret_ready, struct calls *ret_step, struct pl_error *reterr)
+static enum pl_status count_step(struct job *job, struct calls *ret_ready, struct calls *ret_step,
+                                 struct pl_error *reterr)
 {
     const struct calls none = {0};
     struct calls before;
@@ -403,9 +421,10 @@ static void few_calls_alone(struct pl_world *world, void *argument, char failure
     for (int n = 0; n < 3; n++) {
         RANKS_OK(count_step(&here, &ready, &step, &error));
         RANKS_NEED(ready.all == 0, "%ld calls while gradients became ready", ready.all);
-        RANKS_NEED(step.launches == launches && step.records == 1 && step.queries == 1 && step.contexts == launches + 2 &&
-                       step.all == 2 * (launches + 2),
-                   "%ld calls of the optimizer's step, %ld launches, %ld records, %ld queries", step.all, step.launches, step.records, step.queries);
+        RANKS_NEED(step.launches == launches && step.records == 1 && step.queries == 1 &&
+                       step.contexts == launches + 2 && step.all == 2 * (launches + 2),
+                   "%ld calls of the optimizer's step, %ld launches, %ld records, %ld queries", step.all, step.launches,
+                   step.records, step.queries);
     }
     job_end(&here);
 }
@@ -427,10 +446,13 @@ static void few_calls_on_nccl(struct pl_world *world, void *argument, char failu
     RANKS_OK(count_step(&here, &ready, &step, &error)); /* the first launch loads the kernels */
     for (int n = 0; n < 3; n++) {
         RANKS_OK(count_step(&here, &ready, &step, &error));
-        RANKS_NEED(ready.records >= MANY_BUCKETS && ready.launches == 0, "%ld records as buckets were ready", ready.records);
-        RANKS_NEED(ready.records + step.records == 2 * MANY_BUCKETS, "%ld and %ld records", ready.records, step.records);
+        RANKS_NEED(ready.records >= MANY_BUCKETS && ready.launches == 0, "%ld records as buckets were ready",
+                   ready.records);
+        RANKS_NEED(ready.records + step.records == 2 * MANY_BUCKETS, "%ld and %ld records", ready.records,
+                   step.records);
         /* The optimizer waits for no bucket that is known to have ended. */
-        RANKS_NEED(ready.waits + step.waits >= MANY_BUCKETS && ready.waits + step.waits <= MANY_BUCKETS + launches && step.launches == launches,
+        RANKS_NEED(ready.waits + step.waits >= MANY_BUCKETS && ready.waits + step.waits <= MANY_BUCKETS + launches &&
+                       step.launches == launches,
                    "%ld launches of the optimizer, %ld and %ld waits", step.launches, ready.waits, step.waits);
         RANKS_NEED(ready.queries + step.queries < 5 * MANY_BUCKETS, "%ld and %ld queries", ready.queries, step.queries);
     }
@@ -470,13 +492,15 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
     RANKS_OK(job_start(world, &trial, true, &here, &error));
     RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
-    RANKS_OK(pl_device_stream_finish(device, here.stream, PL_DEADLINE_NEVER, &error)); /* nothing but what is held is ever waited for */
+    /* nothing but what is held is ever waited for */
+    RANKS_OK(pl_device_stream_finish(device, here.stream, PL_DEADLINE_NEVER, &error));
     (void)device_order("hold_copies");
     RANKS_OK(pl_device_copy(device, pinned, pl_plan_values(here.plan), sizeof(float), here.stream, &error));
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
     waited = pl_optimizer_step(here.optimizer, 0.1, &told);
     (void)device_order("let_copies_go");
-    RANKS_NEED(waited == PL_TIMEOUT && strstr(told.cause, "has not ended") && strstr(told.context, "the end of step 2 of gradients"),
+    RANKS_NEED(waited == PL_TIMEOUT && strstr(told.cause, "has not ended") &&
+                   strstr(told.context, "the end of step 2 of gradients"),
                "the host is two steps ahead: %s: %s (%s)", pl_status_name(waited), told.cause, told.context);
     RANKS_OK(pl_device_stream_finish(device, here.stream, PL_DEADLINE_NEVER, &error));
     pl_device_release_pinned(device, pinned);
@@ -589,7 +613,8 @@ static void writes(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_OK(pl_device_copy(device, value, pl_plan_tensor(here.plan, 4)->value, sizeof(value), here.stream, &error));
     RANKS_OK(pl_plan_finish(here.plan, &error));
     RANKS_OK(pl_safetensors_open(path, &file, &error));
-    RANKS_NEED(pl_safetensors_tensor(file, 4)->bytes == sizeof(stored), "%llu bytes", (unsigned long long)pl_safetensors_tensor(file, 4)->bytes);
+    RANKS_NEED(pl_safetensors_tensor(file, 4)->bytes == sizeof(stored), "%llu bytes",
+               (unsigned long long)pl_safetensors_tensor(file, 4)->bytes);
     RANKS_OK(pl_safetensors_read(file, 4, stored, &error));
     RANKS_NEED(memcmp(stored, value, sizeof(value)) == 0, "the file holds other values than the device");
     pl_safetensors_close(file);
@@ -620,7 +645,8 @@ static void writes_in_time(struct pl_world *world, void *argument, char failure[
     RANKS_OK(job_start(world, trial, true, &here, &error));
     device_ranks_order(world, "kernel_hangs");
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
-    RANKS_NEED(pl_plan_file_write(here.plan, path, NULL, 0, &told) == PL_TIMEOUT && strstr(told.cause, "has not ended"), "%s", told.cause);
+    RANKS_NEED(pl_plan_file_write(here.plan, path, NULL, 0, &told) == PL_TIMEOUT && strstr(told.cause, "has not ended"),
+               "%s", told.cause);
     job_end(&here);
 }
 
@@ -651,12 +677,14 @@ static void refused(struct pl_world *world, void *argument, char failure[RANKS_T
     (void)argument;
     RANKS_OK(pl_plan_new(world, &options, &plan, &error));
     RANKS_OK(pl_plan_add(plan, "w", 1, &sizes[0], &index, &error));
-    RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "bfloat16"), "sealed, or '%s'", said.cause);
+    RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "bfloat16"), "sealed, or '%s'",
+               said.cause);
     pl_plan_free(plan);
     options = (struct pl_plan_options){.memory = PL_MEMORY_DEVICE};
     RANKS_OK(pl_plan_new(world, &options, &plan, &error));
     RANKS_OK(pl_plan_add(plan, "w", 1, &sizes[0], &index, &error));
-    RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "no device"), "sealed, or '%s'", said.cause);
+    RANKS_NEED(pl_plan_seal(plan, &said) == PL_UNSUPPORTED && strstr(said.cause, "no device"), "sealed, or '%s'",
+               said.cause);
     pl_plan_free(plan);
 }
 
@@ -667,8 +695,9 @@ START_TEST(device_memory_without_a_device_is_refused_in_words)
 END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_plan", device_prepare(), every_optimizer_steps_as_in_host_memory,
-                gradients_that_are_not_finite_skip_the_step_on_the_device, a_run_resumed_on_the_device_ends_in_the_same_bits,
+                gradients_that_are_not_finite_skip_the_step_on_the_device,
+                a_run_resumed_on_the_device_ends_in_the_same_bits,
                 the_next_step_waits_for_a_checkpoints_copy_on_the_device, a_step_makes_few_calls_of_the_driver,
                 the_host_is_at_most_one_step_ahead_of_the_device, a_lost_device_ends_the_step_of_all_ranks,
-                an_error_of_nccl_ends_the_step_of_all_ranks, the_model_file_holds_what_the_device_holds, a_model_file_is_not_waited_for_without_end,
-                device_memory_without_a_device_is_refused_in_words)
+                an_error_of_nccl_ends_the_step_of_all_ranks, the_model_file_holds_what_the_device_holds,
+                a_model_file_is_not_waited_for_without_end, device_memory_without_a_device_is_refused_in_words)

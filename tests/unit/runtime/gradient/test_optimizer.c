@@ -34,7 +34,8 @@ static void reference_step(struct reference *r, const struct pl_optimizer_option
     }
     r->first = beta1 * r->first + (1.0 - beta1) * g;
     r->second = beta2 * r->second + (1.0 - beta2) * g * g;
-    r->value -= rate * (r->first / (1.0 - pow(beta1, step))) / (sqrt(r->second / (1.0 - pow(beta2, step))) + (o->epsilon > 0.0 ? o->epsilon : 1e-8));
+    r->value -= rate * (r->first / (1.0 - pow(beta1, step))) /
+                (sqrt(r->second / (1.0 - pow(beta2, step))) + (o->epsilon > 0.0 ? o->epsilon : 1e-8));
 }
 
 static struct pl_plan *make_plan(struct pl_world *world)
@@ -143,7 +144,8 @@ START_TEST(every_rule_follows_its_double_precision_form)
 }
 END_TEST
 
-/* With equal gradients both of Adam's means are that gradient once they are corrected: every step is as long as the rate, the first one, too. */
+/* With equal gradients both of Adam's means are that gradient once they are corrected: every step is as long as the
+ * rate, the first one, too. */
 static void equal_steps(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = *(enum pl_optimizer_kind *)context};
@@ -249,7 +251,8 @@ static void scaled_and_clipped(struct pl_world *world, void *context)
         memset(job.tensor->gradient, 0, ELEMS * sizeof(float));
         job.tensor->gradient[0] = step == 1 ? HUGE_VALF : 2.0F * (float)scales[step]; /* of norm 2 */
         job_step(&job, 1.0);
-        ck_assert(step == 1 ? isinf(pl_optimizer_gradient_norm(job.optimizer)) : fabs(pl_optimizer_gradient_norm(job.optimizer) - 2.0) < 1e-6);
+        ck_assert(step == 1 ? isinf(pl_optimizer_gradient_norm(job.optimizer))
+                            : fabs(pl_optimizer_gradient_norm(job.optimizer) - 2.0) < 1e-6);
     }
     ck_assert_uint_eq(pl_optimizer_state(job.optimizer).skipped, 1);
     ck_assert_double_eq_tol((double)job.tensor->value[0], -4 * 0.5, 1e-6);
@@ -263,7 +266,8 @@ START_TEST(a_scaled_loss_is_undone_before_gradients_are_clipped)
 }
 END_TEST
 
-/* An overflow never makes the factor larger, and what a scaled run has kept divides nothing in one that is not scaled, nor the other way round. */
+/* An overflow never makes the factor larger, and what a scaled run has kept divides nothing in one that is not scaled,
+ * nor the other way round. */
 static void small_scale(struct pl_world *world, void *context)
 {
     struct pl_optimizer_options options = {.kind = PL_SGD, .loss_scale = 0.5};
@@ -356,6 +360,8 @@ START_TEST(broadcast_gives_all_ranks_the_roots_state)
 END_TEST
 
 UNIT_MAIN("runtime/optimizer", every_rule_follows_its_double_precision_form, adams_first_steps_are_as_long_as_the_rate,
-          options_that_no_rule_is_defined_for_are_refused, a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
-          a_scaled_loss_is_undone_before_gradients_are_clipped, a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
+          options_that_no_rule_is_defined_for_are_refused,
+          a_scaled_loss_is_undone_and_overflow_skips_the_step_on_all_ranks,
+          a_scaled_loss_is_undone_before_gradients_are_clipped,
+          a_loss_scale_counts_only_where_the_loss_is_scaled_and_never_grows_by_an_overflow,
           a_loss_scale_stays_a_float_however_long_nothing_overflows, broadcast_gives_all_ranks_the_roots_state)

@@ -34,7 +34,8 @@ static struct pl_plan *sealed_plan(struct pl_world *world, const struct pl_plan_
     return plan;
 }
 
-/* What rank `rank` puts into element `e` of tensor `t` at step `step`: small whole numbers, so that all sums are exact. */
+/* What rank `rank` puts into element `e` of tensor `t` at step `step`: small whole numbers, so that all sums are exact.
+ * */
 static float given(int rank, size_t t, uint64_t e, int step)
 {
     return (float)((rank + 1) * (int)((t * 31 + e * 7 + (uint64_t)step * 3) % 97));
@@ -161,7 +162,8 @@ static void merged(struct pl_world *world, void *context)
 
     (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.merge_tensors = cases[i].merge, .bucket_bytes = cases[i].bucket_bytes});
+        struct pl_plan *plan = sealed_plan(
+            world, &(struct pl_plan_options){.merge_tensors = cases[i].merge, .bucket_bytes = cases[i].bucket_bytes});
 
         ck_assert_uint_eq(pl_plan_bucket_count(plan), cases[i].buckets);
         for (size_t b = 0; b < cases[i].buckets; b++) {
@@ -461,7 +463,9 @@ static void has_no_room_for_its_buckets(struct pl_world *world, void *context)
     for (size_t i = 0; i < 17; i++) {
         char name[] = {(char)('a' + (int)i), 0};
 
-        ck_assert_ok(pl_plan_add(plan, name, 1, (uint64_t[]){i == 0 ? UINT64_C(1) << 58 : (UINT64_C(1) << 60) - 1}, &index, &error), &error);
+        ck_assert_ok(pl_plan_add(plan, name, 1, (uint64_t[]){i == 0 ? UINT64_C(1) << 58 : (UINT64_C(1) << 60) - 1},
+                                 &index, &error),
+                     &error);
         if (i == 0 || i == 16) {
             ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MEMORY);
             ck_assert_uint_eq(pl_plan_elems(plan), 0);
@@ -479,7 +483,8 @@ START_TEST(a_seal_that_finds_no_room_leaves_the_plan_as_it_was)
 }
 END_TEST
 
-/* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as a plan's values are. */
+/* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as a plan's
+ * values are. */
 static _Thread_local bool purse_is_empty;
 
 int posix_memalign(void **memory, size_t align, size_t bytes)
@@ -488,7 +493,8 @@ int posix_memalign(void **memory, size_t align, size_t bytes)
     return *memory ? 0 : ENOMEM;
 }
 
-/* One rank cannot go on: what it lacks is `status` to all, in words that name it, and the same plan is sealed once it can. */
+/* One rank cannot go on: what it lacks is `status` to all, in words that name it, and the same plan is sealed once it
+ * can. */
 static void lacks_room(struct pl_world *world, void *context)
 {
     const struct pl_plan_options *options = context;
@@ -594,7 +600,8 @@ static void stays_local(struct pl_world *world, void *context)
         for (size_t t = 0; t + 1 < TENSORS; t++) {
             check_gradient(plan, t, rank + 1, step);
         }
-        ck_assert(pl_plan_tensor(plan, TENSORS - 1)->gradient[0] == 0.0F); /* as in every plan, what was not ready is zero */
+        /* as in every plan, what was not ready is zero */
+        ck_assert(pl_plan_tensor(plan, TENSORS - 1)->gradient[0] == 0.0F);
     }
     ck_assert_ok(pl_plan_ready(plan, TENSORS - 1, &error), &error);
     pl_plan_free(plan); /* in the middle of a step */
@@ -607,7 +614,8 @@ START_TEST(a_local_plan_exchanges_nothing)
 
     ranks_run(1, stays_local, NULL);
     ranks_run(3, stays_local, NULL);
-    ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.local = true, .sum = true}, &plan, &error), PL_INVALID);
+    ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.local = true, .sum = true}, &plan, &error),
+                     PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "reduces nothing"));
 }
 END_TEST
@@ -620,7 +628,8 @@ START_TEST(a_factor_that_no_sum_can_be_divided_by_is_refused)
         struct pl_error error = PL_ERROR_NONE;
         struct pl_plan *plan = NULL;
 
-        ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.predivide = factors[i]}, &plan, &error), PL_INVALID);
+        ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.predivide = factors[i]}, &plan, &error),
+                         PL_INVALID);
         ck_assert_ptr_nonnull(strstr(error.cause, "predivide is "));
     }
 }
@@ -665,11 +674,17 @@ START_TEST(rounding_errors_of_two_buckets_stay_apart)
 }
 END_TEST
 
-UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_are_summed_whatever_the_bucket_size_and_order,
-          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split, merged_neighbours_are_one_bucket_and_long_ones_are_split,
-          the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide, several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
+UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart,
+          gradients_are_summed_whatever_the_bucket_size_and_order,
+          buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,
+          merged_neighbours_are_one_bucket_and_long_ones_are_split,
+          the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide,
+          several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
-          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs, a_rank_that_registers_fewer_is_named,
-          names_twice_empty_tensors_and_late_ones_are_refused, a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
-          a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks, a_rank_that_cannot_seal_its_plan_is_named_where_others_can,
-          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing, a_factor_that_no_sum_can_be_divided_by_is_refused)
+          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs,
+          a_rank_that_registers_fewer_is_named, names_twice_empty_tensors_and_late_ones_are_refused,
+          a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
+          a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks,
+          a_rank_that_cannot_seal_its_plan_is_named_where_others_can,
+          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing,
+          a_factor_that_no_sum_can_be_divided_by_is_refused)

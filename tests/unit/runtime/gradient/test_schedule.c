@@ -25,7 +25,8 @@ END_TEST
 
 START_TEST(steps_multiply_by_gamma)
 {
-    struct pl_schedule s = {.kind = PL_SCHEDULE_STEP, .base_rate = 1.0, .warmup_steps = 2, .every_steps = 3, .gamma = 0.5};
+    struct pl_schedule s = {
+        .kind = PL_SCHEDULE_STEP, .base_rate = 1.0, .warmup_steps = 2, .every_steps = 3, .gamma = 0.5};
 
     ck_assert_double_eq(pl_schedule_rate(&s, 4), 1.0);
     ck_assert_double_eq(pl_schedule_rate(&s, 5), 0.5);
@@ -35,7 +36,8 @@ END_TEST
 
 START_TEST(cosine_and_polynomial_end_at_the_end_rate)
 {
-    struct pl_schedule s = {.kind = PL_SCHEDULE_COSINE, .base_rate = 1.0, .warmup_steps = 10, .total_steps = 110, .end_rate = 0.2};
+    struct pl_schedule s = {
+        .kind = PL_SCHEDULE_COSINE, .base_rate = 1.0, .warmup_steps = 10, .total_steps = 110, .end_rate = 0.2};
 
     ck_assert_double_eq_tol(pl_schedule_rate(&s, 10), 1.0, 1e-12);
     ck_assert_double_eq_tol(pl_schedule_rate(&s, 60), 0.6, 1e-12);
@@ -49,5 +51,5 @@ START_TEST(cosine_and_polynomial_end_at_the_end_rate)
 }
 END_TEST
 
-UNIT_MAIN("runtime/schedule", warm_up_goes_straight_from_the_base_to_the_full_rate, a_zero_schedule_is_the_base_rate, steps_multiply_by_gamma,
-          cosine_and_polynomial_end_at_the_end_rate)
+UNIT_MAIN("runtime/schedule", warm_up_goes_straight_from_the_base_to_the_full_rate, a_zero_schedule_is_the_base_rate,
+          steps_multiply_by_gamma, cosine_and_polynomial_end_at_the_end_rate)

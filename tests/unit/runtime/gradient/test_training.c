@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training programs drawn from a seed, on worlds of any size and layout with any settings (tests/scenarios/seeded.h), without and with a mistake. */
+/* Training programs drawn from a seed, on worlds of any size and layout with any settings (tests/scenarios/seeded.h),
+ * without and with a mistake. */
 #include "tests/scenarios/seeded.h"
 #include "tests/scenarios/training.h"
 #include "tests/support/unit.h"

@@ -8,16 +8,22 @@
 #include "tests/support/unit.h"
 
 /** In a body of expect.h: `error`, and `named` on the rank's world. `options` may be NULL. */
-#define ENGINE(options)                                                                                                                              \
-    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
-    struct pl_named *named = NULL;                                                                                                                   \
+#define ENGINE(options)                                                                                                \
+    struct pl_error error = PL_ERROR_NONE;                                                                             \
+    struct pl_named *named = NULL;                                                                                     \
     expect_ok(pl_named_new(self->world, (options), &named, &error))
 
 /** The sum of `data` [elems], in place. */
 static inline struct pl_named_op sum_of(const char *name, float *data, uint64_t elems)
 {
-    return (struct pl_named_op){
-        .name = name, .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {elems}, .send = data, .recv = data};
+    return (struct pl_named_op){.name = name,
+                                .kind = PL_ALLREDUCE,
+                                .dtype = PL_FLOAT32,
+                                .op = PL_SUM,
+                                .dims = 1,
+                                .shape = {elems},
+                                .send = data,
+                                .recv = data};
 }
 
 /** `body` on one rank to four. */

@@ -32,7 +32,8 @@ static int small_of(size_t t, uint64_t e, int rank, int step)
     return (int)((e * 3 + t + (uint64_t)step * 5 + (uint64_t)rank * 7) % 11) - 5;
 }
 
-/* Element `e` of tensor `t` as the sum over ranks `first`..`ranks` - 1: floats whose sums are exact, and whole numbers beyond what a double holds. */
+/* Element `e` of tensor `t` as the sum over ranks `first`..`ranks` - 1: floats whose sums are exact, and whole numbers
+ * beyond what a double holds. */
 static void put(void *data, size_t t, uint64_t e, int first, int ranks, int step)
 {
     int small = 0;
@@ -120,11 +121,13 @@ static struct pl_named_op op_of(struct bench *bench, size_t t, const char *name)
 static enum pl_status upload(struct bench *bench, size_t t, int rank, int step, struct pl_error *reterr)
 {
     expect(bench->host[t], t, rank, rank + 1, step);
-    return pl_device_copy(device, bench->send[t], bench->host[t], elems_of(t) * pl_dtype_bytes(dtype_of(t)), bench->stream, reterr);
+    return pl_device_copy(device, bench->send[t], bench->host[t], elems_of(t) * pl_dtype_bytes(dtype_of(t)),
+                          bench->stream, reterr);
 }
 
 /* Whether tensor `t` came out as the sum over ranks from `first` on. */
-static enum pl_status is_right(struct bench *bench, size_t t, int first, int ranks, int step, bool *ret_right, struct pl_error *reterr)
+static enum pl_status is_right(struct bench *bench, size_t t, int first, int ranks, int step, bool *ret_right,
+                               struct pl_error *reterr)
 {
     unsigned char got[MOST_BYTES], wanted[MOST_BYTES];
     uint64_t bytes = elems_of(t) * pl_dtype_bytes(dtype_of(t));
@@ -267,8 +270,10 @@ static void disagrees(struct pl_world *world, void *argument, char failure[RANKS
         }
         RANKS_NEED(pl_named_run(bench.named, &op, NULL, &said) == PL_MISMATCH, "no mismatch: %s", said.cause);
         RANKS_NEED(strstr(said.cause, "in device memory"), "'%s'", said.cause);
-        RANKS_OK(pl_named_submit_group(bench.named, "group", (struct pl_named_op[]){op_of(&bench, 3, NULL), op}, 2, &group, &error));
-        RANKS_NEED(pl_named_wait(bench.named, group, NULL, &said) == PL_MISMATCH, "no mismatch of a group: %s", said.cause);
+        RANKS_OK(pl_named_submit_group(bench.named, "group", (struct pl_named_op[]){op_of(&bench, 3, NULL), op}, 2,
+                                       &group, &error));
+        RANKS_NEED(pl_named_wait(bench.named, group, NULL, &said) == PL_MISMATCH, "no mismatch of a group: %s",
+                   said.cause);
         RANKS_NEED(strstr(said.cause, "'group.1of2'") && strstr(said.cause, "in device memory"), "'%s'", said.cause);
         op.kind = PL_ALLGATHER;
         op.memory = PL_MEMORY_DEVICE;
@@ -285,5 +290,6 @@ START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
 }
 END_TEST
 
-UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order, a_rank_that_joined_gives_nothing_on_the_device,
-                a_broadcast_gives_every_device_the_roots_values, host_and_device_memory_under_one_name_is_said_on_every_rank)
+UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order,
+                a_rank_that_joined_gives_nothing_on_the_device, a_broadcast_gives_every_device_the_roots_values,
+                host_and_device_memory_under_one_name_is_said_on_every_rank)

@@ -36,7 +36,8 @@ static void any_order_body(struct rank *self)
             expect_ok(pl_named_wait(named, handles[i], NULL, &error));
             for (uint64_t e = 0; e < sizes[i % 6]; e++) {
                 if (data[i][e] != want) {
-                    expect(false, "step %d tensor %d element %llu: %g, not %g", step, i, (unsigned long long)e, (double)data[i][e], (double)want);
+                    expect(false, "step %d tensor %d element %llu: %g, not %g", step, i, (unsigned long long)e,
+                           (double)data[i][e], (double)want);
                     break;
                 }
             }
@@ -65,8 +66,10 @@ static void kinds_body(struct rank *self)
         int32_t rows[16 * 2], matrix[16 * 16], root_data[3];
         uint64_t splits[RANKS_MOST], own_rows = (uint64_t)((self->rank + step) % 3), total = 0;
         struct pl_named_result gathered = {0}, exchanged = {0}, scattered = {0};
-        struct pl_named_op gather = {.name = "gather", .kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 2, .shape = {own_rows, 2}, .send = rows};
-        struct pl_named_op exchange = {.name = "exchange", .kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .splits = splits, .send = matrix};
+        struct pl_named_op gather = {
+            .name = "gather", .kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 2, .shape = {own_rows, 2}, .send = rows};
+        struct pl_named_op exchange = {
+            .name = "exchange", .kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .splits = splits, .send = matrix};
         struct pl_named_op scatter = {.name = "scatter",
                                       .kind = PL_REDUCE_SCATTER,
                                       .dtype = PL_INT32,
@@ -74,8 +77,13 @@ static void kinds_body(struct rank *self)
                                       .dims = 1,
                                       .shape = {(uint64_t)(3 * n - 1)}, /* all but the last rank get one row more */
                                       .send = matrix};
-        struct pl_named_op spread = {
-            .name = "spread", .kind = PL_BROADCAST, .dtype = PL_INT32, .root = step % n, .dims = 1, .shape = {3}, .recv = root_data};
+        struct pl_named_op spread = {.name = "spread",
+                                     .kind = PL_BROADCAST,
+                                     .dtype = PL_INT32,
+                                     .root = step % n,
+                                     .dims = 1,
+                                     .shape = {3},
+                                     .recv = root_data};
         struct pl_named_op barrier = {.name = "barrier", .kind = PL_BARRIER};
         char spread_name[16];
 
@@ -86,9 +94,11 @@ static void kinds_body(struct rank *self)
         for (int r = 0, at = 0; r < n; r++) {
             uint64_t want = (uint64_t)((r + step) % 3);
 
-            expect(gathered.rows_of_rank[r] == want, "rank %d gave %llu rows", r, (unsigned long long)gathered.rows_of_rank[r]);
+            expect(gathered.rows_of_rank[r] == want, "rank %d gave %llu rows", r,
+                   (unsigned long long)gathered.rows_of_rank[r]);
             for (uint64_t i = 0; i < want * 2; i++, at++) {
-                expect(((int32_t *)gathered.data)[at] == r * 100 + (int)i, "element %d is %d", at, ((int32_t *)gathered.data)[at]);
+                expect(((int32_t *)gathered.data)[at] == r * 100 + (int)i, "element %d is %d", at,
+                       ((int32_t *)gathered.data)[at]);
             }
             total += want;
         }
@@ -108,7 +118,8 @@ static void kinds_body(struct rank *self)
             expect(exchanged.rows_of_rank[r] == (uint64_t)(2 * r + self->rank), "rank %d gave %llu rows", r,
                    (unsigned long long)exchanged.rows_of_rank[r]);
             for (int k = 0; k < 2 * r + self->rank; k++, at++) {
-                expect(((int32_t *)exchanged.data)[at] == r * 1000 + self->rank * 10 + k, "from %d: %d", r, ((int32_t *)exchanged.data)[at]);
+                expect(((int32_t *)exchanged.data)[at] == r * 1000 + self->rank * 10 + k, "from %d: %d", r,
+                       ((int32_t *)exchanged.data)[at]);
             }
         }
 
@@ -118,7 +129,8 @@ static void kinds_body(struct rank *self)
         expect_ok(pl_named_run(named, &scatter, &scattered, &error));
         expect(scattered.rows == (self->rank < n - 1 ? 3u : 2u), "%llu rows", (unsigned long long)scattered.rows);
         for (uint64_t i = 0; i < scattered.rows; i++) {
-            expect(((int32_t *)scattered.data)[i] == n * (3 * self->rank + (int)i), "element %llu", (unsigned long long)i);
+            expect(((int32_t *)scattered.data)[i] == n * (3 * self->rank + (int)i), "element %llu",
+                   (unsigned long long)i);
         }
 
         snprintf(spread_name, sizeof(spread_name), "spread%d", step % n);
@@ -140,7 +152,8 @@ START_TEST(every_kind_works_by_name)
 }
 END_TEST
 
-/* D5, D6, G5-G8: many that make new memory under way at once, whose rows differ from rank to rank and from one to the next. */
+/* D5, D6, G5-G8: many that make new memory under way at once, whose rows differ from rank to rank and from one to the
+ * next. */
 static void many_kinds_body(struct rank *self)
 {
     enum { EACH = 12, ROWS_MOST = 16 };
@@ -163,7 +176,12 @@ static void many_kinds_body(struct rank *self)
             op.shape[0] = (uint64_t)((self->rank + i + step) % 4);
             snprintf(name, sizeof(name), "gather %d", i);
             expect_ok(pl_named_submit(named, &op, &gathers[i], &error));
-            op = (struct pl_named_op){.name = name, .kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .dims = 1, .send = scatter[i]};
+            op = (struct pl_named_op){.name = name,
+                                      .kind = PL_REDUCE_SCATTER,
+                                      .dtype = PL_INT32,
+                                      .op = PL_SUM,
+                                      .dims = 1,
+                                      .send = scatter[i]};
             op.shape[0] = (uint64_t)i;
             op.scaled = i % 2;
             op.prescale = 1;
@@ -180,14 +198,16 @@ static void many_kinds_body(struct rank *self)
             expect_ok(pl_named_wait(named, gathers[i], &gathered, &error));
             for (int r = 0; r < n; r++) {
                 for (int e = 0; e < (r + i + step) % 4; e++, at++) {
-                    expect(((int32_t *)gathered.data)[at] == 1000 * i + 100 * r + e, "gather %d: %d", i, ((int32_t *)gathered.data)[at]);
+                    expect(((int32_t *)gathered.data)[at] == 1000 * i + 100 * r + e, "gather %d: %d", i,
+                           ((int32_t *)gathered.data)[at]);
                 }
             }
             expect(gathered.rows == at, "gather %d: %llu rows", i, (unsigned long long)gathered.rows);
-            expect(scattered.rows == (uint64_t)(i / n + (self->rank < i % n)), "scatter %d: %llu rows", i, (unsigned long long)scattered.rows);
+            expect(scattered.rows == (uint64_t)(i / n + (self->rank < i % n)), "scatter %d: %llu rows", i,
+                   (unsigned long long)scattered.rows);
             for (uint64_t e = 0; e < scattered.rows; e++) {
-                expect(((int32_t *)scattered.data)[e] == (1 + i % 2) * n * (100 * i + first + (int)e), "scatter %d: %d", i,
-                       ((int32_t *)scattered.data)[e]);
+                expect(((int32_t *)scattered.data)[e] == (1 + i % 2) * n * (100 * i + first + (int)e), "scatter %d: %d",
+                       i, ((int32_t *)scattered.data)[e]);
             }
             pl_named_result_done(&gathered);
             pl_named_result_done(&scattered);
@@ -213,8 +233,20 @@ static void groups_body(struct rank *self)
         double wide[2] = {(double)self->rank, 1};
         int64_t whole = INT64_C(9007199254740993); /* 2^53 + 1: B16 */
         struct pl_named_op ops[] = {
-            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .dims = 1, .shape = {5}, .send = single, .recv = single},
-            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_MAX, .dims = 2, .shape = {2, 1}, .send = wide, .recv = wide},
+            {.kind = PL_ALLREDUCE,
+             .dtype = PL_FLOAT32,
+             .op = PL_AVERAGE,
+             .dims = 1,
+             .shape = {5},
+             .send = single,
+             .recv = single},
+            {.kind = PL_ALLREDUCE,
+             .dtype = PL_FLOAT64,
+             .op = PL_MAX,
+             .dims = 2,
+             .shape = {2, 1},
+             .send = wide,
+             .recv = wide},
             {.kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .send = &whole, .recv = &whole},
         };
         pl_named_handle group, empty, single_member, alone;
@@ -238,7 +270,8 @@ static void groups_body(struct rank *self)
         expect_ok(pl_named_wait(named, single_member, NULL, &error));
         expect((int)member == n * (n - 1) / 2, "%g", (double)member);
         expect_ok(pl_named_wait(named, alone, NULL, &error));
-        expect(single[4] == 5 && wide[0] == n - 1 && whole == INT64_C(9007199254740993), "%g %g", (double)single[4], wide[0]);
+        expect(single[4] == 5 && wide[0] == n - 1 && whole == INT64_C(9007199254740993), "%g %g", (double)single[4],
+               wide[0]);
         expect((int)unnamed == n, "%g", (double)unnamed);
         expect(pl_named_wait(named, group, NULL, &error) == PL_INVALID, "a handle is waited for once");
     }
@@ -303,5 +336,6 @@ START_TEST(a_model_has_as_many_names_as_it_likes)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named", tensors_match_by_name_in_any_order, every_kind_works_by_name, many_that_make_memory_each_give_their_own_rows,
-          groups_start_together_and_names_may_be_left_out, names_can_be_used_again_and_again, a_model_has_as_many_names_as_it_likes)
+UNIT_MAIN("runtime/named", tensors_match_by_name_in_any_order, every_kind_works_by_name,
+          many_that_make_memory_each_give_their_own_rows, groups_start_together_and_names_may_be_left_out,
+          names_can_be_used_again_and_again, a_model_has_as_many_names_as_it_likes)

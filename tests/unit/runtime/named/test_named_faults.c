@@ -79,23 +79,40 @@ static void other_kind_and_root(struct pl_named_op *op)
 }
 
 static const struct difference differences[] = {
-    {PL_ALLREDUCE, other_shape, "allreduce sum of float32 [12,4]", "allreduce sum of float32 [12,5]"},                 /* K4 */
-    {PL_ALLREDUCE, other_dtype, "allreduce sum of float32 [12,4]", "allreduce sum of int32 [12,4]"},                   /* K5 */
-    {PL_ALLREDUCE, other_op, "allreduce sum of float32 [12,4]", "allreduce max of float32 [12,4]"},                    /* K6 */
-    {PL_ALLREDUCE, other_scale, "allreduce sum of float32 [12,4]", "prescale 0.5"},                                    /* K7 */
-    {PL_ALLREDUCE, other_kind, "allreduce sum of float32 [12,4]", "allgather of float32 [rows,4]"},                    /* K8 */
-    {PL_ALLREDUCE, other_kind_and_root, "allreduce sum of float32 [12,4]", "broadcast of float32 [12,4] from root 1"}, /* K8 */
-    {PL_ALLGATHER, other_shape, "allgather of float32 [rows,4]", "allgather of float32 [rows,5]"},                     /* D8 */
-    {PL_ALLGATHER, other_dtype, "allgather of float32 [rows,4]", "allgather of int32 [rows,4]"},                       /* D9 */
-    {PL_ALLGATHER, other_dims, "allgather of float32 [rows,4]", "allgather of float32 [rows]"},                        /* D10 */
-    {PL_BROADCAST, other_root, "broadcast of float32 [12,4] from root 0", "broadcast of float32 [12,4] from root 1"},  /* E5 */
-    {PL_BROADCAST, other_rows, "broadcast of float32 [12,4] from", "broadcast of float32 [24,4] from"},                /* E6 */
-    {PL_BROADCAST, other_dtype, "broadcast of float32 [12,4] from", "broadcast of int32 [12,4] from"},                 /* E7 */
-    {PL_ALLTOALL, other_dims, "alltoall of float32 [rows,4]", "alltoall of float32 [rows]"},                           /* F13 */
-    {PL_ALLTOALL, other_dtype, "alltoall of float32 [rows,4]", "alltoall of int32 [rows,4]"},                          /* F14 */
-    {PL_REDUCE_SCATTER, other_rows, "reduce_scatter sum of float32 [12,4]", "reduce_scatter sum of float32 [24,4]"},   /* G11 */
-    {PL_REDUCE_SCATTER, other_dtype, "reduce_scatter sum of float32 [12,4]", "reduce_scatter sum of int32 [12,4]"},    /* G12 */
-    {PL_REDUCE_SCATTER, other_op, "reduce_scatter sum of float32 [12,4]", "reduce_scatter max of float32 [12,4]"},     /* G16 */
+    /* K4 */
+    {PL_ALLREDUCE, other_shape, "allreduce sum of float32 [12,4]", "allreduce sum of float32 [12,5]"},
+    /* K5 */
+    {PL_ALLREDUCE, other_dtype, "allreduce sum of float32 [12,4]", "allreduce sum of int32 [12,4]"},
+    /* K6 */
+    {PL_ALLREDUCE, other_op, "allreduce sum of float32 [12,4]", "allreduce max of float32 [12,4]"},
+    /* K7 */
+    {PL_ALLREDUCE, other_scale, "allreduce sum of float32 [12,4]", "prescale 0.5"},
+    /* K8 */
+    {PL_ALLREDUCE, other_kind, "allreduce sum of float32 [12,4]", "allgather of float32 [rows,4]"},
+    /* K8 */
+    {PL_ALLREDUCE, other_kind_and_root, "allreduce sum of float32 [12,4]", "broadcast of float32 [12,4] from root 1"},
+    /* D8 */
+    {PL_ALLGATHER, other_shape, "allgather of float32 [rows,4]", "allgather of float32 [rows,5]"},
+    /* D9 */
+    {PL_ALLGATHER, other_dtype, "allgather of float32 [rows,4]", "allgather of int32 [rows,4]"},
+    /* D10 */
+    {PL_ALLGATHER, other_dims, "allgather of float32 [rows,4]", "allgather of float32 [rows]"},
+    /* E5 */
+    {PL_BROADCAST, other_root, "broadcast of float32 [12,4] from root 0", "broadcast of float32 [12,4] from root 1"},
+    /* E6 */
+    {PL_BROADCAST, other_rows, "broadcast of float32 [12,4] from", "broadcast of float32 [24,4] from"},
+    /* E7 */
+    {PL_BROADCAST, other_dtype, "broadcast of float32 [12,4] from", "broadcast of int32 [12,4] from"},
+    /* F13 */
+    {PL_ALLTOALL, other_dims, "alltoall of float32 [rows,4]", "alltoall of float32 [rows]"},
+    /* F14 */
+    {PL_ALLTOALL, other_dtype, "alltoall of float32 [rows,4]", "alltoall of int32 [rows,4]"},
+    /* G11 */
+    {PL_REDUCE_SCATTER, other_rows, "reduce_scatter sum of float32 [12,4]", "reduce_scatter sum of float32 [24,4]"},
+    /* G12 */
+    {PL_REDUCE_SCATTER, other_dtype, "reduce_scatter sum of float32 [12,4]", "reduce_scatter sum of int32 [12,4]"},
+    /* G16 */
+    {PL_REDUCE_SCATTER, other_op, "reduce_scatter sum of float32 [12,4]", "reduce_scatter max of float32 [12,4]"},
 };
 
 static void difference_body(struct rank *self)
@@ -105,8 +122,14 @@ static void difference_body(struct rank *self)
 
     ENGINE(NULL);
     for (int step = 0; step < 3; step++) { /* fresh, then with the name known, then fresh differences again */
-        struct pl_named_op op = {
-            .name = "w", .kind = difference->kind, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 2, .shape = {12, 4}, .send = in, .recv = out};
+        struct pl_named_op op = {.name = "w",
+                                 .kind = difference->kind,
+                                 .dtype = PL_FLOAT32,
+                                 .op = PL_SUM,
+                                 .dims = 2,
+                                 .shape = {12, 4},
+                                 .send = in,
+                                 .recv = out};
 
         memset(in, 0, sizeof(in));
         memset(out, 0x55, sizeof(out));
@@ -118,8 +141,9 @@ static void difference_body(struct rank *self)
             difference->change(&op);
         }
         expect(pl_named_run(named, &op, NULL, &error) == PL_MISMATCH, "step %d: %s", step, error.cause);
-        expect(strstr(error.cause, "'w': rank 0: ") && strstr(error.cause, difference->mine) && strstr(error.cause, difference->theirs), "%s",
-               error.cause);
+        expect(strstr(error.cause, "'w': rank 0: ") && strstr(error.cause, difference->mine) &&
+                   strstr(error.cause, difference->theirs),
+               "%s", error.cause);
         expect(((unsigned char *)out)[0] == 0x55, "the output was touched");
     }
     expect_alive(self, named);
@@ -171,14 +195,15 @@ static void difference_and_missing_body(struct rank *self)
     for (int step = 0; step < 3; step++) {
         op.name = step == 1 && self->rank > 1 ? "other" : "w";
         op.shape[0] = step == 1 && self->rank == 1 ? 3 : 4;
-        expect(pl_named_run(named, &op, NULL, &error) == (step == 1 ? PL_MISMATCH : PL_OK), "step %d: %s", step, error.cause);
+        expect(pl_named_run(named, &op, NULL, &error) == (step == 1 ? PL_MISMATCH : PL_OK), "step %d: %s", step,
+               error.cause);
     }
     pl_named_free(named);
 }
 
 /*
- * K11: one rank polls, as if it had other things to do, and never submits what the other waits for. On a machine that is too busy for so short a
- * deadline the world's own may come first.
+ * K11: one rank polls, as if it had other things to do, and never submits what the other waits for. On a machine that
+ * is too busy for so short a deadline the world's own may come first.
  */
 static void polled(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -205,7 +230,8 @@ static void polled(struct pl_world *world, void *argument, char failure[RANKS_TE
                    "%s", waited.cause);
         op.name = "both";
         status = pl_named_run(named, &op, NULL, &waited);
-        RANKS_NEED(status == PL_OK ? value == 2 : pl_world_failure(world, NULL) != PL_OK, "%s, %g", waited.cause, (double)value);
+        RANKS_NEED(status == PL_OK ? value == 2 : pl_world_failure(world, NULL) != PL_OK, "%s, %g", waited.cause,
+                   (double)value);
     }
     pl_named_free(named);
 }
@@ -248,8 +274,9 @@ static void awaited(struct pl_world *world, void *argument, char failure[RANKS_T
         world->timeout_ns = SOON_NS;
         status = pl_named_run(named, &op, NULL, &waited);
         atomic_fetch_add(failed, 1);
-        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "agreeing on named tensors: 'lost' is submitted here"), "%s (%s)", waited.cause,
-                   waited.context);
+        RANKS_NEED(status == PL_TIMEOUT &&
+                       strstr(waited.context, "agreeing on named tensors: 'lost' is submitted here"),
+                   "%s (%s)", waited.cause, waited.context);
     }
     pl_named_free(named);
 }
@@ -280,8 +307,8 @@ static void awaited_since(struct pl_world *world, void *argument, char failure[R
         world->timeout_ns = SOON_NS;
         status = pl_named_wait(named, lost, NULL, &waited);
         atomic_fetch_add(failed, 1);
-        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "'lost': submitted by ranks 0-1, not by 2"), "%s (%s)", waited.cause,
-                   waited.context);
+        RANKS_NEED(status == PL_TIMEOUT && strstr(waited.context, "'lost': submitted by ranks 0-1, not by 2"),
+                   "%s (%s)", waited.cause, waited.context);
     }
     pl_named_free(named);
 }
@@ -343,7 +370,8 @@ START_TEST(a_group_fails_as_a_whole)
 }
 END_TEST
 
-/* K1, K2, C10, D12, E8, F9, F10, G9, G10, N5: what one rank can see alone is refused at the submit, and nothing is queued. */
+/* K1, K2, C10, D12, E8, F9, F10, G9, G10, N5: what one rank can see alone is refused at the submit, and nothing is
+ * queued. */
 static void local_body(struct rank *self)
 {
     float data[4] = {1, 1, 1, 1}, out[4];
@@ -355,7 +383,9 @@ static void local_body(struct rank *self)
 
     ENGINE(NULL);
     expect_ok(pl_named_submit(named, &op, &handle, &error));
-    expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "%s", error.cause);
+    expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID &&
+               strstr(error.cause, "'twice' is still under way"),
+           "%s", error.cause);
     expect_ok(pl_named_wait(named, handle, NULL, &error));
     expect((int)data[3] == self->size, "%g", (double)data[3]);
 
@@ -363,22 +393,33 @@ static void local_body(struct rank *self)
         struct pl_named_op pair[] = {sum_of("a", data, 1), sum_of("b", out, 1)};
 
         expect_ok(pl_named_submit(named, &(struct pl_named_op){.name = "g.1of2", .kind = PL_BARRIER}, &handle, &error));
-        expect(pl_named_submit_group(named, "g", pair, 2, &second, &error) == PL_INVALID, "the second member's name is taken");
+        expect(pl_named_submit_group(named, "g", pair, 2, &second, &error) == PL_INVALID,
+               "the second member's name is taken");
         expect_ok(pl_named_wait(named, handle, NULL, &error));
         expect_ok(pl_named_submit_group(named, "g", pair, 2, &second, &error));
         expect_ok(pl_named_wait(named, second, NULL, &error));
     }
-    bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {4}, .splits = splits, .send = data};
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "splits"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad",
+                               .kind = PL_ALLTOALL,
+                               .dtype = PL_FLOAT32,
+                               .dims = 1,
+                               .shape = {4},
+                               .splits = splits,
+                               .send = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "splits"), "%s",
+           error.cause);
     bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .send = data};
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
-    bad = (struct pl_named_op){.name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = self->size, .recv = data};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s",
+           error.cause);
+    bad = (struct pl_named_op){
+        .name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = self->size, .recv = data};
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad': root") &&
                strstr(error.cause, "is no rank of this world"),
            "%s", error.cause);
     bad = sum_of("bad", data, 4);
     bad.op = PL_ADASUM;
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED && strstr(error.cause, "'bad': adasum"), "%s", error.cause);
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED && strstr(error.cause, "'bad': adasum"),
+           "%s", error.cause);
     bad.kind = PL_REDUCE_SCATTER;
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
     for (int i = 0; i < 8; i++) { /* what would otherwise end the engine when all ranks have agreed on it */
@@ -391,19 +432,30 @@ static void local_body(struct rank *self)
         bad.send = i == 5 ? data + 1 : data;
         bad.op = i == 6 ? PL_OP_COUNT : PL_SUM;
         bad.dtype = i == 7 ? PL_DTYPE_COUNT : bad.dtype;
-        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad'"), "%d: %s", i, error.cause);
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad'"), "%d: %s", i,
+               error.cause);
     }
-    bad = (struct pl_named_op){
-        .name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .dims = 1, .shape = {3}, .root = self->rank, .send = data, .recv = data + 1};
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "overlap"), "%s", error.cause);
+    bad = (struct pl_named_op){.name = "bad",
+                               .kind = PL_BROADCAST,
+                               .dtype = PL_FLOAT32,
+                               .dims = 1,
+                               .shape = {3},
+                               .root = self->rank,
+                               .send = data,
+                               .recv = data + 1};
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "overlap"), "%s",
+           error.cause);
     bad = (struct pl_named_op){.name = "bad", .kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .send = data};
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s",
+           error.cause);
     bad = (struct pl_named_op){.name = "bad", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .send = data};
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s", error.cause);
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "needs rows"), "%s",
+           error.cause);
     bad.dims = 1;
     bad.shape[0] = (uint64_t)self->size + 1;
-    expect(self->size == 1 || (pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")), "%s",
-           error.cause);
+    expect(self->size == 1 ||
+               (pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "do not divide by")),
+           "%s", error.cause);
     for (int i = 0; i < 5; i++) {
         char name[PL_NAMED_MAX_NAME_BYTES + 1] = "";
 
@@ -420,7 +472,8 @@ static void local_body(struct rank *self)
     }
     if (self->rank == 0) { /* a name that was not submitted is not used up */
         bad = sum_of(NULL, NULL, 4);
-        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "send is NULL"), "%s", error.cause);
+        expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "send is NULL"), "%s",
+               error.cause);
         expect(pl_named_submit_group(named, NULL, &bad, 1, &handle, &error) == PL_INVALID, "%s", error.cause);
     }
     op = sum_of(NULL, data, 4);
@@ -429,7 +482,8 @@ static void local_body(struct rank *self)
     expect_ok(pl_named_wait(named, handle, NULL, &error));
     op.name = "late";
     expect_ok(pl_named_submit(named, &op, &handle, &error));
-    expect(pl_named_join(named, &last, &error) == PL_INVALID && strstr(error.cause, "wait for it before joining"), "%s", error.cause);
+    expect(pl_named_join(named, &last, &error) == PL_INVALID && strstr(error.cause, "wait for it before joining"), "%s",
+           error.cause);
     expect_ok(pl_named_wait(named, handle, NULL, &error));
     expect(pl_named_poll(named, 12345, &done, &error) == PL_INVALID, "an unknown handle");
     expect(pl_named_wait(named, 0, NULL, &error) == PL_INVALID, "no handle");
@@ -466,8 +520,9 @@ static void under_way_body(struct rank *self)
             continue; /* not a named operation */
         }
         expect_ok(pl_named_submit(named, &op, &handle, &error));
-        expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID && strstr(error.cause, "'twice' is still under way"), "kind %d: %s", kind,
-               error.cause);
+        expect(pl_named_submit(named, &op, &second, &error) == PL_INVALID &&
+                   strstr(error.cause, "'twice' is still under way"),
+               "kind %d: %s", kind, error.cause);
         expect_ok(pl_named_wait(named, handle, &result, &error));
         expect(kind != PL_ALLREDUCE || (int)recv[0] == self->size, "%g", (double)recv[0]);
         pl_named_result_done(&result);
@@ -495,10 +550,12 @@ static void leave_body(struct rank *self)
     expect_alive(self, named);
     if (self->rank != 1) {
         expect_ok(pl_named_submit(named, &op, &handle, &error));
-        expect(pl_named_wait(named, handle, NULL, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s", error.cause);
+        expect(pl_named_wait(named, handle, NULL, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s",
+               error.cause);
     }
     expect_ok(pl_named_shutdown(named, &error));
-    expect(pl_named_submit(named, &op, &handle, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s", error.cause);
+    expect(pl_named_submit(named, &op, &handle, &error) == PL_CANCELLED && strstr(error.cause, "rank 1"), "%s",
+           error.cause);
     pl_named_free(named);
 }
 
@@ -511,13 +568,14 @@ START_TEST(one_rank_leaving_ends_all)
 END_TEST
 
 /*
- * A rank leaves when another has submitted, behind a round that is under way, what nobody knows of, and what the first one had announced before: that
- * operation is both known to all and yet to be told. Each ends once.
+ * A rank leaves when another has submitted, behind a round that is under way, what nobody knows of, and what the first
+ * one had announced before: that operation is both known to all and yet to be told. Each ends once.
  */
 static void leave_queued_body(struct rank *self)
 {
     float values[4] = {1, 1, 1, 1};
-    struct pl_named_op late = sum_of("late", &values[0], 1), both = sum_of("both", &values[1], 1), other = sum_of("other", &values[2], 1);
+    struct pl_named_op late = sum_of("late", &values[0], 1), both = sum_of("both", &values[1], 1),
+                       other = sum_of("other", &values[2], 1);
     struct pl_named_op unknown = sum_of("unknown", &values[3], 1);
     pl_named_handle handles[3] = {0};
 
@@ -557,15 +615,33 @@ static void join_fault_body(struct rank *self)
 
     ENGINE(NULL);
     if (self->rank > 0) {
-        struct pl_named_op exchange = {
-            .name = "exchange", .kind = PL_ALLTOALL, .dtype = PL_FLOAT32, .dims = 1, .shape = {(uint64_t)self->size}, .send = data};
-        struct pl_named_op scatter = {
-            .name = "scatter", .kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {4}, .send = data};
-        struct pl_named_op spread = {.name = "spread", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .dims = 1, .shape = {4}, .root = 0, .recv = data};
+        struct pl_named_op exchange = {.name = "exchange",
+                                       .kind = PL_ALLTOALL,
+                                       .dtype = PL_FLOAT32,
+                                       .dims = 1,
+                                       .shape = {(uint64_t)self->size},
+                                       .send = data};
+        struct pl_named_op scatter = {.name = "scatter",
+                                      .kind = PL_REDUCE_SCATTER,
+                                      .dtype = PL_FLOAT32,
+                                      .op = PL_SUM,
+                                      .dims = 1,
+                                      .shape = {4},
+                                      .send = data};
+        struct pl_named_op spread = {.name = "spread",
+                                     .kind = PL_BROADCAST,
+                                     .dtype = PL_FLOAT32,
+                                     .dims = 1,
+                                     .shape = {4},
+                                     .root = 0,
+                                     .recv = data};
 
-        expect(pl_named_run(named, &exchange, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
-        expect(pl_named_run(named, &scatter, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
-        expect(pl_named_run(named, &spread, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s", error.cause);
+        expect(pl_named_run(named, &exchange, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s",
+               error.cause);
+        expect(pl_named_run(named, &scatter, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s",
+               error.cause);
+        expect(pl_named_run(named, &spread, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s",
+               error.cause);
         expect_ok(pl_named_run(named, &(struct pl_named_op){.name = "meet", .kind = PL_BARRIER}, NULL, &error));
         spread.root = 1;
         spread.name = "spread by 1";
@@ -611,7 +687,8 @@ static void freeing_body(struct rank *self)
         while (freeing->agreed && !named->first_batch && !done) {
             expect_ok(pl_named_poll(named, handle, &done, &error));
         }
-        expect((freeing->agreed ? named->first_batch != NULL : named->round.request != NULL) && !done, "nothing is under way");
+        expect((freeing->agreed ? named->first_batch != NULL : named->round.request != NULL) && !done,
+               "nothing is under way");
         pl_named_free(named);
         expect(pl_barrier(self->world, &error) == PL_CANCELLED, "%s", error.cause);
     }
@@ -621,7 +698,8 @@ static void freeing_body(struct rank *self)
             expect_ok(pl_named_submit(named, &op, &handle, &error));
         }
         (void)!pl_named_wait(named, handle, NULL, &error); /* what rank 1 had sent before may be enough for the sum */
-        expect(pl_barrier(self->world, &error) == PL_PEER && strstr(error.cause, "rank 1 has given up"), "%s", error.cause);
+        expect(pl_barrier(self->world, &error) == PL_PEER && strstr(error.cause, "rank 1 has given up"), "%s",
+               error.cause);
         pl_named_free(named);
     }
 }
@@ -638,7 +716,8 @@ START_TEST(an_engine_that_is_freed_with_work_under_way_gives_its_world_up)
 }
 END_TEST
 
-/* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer touches its buffers. */
+/* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer
+ * touches its buffers. */
 struct shortage {
     int behind;
     bool refused;
@@ -687,8 +766,11 @@ START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name, names_that_never_meet_end_with_both_sides_named,
-          what_never_comes_is_waited_for_until_the_deadline, a_deadline_names_a_tensor_and_who_lacks_it, a_group_fails_as_a_whole,
-          a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit, one_rank_leaving_ends_all,
-          what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves, kinds_without_a_neutral_part_fail_while_ranks_have_joined,
-          an_engine_that_is_freed_with_work_under_way_gives_its_world_up, an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
+UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name,
+          names_that_never_meet_end_with_both_sides_named, what_never_comes_is_waited_for_until_the_deadline,
+          a_deadline_names_a_tensor_and_who_lacks_it, a_group_fails_as_a_whole,
+          a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit,
+          one_rank_leaving_ends_all, what_was_announced_by_others_and_not_yet_here_ends_once_when_a_rank_leaves,
+          kinds_without_a_neutral_part_fail_while_ranks_have_joined,
+          an_engine_that_is_freed_with_work_under_way_gives_its_world_up,
+          an_engine_that_lacks_memory_fails_and_keeps_no_buffer)

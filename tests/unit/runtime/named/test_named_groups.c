@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of named tensors: any mix of kinds, types and sizes, all or nothing. Names in capitals are the inventory's behaviours. */
+/* Groups of named tensors: any mix of kinds, types and sizes, all or nothing. Names in capitals are the inventory's
+ * behaviours. */
 #include "tests/unit/runtime/named/engine.h"
 
 #include <math.h>
@@ -17,10 +18,28 @@ static void reductions_body(struct rank *self)
         double least_value = own, product = own, want_product = 1;
         int8_t most_value = (int8_t)-own;
         struct pl_named_op ops[] = {
-            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 2, .shape = {2, 3}, .send = sum, .recv = sum},
-            {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .dims = 1, .shape = {7}, .send = average_in, .recv = average_out},
+            {.kind = PL_ALLREDUCE,
+             .dtype = PL_FLOAT32,
+             .op = PL_SUM,
+             .dims = 2,
+             .shape = {2, 3},
+             .send = sum,
+             .recv = sum},
+            {.kind = PL_ALLREDUCE,
+             .dtype = PL_FLOAT32,
+             .op = PL_AVERAGE,
+             .dims = 1,
+             .shape = {7},
+             .send = average_in,
+             .recv = average_out},
             {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_MIN, .send = &least_value, .recv = &least_value},
-            {.kind = PL_ALLREDUCE, .dtype = PL_INT8, .op = PL_MAX, .dims = 3, .shape = {1, 1, 1}, .send = &most_value, .recv = &most_value},
+            {.kind = PL_ALLREDUCE,
+             .dtype = PL_INT8,
+             .op = PL_MAX,
+             .dims = 3,
+             .shape = {1, 1, 1},
+             .send = &most_value,
+             .recv = &most_value},
             {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_PRODUCT, .send = &product, .recv = &product},
         };
         pl_named_handle handle;
@@ -39,7 +58,8 @@ static void reductions_body(struct rank *self)
             expect(fabsf(average_out[i] - (float)((least + most) * i)) < 1e-5F, "average %g", (double)average_out[i]);
             expect(average_in[i] == (float)(own * 2 * i), "an input was changed");
         }
-        expect(least_value == least && most_value == -least && product == want_product, "%g %d %g", least_value, most_value, product);
+        expect(least_value == least && most_value == -least && product == want_product, "%g %d %g", least_value,
+               most_value, product);
     }
     pl_named_free(named);
 }
@@ -65,11 +85,28 @@ static void kinds_body(struct rank *self)
         struct pl_named_result results[MEMBERS] = {{0}};
         struct pl_named_op ops[MEMBERS] = {
             [GATHER] = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 2, .shape = {own_rows, 3}, .send = rows},
-            [SCATTER] = {.kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .op = PL_SUM, .dims = 1, .shape = {(uint64_t)(2 * n + 1)}, .send = scatter},
-            [AVERAGE_SCATTER] =
-                {.kind = PL_REDUCE_SCATTER, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .dims = 2, .shape = {(uint64_t)n, 1}, .send = scatter},
-            [EXCHANGE] = {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {(uint64_t)(2 * n)}, .send = matrix}, /* equal splits */
-            [FIRST] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = n - 1, .dims = 1, .shape = {2}, .send = first, .recv = first},
+            [SCATTER] = {.kind = PL_REDUCE_SCATTER,
+                         .dtype = PL_FLOAT32,
+                         .op = PL_SUM,
+                         .dims = 1,
+                         .shape = {(uint64_t)(2 * n + 1)},
+                         .send = scatter},
+            [AVERAGE_SCATTER] = {.kind = PL_REDUCE_SCATTER,
+                                 .dtype = PL_FLOAT32,
+                                 .op = PL_AVERAGE,
+                                 .dims = 2,
+                                 .shape = {(uint64_t)n, 1},
+                                 .send = scatter},
+            /* equal splits */
+            [EXCHANGE] =
+                {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {(uint64_t)(2 * n)}, .send = matrix},
+            [FIRST] = {.kind = PL_BROADCAST,
+                       .dtype = PL_INT32,
+                       .root = n - 1,
+                       .dims = 1,
+                       .shape = {2},
+                       .send = first,
+                       .recv = first},
             [SECOND] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 0, .dims = 1, .shape = {5}, .recv = second},
             [BARRIER] = {.kind = PL_BARRIER},
             [SUM] = sum_of(NULL, &sum, 1),
@@ -94,7 +131,8 @@ static void kinds_body(struct rank *self)
         for (int r = 0; r < n; r++) {
             expect(results[GATHER].rows_of_rank[r] == (uint64_t)((r + step) % 3), "rows of rank %d", r);
             for (uint64_t i = 0; i < results[GATHER].rows_of_rank[r] * 3; i++, at++) {
-                expect(((int32_t *)results[GATHER].data)[at] == r * 100 + (int)i, "gathered %d", ((int32_t *)results[GATHER].data)[at]);
+                expect(((int32_t *)results[GATHER].data)[at] == r * 100 + (int)i, "gathered %d",
+                       ((int32_t *)results[GATHER].data)[at]);
             }
         }
         expect(results[GATHER].rows * 3 == at, "%llu rows", (unsigned long long)results[GATHER].rows);
@@ -105,13 +143,16 @@ static void kinds_body(struct rank *self)
             expect(((float *)results[SCATTER].data)[i] == (float)(element * n * (n + 1) / 2), "scattered %g",
                    (double)((float *)results[SCATTER].data)[i]);
         }
-        expect(results[AVERAGE_SCATTER].rows == 1 && fabsf(((float *)results[AVERAGE_SCATTER].data)[0] - (float)(rank * (n + 1)) / 2) < 1e-6F, "%g",
-               (double)((float *)results[AVERAGE_SCATTER].data)[0]);
+        expect(results[AVERAGE_SCATTER].rows == 1 &&
+                   fabsf(((float *)results[AVERAGE_SCATTER].data)[0] - (float)(rank * (n + 1)) / 2) < 1e-6F,
+               "%g", (double)((float *)results[AVERAGE_SCATTER].data)[0]);
         expect(results[EXCHANGE].rows == (uint64_t)(2 * n), "%llu rows", (unsigned long long)results[EXCHANGE].rows);
         for (int i = 0; i < 2 * n; i++) {
-            expect(((int32_t *)results[EXCHANGE].data)[i] == i / 2 * 100 + 2 * rank + i % 2, "exchanged %d", ((int32_t *)results[EXCHANGE].data)[i]);
+            expect(((int32_t *)results[EXCHANGE].data)[i] == i / 2 * 100 + 2 * rank + i % 2, "exchanged %d",
+                   ((int32_t *)results[EXCHANGE].data)[i]);
         }
-        expect(first[0] == n - 1 && first[1] == 7 && second[0] == 0 && second[4] == 4, "broadcast %d %d", first[0], second[4]);
+        expect(first[0] == n - 1 && first[1] == 7 && second[0] == 0 && second[4] == 4, "broadcast %d %d", first[0],
+               second[4]);
         expect(sum == (float)(n * (n - 1) / 2 + n * step), "%g", (double)sum);
         for (int i = 0; i < MEMBERS; i++) {
             pl_named_result_done(&results[i]);
@@ -126,7 +167,8 @@ START_TEST(a_group_mixes_every_kind)
 }
 END_TEST
 
-/* Two groups under way at once stay two, also with names and sizes that are alike: what is known by now of each is announced before the rest. */
+/* Two groups under way at once stay two, also with names and sizes that are alike: what is known by now of each is
+ * announced before the rest. */
 static void alike_body(struct rank *self)
 {
     ENGINE(NULL);
@@ -145,10 +187,10 @@ static void alike_body(struct rank *self)
         expect_ok(pl_named_submit_group(named, "1.layer", ops, 3, &handles[1], &error));
         expect_ok(pl_named_wait(named, handles[0], results[0], &error));
         expect_ok(pl_named_wait(named, handles[1], results[1], &error));
-        expect(sums[0] == (float)(self->size * (self->size - 1)) / 2 && sums[1] == (float)(self->size * step), "%g %g", (double)sums[0],
-               (double)sums[1]);
-        expect(results[0][1].rows == (uint64_t)self->size && results[1][2].rows == 2 * (uint64_t)self->size, "%llu %llu rows",
-               (unsigned long long)results[0][1].rows, (unsigned long long)results[1][2].rows);
+        expect(sums[0] == (float)(self->size * (self->size - 1)) / 2 && sums[1] == (float)(self->size * step), "%g %g",
+               (double)sums[0], (double)sums[1]);
+        expect(results[0][1].rows == (uint64_t)self->size && results[1][2].rows == 2 * (uint64_t)self->size,
+               "%llu %llu rows", (unsigned long long)results[0][1].rows, (unsigned long long)results[1][2].rows);
         for (int i = 0; i < 6; i++) {
             pl_named_result_done(&results[i / 3][i % 3]);
         }
@@ -184,7 +226,8 @@ static void late_body(struct rank *self)
         expect_ok(pl_named_run(named, &barrier, NULL, &error)); /* what was submitted is announced with it */
         if (!late) {
             expect_ok(pl_named_poll(named, handle, &done, &error));
-            expect(!done && result[0] < 0 && result[1] < 0 && result[2] < 0, "step %d: began without rank %d", step, self->size - 1);
+            expect(!done && result[0] < 0 && result[1] < 0 && result[2] < 0, "step %d: began without rank %d", step,
+                   self->size - 1);
         } else {
             expect_ok(pl_named_submit_group(named, "group", ops, 3, &handle, &error));
         }
@@ -229,10 +272,12 @@ static void large_body(struct rank *self)
         expect_ok(pl_named_wait(named, handle, NULL, &error));
         for (int i = 0; i < MEMBERS; i++) {
             for (uint64_t e = 0; e < ops[i].shape[0]; e++) {
-                float want = (float)(self->size * (self->size - 1) / 2) + (float)self->size * (float)((uint64_t)i + e % 5);
+                float want =
+                    (float)(self->size * (self->size - 1) / 2) + (float)self->size * (float)((uint64_t)i + e % 5);
 
                 if (data[i][e] != want) {
-                    expect(false, "member %d element %llu: %g, not %g", i, (unsigned long long)e, (double)data[i][e], (double)want);
+                    expect(false, "member %d element %llu: %g, not %g", i, (unsigned long long)e, (double)data[i][e],
+                           (double)want);
                     break;
                 }
             }
@@ -263,8 +308,13 @@ static void broadcasts_body(struct rank *self)
         for (int k = 0; k < PARAMETERS; k++) {
             int i = self->rank % 2 ? PARAMETERS - 1 - k : (5 * k + self->rank) % PARAMETERS;
             char name[32];
-            struct pl_named_op op = {
-                .name = name, .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = root, .dims = 1, .shape = {(uint64_t)i % 3 + 1}, .recv = values[i]};
+            struct pl_named_op op = {.name = name,
+                                     .kind = PL_BROADCAST,
+                                     .dtype = PL_FLOAT32,
+                                     .root = root,
+                                     .dims = 1,
+                                     .shape = {(uint64_t)i % 3 + 1},
+                                     .recv = values[i]};
 
             snprintf(name, sizeof(name), "parameter%d from %d", i, root);
             for (int e = 0; e < 3; e++) {
@@ -288,5 +338,6 @@ START_TEST(parameters_are_broadcast_in_any_order)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind, groups_with_names_alike_stay_apart,
-          a_group_begins_when_the_last_rank_has_it, a_group_may_be_larger_than_any_message, parameters_are_broadcast_in_any_order)
+UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind,
+          groups_with_names_alike_stay_apart, a_group_begins_when_the_last_rank_has_it,
+          a_group_may_be_larger_than_any_message, parameters_are_broadcast_in_any_order)

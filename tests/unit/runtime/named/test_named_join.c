@@ -51,7 +51,8 @@ static void join_body(struct rank *self)
                 {.kind = PL_ALLREDUCE, .dtype = PL_INT8, .op = PL_MAX, .send = &most, .recv = &most},
                 {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_PRODUCT, .send = &product, .recv = &product},
             };
-            struct pl_named_op gather = {.name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &sum};
+            struct pl_named_op gather = {
+                .name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &sum};
             pl_named_handle group;
 
             expect_ok(pl_named_submit_group(named, "step", ops, 5, &group, &error));
@@ -107,7 +108,8 @@ static void divisor_body(struct rank *self)
         float mean = 12, scaled = 12, all = 12;
         const int64_t large = (INT64_C(1) << 60) + 1; /* no double holds it */
         int64_t whole = large;
-        struct pl_named_op op = {.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &mean, .recv = &mean};
+        struct pl_named_op op = {
+            .name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &mean, .recv = &mean};
         struct pl_named_op with_scales = {.name = "scaled",
                                           .kind = PL_ALLREDUCE,
                                           .dtype = PL_FLOAT32,
@@ -117,7 +119,8 @@ static void divisor_body(struct rank *self)
                                           .postscale = 4,
                                           .send = &scaled,
                                           .recv = &scaled};
-        struct pl_named_op of_whole = {.name = "whole", .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .send = &whole, .recv = &whole};
+        struct pl_named_op of_whole = {
+            .name = "whole", .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_AVERAGE, .send = &whole, .recv = &whole};
 
         expect_ok(pl_named_run(named, &op, NULL, &error));
         expect(fabsf(mean - (float)(12 * (self->size - 1)) / (float)divisor) < 1e-5F, "%g", (double)mean);
@@ -126,12 +129,14 @@ static void divisor_body(struct rank *self)
         expect_ok(pl_named_run(named, &of_whole, NULL, &error));
         expect(whole == large * (self->size - 1) / divisor, "%lld", (long long)whole);
         expect_ok(pl_named_join(named, &last, &error));
-        op = (struct pl_named_op){.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
+        op = (struct pl_named_op){
+            .name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
         expect_ok(pl_named_run(named, &op, NULL, &error)); /* all are back */
         expect(all == 12, "%g", (double)all);
     } else {
         float all = 12;
-        struct pl_named_op op = {.name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
+        struct pl_named_op op = {
+            .name = "mean", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &all, .recv = &all};
 
         expect_ok(pl_named_join(named, &last, &error));
         expect_ok(pl_named_run(named, &op, NULL, &error));
@@ -161,7 +166,8 @@ static void numbering_body(struct rank *self)
         for (int batch = 0; batch <= self->rank; batch++) {
             int32_t one = 1, two = 2;
             struct pl_named_op op = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &one, .recv = &one};
-            struct pl_named_op member = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &two, .recv = &two};
+            struct pl_named_op member = {
+                .kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &two, .recv = &two};
             pl_named_handle group;
 
             expect_ok(pl_named_run(named, &op, NULL, &error));
@@ -184,7 +190,8 @@ END_TEST
 /* What a narrow wire loses of an operation without a name is not added to the one that has its number behind a join. */
 static void forgetting_body(struct rank *self)
 {
-    static const float given[] = {1.00044F, 1.00024F}; /* more digits than float16 has: the rest of the first would round the second up */
+    /* more digits than float16 has: the rest of the first would round the second up */
+    static const float given[] = {1.00044F, 1.00024F};
     enum { ELEMS = 20000 };
     float *data = calloc(ELEMS, sizeof(*data));
     int last;
@@ -235,7 +242,8 @@ static const uint64_t three[PL_DTYPE_COUNT][2] = {
 static void neutral_body(struct rank *self)
 {
     float again = 1;
-    struct pl_named_op unnamed = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = &again, .recv = &again};
+    struct pl_named_op unnamed = {
+        .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .send = &again, .recv = &again};
     int last;
 
     ENGINE(NULL);
@@ -244,15 +252,19 @@ static void neutral_body(struct rank *self)
             for (int op = PL_SUM; op < PL_OP_COUNT; op++) {
                 for (int negative = 0; negative < 2; negative++) {
                     uint64_t value = three[dtype][negative], given = value;
-                    struct pl_named_op reduce = {
-                        .kind = PL_ALLREDUCE, .dtype = (enum pl_dtype)dtype, .op = (enum pl_op)op, .send = &value, .recv = &value};
+                    struct pl_named_op reduce = {.kind = PL_ALLREDUCE,
+                                                 .dtype = (enum pl_dtype)dtype,
+                                                 .op = (enum pl_op)op,
+                                                 .send = &value,
+                                                 .recv = &value};
 
                     if (op == PL_ADASUM || (op == PL_AVERAGE && dtype == PL_BOOL)) {
                         continue;
                     }
                     expect_ok(pl_named_run(named, &reduce, NULL, &error));
-                    expect(memcmp(&value, &given, pl_dtype_bytes((enum pl_dtype)dtype)) == 0, "type %d, op %d: %llx, not %llx", dtype, op,
-                           (unsigned long long)value, (unsigned long long)given);
+                    expect(memcmp(&value, &given, pl_dtype_bytes((enum pl_dtype)dtype)) == 0,
+                           "type %d, op %d: %llx, not %llx", dtype, op, (unsigned long long)value,
+                           (unsigned long long)given);
                 }
             }
         }
@@ -271,6 +283,7 @@ START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining, an_average_divides_by_the_ranks_that_gave_or_by_all,
-          operations_without_a_name_match_again_behind_a_join, rounding_errors_of_operations_without_a_name_are_forgotten,
+UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining,
+          an_average_divides_by_the_ranks_that_gave_or_by_all, operations_without_a_name_match_again_behind_a_join,
+          rounding_errors_of_operations_without_a_name_are_forgotten,
           a_joined_rank_is_neutral_in_every_type_and_operation)

@@ -10,9 +10,9 @@
 #include <sched.h>
 #include <string.h>
 
-#define SETS()                                                                                                                                       \
-    struct pl_error error = PL_ERROR_NONE;                                                                                                           \
-    struct pl_process_sets *sets = NULL;                                                                                                             \
+#define SETS()                                                                                                         \
+    struct pl_error error = PL_ERROR_NONE;                                                                             \
+    struct pl_process_sets *sets = NULL;                                                                               \
     expect_ok(pl_process_sets_new(self->world, NULL, &sets, &error))
 
 static void sets_body(struct rank *self)
@@ -25,26 +25,38 @@ static void sets_body(struct rank *self)
     expect_ok(pl_process_sets_add(sets, even, 2, &even_set, &error));
     expect_ok(pl_process_sets_add(sets, low, 2, &low_set, &error));
     expect(even_set == 1 && low_set == 2, "%d %d", even_set, low_set);
-    expect(pl_process_sets_add(sets, even, 2, &size, &error) == PL_INVALID && strstr(error.cause, "process set 1 already"), "%s", error.cause);
-    expect(pl_process_sets_add(sets, (int[]){1, 1}, 2, &size, &error) == PL_INVALID && strstr(error.cause, "twice"), "rank 1 twice: %s", error.cause);
-    expect(pl_process_sets_add(sets, even, 0, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, not 0"), "no rank: %s", error.cause);
-    expect(pl_process_sets_add(sets, (int[]){0, 1, 2, 3, 4}, 5, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, not 5"), "%s",
+    expect(pl_process_sets_add(sets, even, 2, &size, &error) == PL_INVALID &&
+               strstr(error.cause, "process set 1 already"),
+           "%s", error.cause);
+    expect(pl_process_sets_add(sets, (int[]){1, 1}, 2, &size, &error) == PL_INVALID && strstr(error.cause, "twice"),
+           "rank 1 twice: %s", error.cause);
+    expect(pl_process_sets_add(sets, even, 0, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, not 0"),
+           "no rank: %s", error.cause);
+    expect(pl_process_sets_add(sets, (int[]){0, 1, 2, 3, 4}, 5, &size, &error) == PL_INVALID &&
+               strstr(error.cause, "ranks, not 5"),
+           "%s", error.cause);
+    expect(pl_process_sets_add(sets, &self->size, 1, &size, &error) == PL_INVALID &&
+               strstr(error.cause, "is not a rank"),
+           "%s", error.cause);
+    expect(pl_process_sets_remove(sets, 7, &error) == PL_INVALID && strstr(error.cause, "no process set 7"), "%s",
            error.cause);
-    expect(pl_process_sets_add(sets, &self->size, 1, &size, &error) == PL_INVALID && strstr(error.cause, "is not a rank"), "%s", error.cause);
-    expect(pl_process_sets_remove(sets, 7, &error) == PL_INVALID && strstr(error.cause, "no process set 7"), "%s", error.cause);
-    expect(pl_process_set_size(sets, -1, &size, &error) == PL_INVALID && strstr(error.cause, "no process set -1"), "%s", error.cause);
+    expect(pl_process_set_size(sets, -1, &size, &error) == PL_INVALID && strstr(error.cause, "no process set -1"), "%s",
+           error.cause);
     expect(pl_process_sets_list(sets, numbers, 8) == 3 && numbers[2] == 2, "the list");
     expect_ok(pl_process_set_size(sets, even_set, &size, &error));
-    expect(size == 2 && pl_process_set_included(sets, even_set) == (self->rank == 0 || self->rank == 2), "size %d", size);
+    expect(size == 2 && pl_process_set_included(sets, even_set) == (self->rank == 0 || self->rank == 2), "size %d",
+           size);
 
     if (pl_process_set_included(sets, even_set)) {
         expect_ok(pl_process_set_world(sets, even_set, &world, &error));
         expect(pl_world_rank(world) == (self->rank == 2 ? 0 : 1), "rank %d in the set", pl_world_rank(world));
     } else {
-        expect(pl_process_set_named(sets, even_set, &named, &error) == PL_INVALID && strstr(error.cause, "is not in process set 1"), "%s",
-               error.cause);
+        expect(pl_process_set_named(sets, even_set, &named, &error) == PL_INVALID &&
+                   strstr(error.cause, "is not in process set 1"),
+               "%s", error.cause);
     }
-    expect(pl_process_set_named(sets, 7, &named, &error) == PL_INVALID && strstr(error.cause, "no process set 7"), "%s", error.cause);
+    expect(pl_process_set_named(sets, 7, &named, &error) == PL_INVALID && strstr(error.cause, "no process set 7"), "%s",
+           error.cause);
 
     /* Rank 0 is in both sets and submits to both before it waits for either, in the order opposite to the waiting. */
     for (int step = 0; step < 20; step++) {
@@ -71,8 +83,9 @@ static void sets_body(struct rank *self)
     {
         int different[] = {self->rank == 0 ? 0 : 1};
 
-        expect(pl_process_sets_add(sets, different, 1, &size, &error) == PL_MISMATCH && strstr(error.cause, "rank 0 has add ranks 0"), "%s",
-               error.cause);
+        expect(pl_process_sets_add(sets, different, 1, &size, &error) == PL_MISMATCH &&
+                   strstr(error.cause, "rank 0 has add ranks 0"),
+               "%s", error.cause);
     }
     expect(pl_process_sets_remove(sets, 0, &error) == PL_INVALID, "set 0 stays");
     expect_ok(pl_process_sets_remove(sets, even_set, &error));
@@ -107,8 +120,9 @@ static void busy_body(struct rank *self)
         if (self->rank == late) {
             expect_ok(pl_named_submit(named, &op, &handle, &error));
         }
-        expect(pl_process_sets_remove(sets, set, &error) == PL_INVALID && strstr(error.cause, "set 1 stays: 'late' is under way on rank"), "%s",
-               error.cause);
+        expect(pl_process_sets_remove(sets, set, &error) == PL_INVALID &&
+                   strstr(error.cause, "set 1 stays: 'late' is under way on rank"),
+               "%s", error.cause);
     }
     if (self->rank < 2) {
         expect_ok(pl_named_wait(named, handle, NULL, &error));
@@ -139,9 +153,11 @@ static void kinds_body(struct rank *self)
         struct pl_named_op ops[KINDS] = {
             [SUM] = {.kind = PL_ALLREDUCE, .dtype = PL_INT32, .op = PL_SUM, .send = &sum, .recv = &sum},
             [GATHER] = {.kind = PL_ALLGATHER, .dtype = PL_INT32, .dims = 1, .shape = {1}, .send = &row},
-            [SCATTER] = {.kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .dims = 1, .shape = {2}, .send = pair},
+            [SCATTER] =
+                {.kind = PL_REDUCE_SCATTER, .dtype = PL_INT32, .op = PL_SUM, .dims = 1, .shape = {2}, .send = pair},
             [EXCHANGE] = {.kind = PL_ALLTOALL, .dtype = PL_INT32, .dims = 1, .shape = {2}, .send = pair},
-            [SPREAD] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 1, .recv = &spread}, /* the set's rank 1 is the world's rank 0 */
+            /* the set's rank 1 is the world's rank 0 */
+            [SPREAD] = {.kind = PL_BROADCAST, .dtype = PL_INT32, .root = 1, .recv = &spread},
             [BARRIER] = {.kind = PL_BARRIER},
         };
         struct pl_named *named = NULL;
@@ -272,7 +288,8 @@ static struct pl_plan *plan_of(struct rank *self, struct pl_world *world, const 
     return plan;
 }
 
-/* H13, L11: a model in two parts. Ranks 0 and 1 share one part's gradients, 0 and 2 the other's; rank 3, where there is one, has none. */
+/* H13, L11: a model in two parts. Ranks 0 and 1 share one part's gradients, 0 and 2 the other's; rank 3, where there is
+ * one, has none. */
 static void optimizer_body(struct rank *self)
 {
     int numbers[2];
@@ -317,7 +334,8 @@ START_TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
 }
 END_TEST
 
-/* Whatever request it is that a rank cannot pay, a member of the set or not: the set is there on all ranks, or on none, which all hear who. */
+/* Whatever request it is that a rank cannot pay, a member of the set or not: the set is there on all ranks, or on none,
+ * which all hear who. */
 static void poor_body(struct rank *self)
 {
     int poor = *(int *)self->data, members[] = {2, 1}, set = -1, numbers[8];
@@ -336,7 +354,8 @@ static void poor_body(struct rank *self)
         alloc_budget = -1;
         told[0] = (int32_t)status;
         told[1] = purse_was_empty;
-        expect(status == PL_OK || (status == PL_MEMORY && strstr(error.cause, "the memory budget is used up")), "%d paid: %s", pays, error.cause);
+        expect(status == PL_OK || (status == PL_MEMORY && strstr(error.cause, "the memory budget is used up")),
+               "%d paid: %s", pays, error.cause);
         if (pl_allgather(self->world, told, all, 2, PL_INT32, &error) != PL_OK) {
             expect_ok(error.status);
             break;
@@ -345,7 +364,8 @@ static void poor_body(struct rank *self)
         for (int r = 0; r < self->size; r++) {
             expect(all[2 * r] == told[0], "%d paid: rank %d has %d", pays, r, all[2 * r]);
         }
-        expect(pl_process_sets_list(sets, numbers, 8) == (status == PL_OK ? 2 : 1), "%d paid: %d sets", pays, pl_process_sets_list(sets, numbers, 8));
+        expect(pl_process_sets_list(sets, numbers, 8) == (status == PL_OK ? 2 : 1), "%d paid: %d sets", pays,
+               pl_process_sets_list(sets, numbers, 8));
         if (status == PL_OK) {
             expect_ok(pl_process_sets_remove(sets, set, &error));
         }
@@ -371,7 +391,8 @@ static void members_only_body(struct rank *self)
 
     SETS();
     expect_ok(pl_process_set_named(sets, 0, &named, &error));
-    status = self->rank == 0 ? pl_process_sets_add(sets, (int[]){0}, 1, &set, &error) : pl_named_run(named, &op, NULL, &error);
+    status = self->rank == 0 ? pl_process_sets_add(sets, (int[]){0}, 1, &set, &error)
+                             : pl_named_run(named, &op, NULL, &error);
     expect(status == PL_MISMATCH && strstr(error.cause, "rank 0 calls allreduce 'process sets'") &&
                (self->rank == 0 || strstr(error.context, "agreeing on named tensors")),
            "%s (%s)", error.cause, error.context);
@@ -405,11 +426,14 @@ static void part_body(struct rank *self)
     expect_ok(pl_process_sets_add(sets, (int[]){1}, 1, &one, &error));
     expect_ok(pl_process_set_named(sets, all, &named, &error));
     if (self->rank == 2) {
-        expect(pl_process_set_named(sets, one, &named, &error) == PL_INVALID && strstr(error.cause, "rank 2 is not in process set 2"), "%s",
-               error.cause);
+        expect(pl_process_set_named(sets, one, &named, &error) == PL_INVALID &&
+                   strstr(error.cause, "rank 2 is not in process set 2"),
+               "%s", error.cause);
         expect_ok(pl_named_submit(named, &op, &handle, &error));
     }
-    expect(pl_process_sets_remove(sets, all, &error) == PL_INVALID && strstr(error.cause, "'late' is under way on rank 2"), "%s", error.cause);
+    expect(pl_process_sets_remove(sets, all, &error) == PL_INVALID &&
+               strstr(error.cause, "'late' is under way on rank 2"),
+           "%s", error.cause);
     if (self->rank == 0) {
         expect_ok(pl_named_submit(named, &op, &handle, &error));
     }
@@ -425,7 +449,8 @@ START_TEST(sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)
 }
 END_TEST
 
-UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed, every_kind_works_inside_a_set,
-          a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order, an_optimizer_reaches_only_the_ranks_of_its_set,
-          a_rank_without_memory_adds_no_set_on_any_rank, a_set_that_its_members_alone_add_meets_what_the_others_do,
+UNIT_MAIN("runtime/process_set", sets_live_side_by_side, a_set_with_work_under_way_is_not_removed,
+          every_kind_works_inside_a_set, a_held_set_does_not_hold_another, two_sets_are_waited_for_in_any_order,
+          an_optimizer_reaches_only_the_ranks_of_its_set, a_rank_without_memory_adds_no_set_on_any_rank,
+          a_set_that_its_members_alone_add_meets_what_the_others_do,
           sets_in_a_sub_world_call_ranks_by_their_numbers_in_the_job)

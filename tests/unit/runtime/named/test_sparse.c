@@ -10,7 +10,8 @@ static void sparse_body(struct rank *self)
 {
     int64_t indices[3] = {5, self->rank, 5};
     float values[6] = {1, 2, 3, 4, 5, 6}, dense[16] = {0}, want[16] = {0};
-    struct pl_sparse input = {.rows = self->rank ? 3 : 0, .row_elems = 2, .indices = indices, .values = values}, sum = {0};
+    struct pl_sparse input = {.rows = self->rank ? 3 : 0, .row_elems = 2, .indices = indices, .values = values},
+                     sum = {0};
     pl_named_handle handle;
 
     ENGINE(NULL);
@@ -34,7 +35,8 @@ static void sparse_body(struct rank *self)
         }
         expect_ok(pl_sparse_add_to(&sum, dense, 8, &error));
         for (int i = 0; i < 16; i++) {
-            expect(dense[i] - want[i] < 1e-6f && want[i] - dense[i] < 1e-6f, "element %d: %g, not %g", i, (double)dense[i], (double)want[i]);
+            expect(dense[i] - want[i] < 1e-6f && want[i] - dense[i] < 1e-6f, "element %d: %g, not %g", i,
+                   (double)dense[i], (double)want[i]);
         }
         if (self->size > 1) {
             expect(pl_sparse_add_to(&sum, dense, 2, &error) == PL_INVALID, "row 5 is outside a table of 2");
@@ -60,7 +62,11 @@ END_TEST
 static void order_body(struct rank *self)
 {
     const float given[] = {1.0F, 1e8F, -1e8F};
-    struct pl_sparse input = {.rows = 1, .row_elems = 1, .indices = &(int64_t){3}, .values = (float[]){given[self->rank]}}, sum = {0};
+    struct pl_sparse input = {.rows = 1,
+                              .row_elems = 1,
+                              .indices = &(int64_t){3},
+                              .values = (float[]){given[self->rank]}},
+                     sum = {0};
     pl_named_handle handle;
 
     ENGINE(NULL);
@@ -77,18 +83,22 @@ START_TEST(rows_are_added_in_rank_order)
 }
 END_TEST
 
-/* Rank 1 has rows of another width, or is no sparse gradient's owner at all: every rank hears of it, and the engine goes on. */
+/* Rank 1 has rows of another width, or is no sparse gradient's owner at all: every rank hears of it, and the engine
+ * goes on. */
 static void mismatch_body(struct rank *self)
 {
     int64_t indices[4] = {0, 1, 2, 3};
     float values[8] = {0};
-    struct pl_sparse input = {.rows = 1, .row_elems = self->rank == 1 ? 5 : 2, .indices = indices, .values = values}, sum = {0};
+    struct pl_sparse input = {.rows = 1, .row_elems = self->rank == 1 ? 5 : 2, .indices = indices, .values = values},
+                     sum = {0};
     pl_named_handle handle;
 
     ENGINE(NULL);
     expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
     expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_MISMATCH, "widths differ");
-    expect(strstr(error.cause, "'embedding.1of2'") && strstr(error.cause, "[rows,2]") && strstr(error.cause, "[rows,5]"), "%s", error.cause);
+    expect(strstr(error.cause, "'embedding.1of2'") && strstr(error.cause, "[rows,2]") &&
+               strstr(error.cause, "[rows,5]"),
+           "%s", error.cause);
 
     /* One index fewer than rows of values, and a group of three. */
     {
@@ -103,12 +113,15 @@ static void mismatch_body(struct rank *self)
         expect_ok(pl_named_submit_group(named, "other", ops, 3, &handle, &error));
         expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_INVALID, "a group of three");
         expect_ok(pl_named_wait(named, handle, NULL, &error));
-        expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_INVALID && strstr(error.cause, "waited for already"), "%s", error.cause);
+        expect(pl_sparse_wait(named, handle, false, &sum, &error) == PL_INVALID &&
+                   strstr(error.cause, "waited for already"),
+               "%s", error.cause);
     }
     input.row_elems = 2;
     expect_ok(pl_sparse_submit(named, "embedding", &input, &handle, &error));
     expect_ok(pl_sparse_wait(named, handle, false, &sum, &error));
-    expect(sum.rows == 1 && sum.row_elems == 2, "%llu rows of %llu", (unsigned long long)sum.rows, (unsigned long long)sum.row_elems);
+    expect(sum.rows == 1 && sum.row_elems == 2, "%llu rows of %llu", (unsigned long long)sum.rows,
+           (unsigned long long)sum.row_elems);
     pl_sparse_done(&sum);
     pl_named_free(named);
 }
@@ -128,5 +141,5 @@ START_TEST(dense_is_preferred_when_it_moves_less)
 }
 END_TEST
 
-UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, rows_are_added_in_rank_order, what_is_no_rows_of_one_width_is_refused_on_every_rank,
-          dense_is_preferred_when_it_moves_less)
+UNIT_MAIN("runtime/sparse", rows_add_up_like_a_dense_table, rows_are_added_in_rank_order,
+          what_is_no_rows_of_one_width_is_refused_on_every_rank, dense_is_preferred_when_it_moves_less)

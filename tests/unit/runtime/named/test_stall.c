@@ -40,15 +40,23 @@ static void see_stalled(void *context, const struct pl_event *event)
     snprintf(seen->about, sizeof(seen->about), "%s", event->about);
 }
 
-/* The last rank comes when all others have stalled for it; they say for whom they waited, and how often that was a stall. */
+/* The last rank comes when all others have stalled for it; they say for whom they waited, and how often that was a
+ * stall. */
 static void late_body(struct rank *self)
 {
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     struct seen seen = {.late = self->size - 1, .stalled_for = -1};
-    struct pl_observer observer = {.context = &seen, .ended = see_ended, .stall_ns = 100 * PL_NS_PER_MS, .stalled = see_stalled};
+    struct pl_observer observer = {
+        .context = &seen, .ended = see_ended, .stall_ns = 100 * PL_NS_PER_MS, .stalled = see_stalled};
     struct pl_error error = PL_ERROR_NONE;
     float value = 1;
-    struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 1, .send = &value, .recv = &value, .name = "late"};
+    struct pl_collective sum = {.kind = PL_ALLREDUCE,
+                                .dtype = PL_FLOAT32,
+                                .op = PL_SUM,
+                                .count = 1,
+                                .send = &value,
+                                .recv = &value,
+                                .name = "late"};
 
     expect_ok(pl_barrier(self->world, &error));
     pl_world_observe(self->world, &observer);
@@ -113,9 +121,10 @@ static void see_part(void *context, const struct pl_event *event)
     }
 }
 
-#define OBSERVE(late_rank)                                                                                                                           \
-    struct seen seen = {.late = (late_rank)};                                                                                                        \
-    const struct pl_observer observer = {.context = &seen, .stall_ns = STALL_NS, .ended = see_part, .stalled = tell_stalled};                        \
+#define OBSERVE(late_rank)                                                                                             \
+    struct seen seen = {.late = (late_rank)};                                                                          \
+    const struct pl_observer observer = {                                                                              \
+        .context = &seen, .stall_ns = STALL_NS, .ended = see_part, .stalled = tell_stalled};                           \
     pl_world_observe(self->world, &observer)
 
 enum call { RUN, JOIN, SHUT_DOWN };
@@ -135,15 +144,20 @@ static void late_in_round_body(struct rank *self)
     switch (*(enum call *)self->data) {
     case RUN:
         expect_ok(pl_named_run(named, &op, NULL, &error));
-        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0, "'%s'", seen.about);
+        expect(self->rank == seen.late ||
+                   strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0,
+               "'%s'", seen.about);
         break;
     case JOIN:
         expect_ok(pl_named_join(named, &last_rank, &error));
-        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: this rank has joined") == 0, "'%s'", seen.about);
+        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: this rank has joined") == 0,
+               "'%s'", seen.about);
         break;
     case SHUT_DOWN:
         expect_ok(pl_named_shutdown(named, &error));
-        expect(self->rank == seen.late || strcmp(seen.about, "agreeing on named tensors: this rank shuts them down") == 0, "'%s'", seen.about);
+        expect(self->rank == seen.late ||
+                   strcmp(seen.about, "agreeing on named tensors: this rank shuts them down") == 0,
+               "'%s'", seen.about);
         break;
     }
     pl_named_free(named);
@@ -167,7 +181,8 @@ static void polled_body(struct rank *self)
     expect_ok(pl_named_run(named, self->rank == 0 ? &right : &left, NULL, &error));
     expect_ok(pl_named_wait(named, handle, NULL, &error));
     if (self->rank == 0) {
-        expect(strncmp(seen.about, "agreeing on named tensors: ", 27) == 0 && strstr(seen.about, "'left': submitted by rank 0, not by 1") &&
+        expect(strncmp(seen.about, "agreeing on named tensors: ", 27) == 0 &&
+                   strstr(seen.about, "'left': submitted by rank 0, not by 1") &&
                    strstr(seen.about, "'right': submitted by rank 1, not by 0"),
                "'%s'", seen.about);
     } else {
@@ -190,8 +205,8 @@ START_TEST(a_stall_in_named_tensors_names_one)
 END_TEST
 
 /*
- * The last rank comes late to a process set of the last two. With `data` the other one has something under way in the set of all, too, so that it
- * looks after both. Ranks are called by their numbers among all.
+ * The last rank comes late to a process set of the last two. With `data` the other one has something under way in the
+ * set of all, too, so that it looks after both. Ranks are called by their numbers among all.
  */
 static void late_in_set_body(struct rank *self)
 {
@@ -220,8 +235,9 @@ static void late_in_set_body(struct rank *self)
         expect_ok(pl_process_set_named(sets, set, &named, &error));
         expect_ok(pl_named_run(named, &op, NULL, &error));
         op.shape[0] = self->rank == late ? 2 : 1;
-        expect(pl_named_run(named, &op, NULL, &error) == PL_MISMATCH && strstr(error.cause, words[0]) && strstr(error.cause, words[1]), "%s",
-               error.cause);
+        expect(pl_named_run(named, &op, NULL, &error) == PL_MISMATCH && strstr(error.cause, words[0]) &&
+                   strstr(error.cause, words[1]),
+               "%s", error.cause);
     }
     if (self->data && self->rank != late - 1) {
         expect_ok(pl_named_submit(all, &whole, &handle, &error));
@@ -229,7 +245,8 @@ static void late_in_set_body(struct rank *self)
     if (self->data) {
         expect_ok(pl_named_wait(all, handle, NULL, &error));
     }
-    expect(self->rank != late - 1 || (seen.rank == self->rank && strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0),
+    expect(self->rank != late - 1 || (seen.rank == self->rank &&
+                                      strcmp(seen.about, "agreeing on named tensors: 'lost' is submitted here") == 0),
            "rank %d: '%s'", seen.rank, seen.about);
     expect(self->rank < late - 1 ? seen.ended == 0 : seen.ended > 0 && strcmp(seen.name, "agreement") == 0,
            "%d collectives of the set were seen, the first is '%s'", seen.ended, seen.name);
@@ -247,4 +264,5 @@ START_TEST(a_process_set_calls_ranks_by_their_numbers_among_all)
 }
 END_TEST
 
-UNIT_MAIN("runtime/stall", a_wait_tells_for_whom, a_stall_in_named_tensors_names_one, a_process_set_calls_ranks_by_their_numbers_among_all)
+UNIT_MAIN("runtime/stall", a_wait_tells_for_whom, a_stall_in_named_tensors_names_one,
+          a_process_set_calls_ranks_by_their_numbers_among_all)

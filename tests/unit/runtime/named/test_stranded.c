@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages that cannot be taken back, as MPI has them: what they come to and leave from stays as it is until the process ends. */
+/* Messages that cannot be taken back, as MPI has them: what they come to and leave from stays as it is until the
+ * process ends. */
 #include "collectives/hier/state.h"
 #include "collectives/p2p/p2p.h"
 #include "runtime/named.h"
@@ -40,10 +41,11 @@ static bool is_held(const struct pl_transfer *transfer)
            transfer->words[WORD_BYTES] >= held.least_bytes;
 }
 
-static enum pl_status hold_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag, struct pl_transfer *transfer,
-                                struct pl_error *reterr)
+static enum pl_status hold_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                struct pl_transfer *transfer, struct pl_error *reterr)
 {
-    struct pl_transfer wanted = {.active = true, .words = {[WORD_DATA] = (uintptr_t)data, [WORD_BYTES] = bytes, [WORD_TAG] = tag}};
+    struct pl_transfer wanted = {.active = true,
+                                 .words = {[WORD_DATA] = (uintptr_t)data, [WORD_BYTES] = bytes, [WORD_TAG] = tag}};
 
     PL_TRY(held.real.send(context, data, bytes, peer, tag, transfer, reterr));
     if (is_held(&wanted)) {
@@ -52,7 +54,8 @@ static enum pl_status hold_send(void *context, const void *data, size_t bytes, i
     return PL_OK;
 }
 
-static enum pl_status hold_test(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status hold_test(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                struct pl_error *reterr)
 {
     if (!is_held(transfer)) {
         return held.real.test(context, transfer, ret_done, ret_bytes, reterr);
@@ -118,7 +121,8 @@ static void check_held(void)
     ck_assert_uint_ge(held.count, 1);
     for (size_t i = 0; i < held.count; i++) {
         for (size_t at = 0; at < held.messages[i].bytes; at++) {
-            ck_assert_msg(held.messages[i].data[at] == HELD_BYTE, "byte %zu of message %zu of %zu is in use again", at, i, held.count);
+            ck_assert_msg(held.messages[i].data[at] == HELD_BYTE, "byte %zu of message %zu of %zu is in use again", at,
+                          i, held.count);
         }
     }
 }
@@ -132,7 +136,8 @@ static void run(int size, int ranks_per_host, ranks_body *body)
     atomic_store(&held.any, false);
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
-    ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = ranks_per_host}, body, NULL);
+    ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = ranks_per_host}, body,
+                   NULL);
     check_held();
 }
 
@@ -239,8 +244,12 @@ END_TEST
 static void leave_gather(struct pl_world *world, size_t least_bytes)
 {
     static const float data[2][ELEMS];
-    const struct pl_named_op op = {
-        .name = "rows", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {ELEMS}, .send = data[pl_world_rank(world)]};
+    const struct pl_named_op op = {.name = "rows",
+                                   .kind = PL_ALLGATHER,
+                                   .dtype = PL_FLOAT32,
+                                   .dims = 1,
+                                   .shape = {ELEMS},
+                                   .send = data[pl_world_rank(world)]};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_named *named = NULL;
     pl_named_handle handle = 0;
@@ -284,6 +293,8 @@ START_TEST(what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_s
 END_TEST
 
 UNIT_MAIN("runtime/stranded", gradients_that_a_message_may_still_use_are_not_freed,
-          gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed, values_that_a_message_may_still_use_are_not_freed,
-          an_optimizers_state_that_a_message_may_still_use_is_not_freed, results_that_a_message_may_still_come_to_are_not_freed,
+          gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed,
+          values_that_a_message_may_still_use_are_not_freed,
+          an_optimizers_state_that_a_message_may_still_use_is_not_freed,
+          results_that_a_message_may_still_come_to_are_not_freed,
           what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)

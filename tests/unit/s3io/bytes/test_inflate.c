@@ -28,8 +28,9 @@ static struct build pack(enum pl_compression compression, unsigned members)
     make_plain(plain);
     for (unsigned i = 0; i < members; i++) {
         size_t begin = PLAIN / members * i, end = i + 1 == members ? PLAIN : PLAIN / members * (i + 1);
-        size_t bytes = compression == PL_COMPRESSION_GZIP ? drip_gzip(plain + begin, end - begin, packed, sizeof(packed))
-                                                          : ZSTD_compress(packed, sizeof(packed), plain + begin, end - begin, 1);
+        size_t bytes = compression == PL_COMPRESSION_GZIP
+                           ? drip_gzip(plain + begin, end - begin, packed, sizeof(packed))
+                           : ZSTD_compress(packed, sizeof(packed), plain + begin, end - begin, 1);
 
         build_bytes(&build, packed, bytes);
     }
@@ -37,8 +38,8 @@ static struct build pack(enum pl_compression compression, unsigned members)
 }
 
 /* Everything out of `source`, which is closed; the status at the end. */
-static enum pl_status unpack(struct pl_source *below, enum pl_compression compression, size_t step, unsigned char *out, size_t *ret_bytes,
-                             struct pl_error *error)
+static enum pl_status unpack(struct pl_source *below, enum pl_compression compression, size_t step, unsigned char *out,
+                             size_t *ret_bytes, struct pl_error *error)
 {
     struct pl_source *source;
     enum pl_status status = PL_OK;
@@ -75,7 +76,9 @@ START_TEST(members_and_frames_give_the_plain_bytes_whatever_the_sizes)
                     if (in < 2 && step < 2) {
                         continue;
                     }
-                    ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, sizes[in]), how, sizes[step], out, &bytes, &error), &error);
+                    ck_assert_ok(
+                        unpack(drip_new(packed.data, packed.bytes, sizes[in]), how, sizes[step], out, &bytes, &error),
+                        &error);
                     ck_assert_uint_eq(bytes, PLAIN);
                     ck_assert_mem_eq(out, plain, PLAIN);
                 }
@@ -102,7 +105,8 @@ START_TEST(frames_to_be_skipped_stand_anywhere)
     ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error), &error);
     ck_assert_uint_eq(bytes, PLAIN);
     ck_assert_mem_eq(out, plain, PLAIN);
-    ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes - 1, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error), PL_CORRUPT);
+    ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes - 1, 7), PL_COMPRESSION_AUTO, 100, out, &bytes, &error),
+                     PL_CORRUPT);
     build_done(&frame);
     build_done(&packed);
 }
@@ -123,7 +127,8 @@ START_TEST(plain_bytes_pass_through_automatically)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         size_t bytes;
 
-        ck_assert_ok(unpack(drip_new(texts[i], strlen(texts[i]), 3), PL_COMPRESSION_AUTO, 5, out, &bytes, &error), &error);
+        ck_assert_ok(unpack(drip_new(texts[i], strlen(texts[i]), 3), PL_COMPRESSION_AUTO, 5, out, &bytes, &error),
+                     &error);
         ck_assert_uint_eq(bytes, strlen(texts[i]));
         ck_assert_mem_eq(out, texts[i], bytes);
     }
@@ -138,10 +143,12 @@ START_TEST(zeros_behind_gzip_are_padding_and_anything_else_is_corrupt)
     size_t bytes;
 
     build_bytes(&packed, "\0\0\0\0\0", 5);
-    ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error), &error);
+    ck_assert_ok(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
+                 &error);
     ck_assert_uint_eq(bytes, PLAIN);
     build_bytes(&packed, "rubbish that is no gzip", 23);
-    ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error), PL_CORRUPT);
+    ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
+                     PL_CORRUPT);
     ck_assert_ptr_nonnull(strstr(error.cause, "'drip'"));
     ck_assert_ptr_nonnull(strstr(error.cause, "compressed byte"));
     build_done(&packed);
@@ -159,7 +166,9 @@ START_TEST(cut_input_is_never_a_clean_end)
             struct pl_error error = PL_ERROR_NONE;
             size_t bytes;
 
-            ck_assert_int_eq(unpack(drip_new(packed.data, cut, 4096), (enum pl_compression)compression, 100, out, &bytes, &error), PL_CORRUPT);
+            ck_assert_int_eq(
+                unpack(drip_new(packed.data, cut, 4096), (enum pl_compression)compression, 100, out, &bytes, &error),
+                PL_CORRUPT);
         }
         build_done(&packed);
     }
@@ -175,13 +184,16 @@ START_TEST(damaged_gzip_is_found_by_its_checksum)
 
     for (size_t at = packed.bytes - 8; at < packed.bytes; at++) {
         packed.data[at] ^= 1;
-        ck_assert_int_eq(unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error), PL_CORRUPT);
+        ck_assert_int_eq(
+            unpack(drip_new(packed.data, packed.bytes, 4096), PL_COMPRESSION_GZIP, 100, out, &bytes, &error),
+            PL_CORRUPT);
         packed.data[at] ^= 1;
     }
     build_done(&packed);
 }
 END_TEST
 
-UNIT_MAIN("s3io/inflate", members_and_frames_give_the_plain_bytes_whatever_the_sizes, frames_to_be_skipped_stand_anywhere,
-          plain_bytes_pass_through_automatically, zeros_behind_gzip_are_padding_and_anything_else_is_corrupt, cut_input_is_never_a_clean_end,
+UNIT_MAIN("s3io/inflate", members_and_frames_give_the_plain_bytes_whatever_the_sizes,
+          frames_to_be_skipped_stand_anywhere, plain_bytes_pass_through_automatically,
+          zeros_behind_gzip_are_padding_and_anything_else_is_corrupt, cut_input_is_never_a_clean_end,
           damaged_gzip_is_found_by_its_checksum)

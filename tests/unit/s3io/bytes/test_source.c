@@ -185,8 +185,10 @@ static void read_from(struct writer *writer)
 START_TEST(late_path_late_writer_and_late_data_are_waited_for)
 {
     struct scratch scratch = scratch_new();
-    struct writer writer = {
-        .make_after_ns = 30 * PL_NS_PER_MS, .open_after_ns = 30 * PL_NS_PER_MS, .write_after_ns = 30 * PL_NS_PER_MS, .bytes = 3 << 20};
+    struct writer writer = {.make_after_ns = 30 * PL_NS_PER_MS,
+                            .open_after_ns = 30 * PL_NS_PER_MS,
+                            .write_after_ns = 30 * PL_NS_PER_MS,
+                            .bytes = 3 << 20};
 
     scratch_path(&scratch, "training_0", writer.path);
     read_from(&writer);
@@ -318,9 +320,10 @@ START_TEST(pipe_is_raised_to_one_mebibyte)
 }
 END_TEST
 
-UNIT_MAIN("s3io/source", memory_and_file_give_all_bytes_then_the_end_for_ever, missing_file_and_directory_are_named_errors,
+UNIT_MAIN("s3io/source", memory_and_file_give_all_bytes_then_the_end_for_ever,
+          missing_file_and_directory_are_named_errors,
           fifo_that_never_appears_or_has_no_writer_is_a_timeout_that_says_which, something_else_than_a_fifo_is_refused,
-          second_reader_of_a_fifo_is_refused_while_the_first_is_open, late_path_late_writer_and_late_data_are_waited_for,
-          writer_that_brings_nothing_is_an_empty_epoch, fifo_in_a_directory_that_appears_later_is_found,
-          cancel_wakes_a_reader_that_waits_for_the_path_or_for_data, a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon,
-          pipe_is_raised_to_one_mebibyte)
+          second_reader_of_a_fifo_is_refused_while_the_first_is_open,
+          late_path_late_writer_and_late_data_are_waited_for, writer_that_brings_nothing_is_an_empty_epoch,
+          fifo_in_a_directory_that_appears_later_is_found, cancel_wakes_a_reader_that_waits_for_the_path_or_for_data,
+          a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon, pipe_is_raised_to_one_mebibyte)

@@ -28,7 +28,8 @@ static uint32_t next_random(uint32_t *state)
     return *state = *state * 1664525 + 1013904223;
 }
 
-static enum pl_status asked_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status asked_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                 size_t *ret_bytes, struct pl_error *reterr)
 {
     struct asked *asked = (struct asked *)source;
     uint64_t left = STREAM_BYTES - source->offset_bytes;

@@ -26,7 +26,8 @@ static void set_up(struct fixture *fixture)
         fixture->numbers[i] = i * 1000;
         fixture->bytes[i] = (unsigned char)i;
     }
-    ck_assert_ok(pl_sampler_init(&fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN, (struct pl_deal){.rank = 0, .size = 1}, &fixture->error),
+    ck_assert_ok(pl_sampler_init(&fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN,
+                                 (struct pl_deal){.rank = 0, .size = 1}, &fixture->error),
                  &fixture->error);
     fixture->memory = (struct pl_loader_memory){
         .sampler = &fixture->sampler,
@@ -35,7 +36,8 @@ static void set_up(struct fixture *fixture)
         .data = {(const unsigned char *)fixture->numbers, fixture->bytes},
     };
     fixture->input = pl_loader_input_memory(&fixture->memory);
-    fixture->options = (struct pl_loader_options){.fields = 2, .sample_bytes = {sizeof(uint32_t), 1}, .batch_samples = BATCH};
+    fixture->options =
+        (struct pl_loader_options){.fields = 2, .sample_bytes = {sizeof(uint32_t), 1}, .batch_samples = BATCH};
 }
 
 static void start(struct fixture *fixture)
@@ -193,7 +195,8 @@ static enum pl_status trouble_start(void *context, uint64_t epoch, int64_t deadl
     return PL_OK;
 }
 
-static enum pl_status trouble_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status trouble_next(void *context, void *const *fields, int64_t deadline_ns, uint64_t *ret_bytes,
+                                   struct pl_error *reterr)
 {
     struct trouble *trouble = context;
 
@@ -231,7 +234,8 @@ static void set_up_trouble(struct fixture *fixture, struct trouble *trouble, boo
     pthread_mutex_init(&trouble->mutex, NULL);
     pthread_cond_init(&trouble->changed, NULL);
     set_up(fixture);
-    fixture->input = (struct pl_loader_input){.context = trouble, .start = trouble_start, .next = trouble_next, .cancel = trouble_cancel};
+    fixture->input = (struct pl_loader_input){
+        .context = trouble, .start = trouble_start, .next = trouble_next, .cancel = trouble_cancel};
     fixture->options = (struct pl_loader_options){.fields = 1, .sample_bytes = {4}, .batch_samples = BATCH};
     start(fixture);
 }
@@ -268,7 +272,9 @@ START_TEST(input_that_hangs_is_a_timeout_and_can_be_left)
         for (int i = 0; i < 2; i++) {
             ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
         }
-        ck_assert_int_eq(pl_loader_next(fixture.loader, pl_deadline_after_ns(200 * PL_NS_PER_MS), &batch, &fixture.error), PL_TIMEOUT);
+        ck_assert_int_eq(
+            pl_loader_next(fixture.loader, pl_deadline_after_ns(200 * PL_NS_PER_MS), &batch, &fixture.error),
+            PL_TIMEOUT);
         ck_assert_int_ge(pl_loader_progress(fixture.loader).waited_ns, 15 * PL_NS_PER_MS);
     }
     pl_loader_free(fixture.loader);
@@ -309,6 +315,8 @@ START_TEST(batches_lie_in_the_callers_memory)
 }
 END_TEST
 
-UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order, batch_before_the_first_start_is_refused_and_not_the_end,
-          short_last_batch_can_be_left_out, shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch,
-          error_comes_behind_the_whole_batches_before_it, input_that_hangs_is_a_timeout_and_can_be_left, batches_lie_in_the_callers_memory)
+UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order,
+          batch_before_the_first_start_is_refused_and_not_the_end, short_last_batch_can_be_left_out,
+          shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch,
+          error_comes_behind_the_whole_batches_before_it, input_that_hangs_is_a_timeout_and_can_be_left,
+          batches_lie_in_the_callers_memory)

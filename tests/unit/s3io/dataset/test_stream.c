@@ -87,7 +87,8 @@ START_TEST(every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_th
 
                 for (uint32_t rank = 0; rank < size; rank++) {
                     struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD},
-                                                        .split = split ? PL_STREAM_SPLIT_OBJECTS : PL_STREAM_SPLIT_RECORDS,
+                                                        .split =
+                                                            split ? PL_STREAM_SPLIT_OBJECTS : PL_STREAM_SPLIT_RECORDS,
                                                         .deal = {.rank = rank, .size = size},
                                                         .shuffle_objects = shuffle,
                                                         .seed = 3};
@@ -193,7 +194,8 @@ START_TEST(writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_a
 {
     struct scratch scratch = scratch_new();
     char path[PATH_MAX], text[1200];
-    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
     struct feeder feeder = {.cut = 5};
     struct pl_error error = PL_ERROR_NONE;
@@ -225,7 +227,8 @@ START_TEST(writer_that_never_comes_is_a_timeout)
 {
     struct scratch scratch = scratch_new();
     char path[PATH_MAX];
-    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream = open_stream(&channel, &options);
@@ -251,8 +254,10 @@ struct shared_rank {
 static void *read_shared(void *argument)
 {
     struct shared_rank *rank = argument;
-    struct pl_share_options share = {.socket_path = rank->socket_path, .local_rank = rank->rank, .local_size = 3, .ring_bytes = 4096};
-    struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = rank->rank, .size = 3}, .share = &share};
+    struct pl_share_options share = {
+        .socket_path = rank->socket_path, .local_rank = rank->rank, .local_size = 3, .ring_bytes = 4096};
+    struct pl_stream_options options = {
+        .records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = rank->rank, .size = 3}, .share = &share};
     struct pl_stream *stream = open_stream(rank->channel, &options);
 
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
@@ -266,7 +271,8 @@ START_TEST(ranks_that_share_a_fifo_get_every_record_once)
 {
     struct scratch scratch = scratch_new();
     char path[PATH_MAX];
-    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct shared_rank ranks[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
     struct feeder feeders[2] = {{.wrapped = false}};
     pthread_t threads[2];
@@ -300,7 +306,8 @@ START_TEST(ranks_that_share_a_fifo_get_every_record_once)
 }
 END_TEST
 
-static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields, struct pl_error *reterr)
+static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
+                             struct pl_error *reterr)
 {
     (void)context;
     if (record->bytes > 8) {
@@ -315,7 +322,8 @@ START_TEST(loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one)
 {
     struct scratch scratch = scratch_new();
     char path[PATH_MAX];
-    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
     struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
     struct pl_loader_options shape = {.fields = 1, .sample_bytes = {8}, .batch_samples = 10};
     struct pl_stream_samples samples = {.stream = open_stream(&channel, &options), .decode = decode};
@@ -370,7 +378,8 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
         build_done(&build);
     }
     for (uint32_t rank = 0; rank < 3; rank++) {
-        struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true}, .deal = {.rank = rank, .size = 3}};
+        struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true},
+                                            .deal = {.rank = rank, .size = 3}};
         struct pl_stream *stream = open_stream(&channel, &options);
         struct pl_record record;
         enum pl_status status;
@@ -380,7 +389,8 @@ START_TEST(damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ra
             char text[32] = "", expected[32];
 
             memcpy(text, record.data, record.bytes);
-            snprintf(expected, sizeof(expected), "%u:%u", (unsigned)record.index / PER_OBJECT, (unsigned)record.index % PER_OBJECT);
+            snprintf(expected, sizeof(expected), "%u:%u", (unsigned)record.index / PER_OBJECT,
+                     (unsigned)record.index % PER_OBJECT);
             ck_assert_str_eq(text, expected);
             ck_assert_uint_eq(record.index % 3, rank);
             count++;
@@ -402,7 +412,8 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
     for (size_t i = 0; i < 2; i++) {
         struct scratch scratch = scratch_new();
         struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_FILE, .path = scratch.path};
-        struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true}, .deal = {.rank = 0, .size = 1}};
+        struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD, .skip_corrupt = true},
+                                            .deal = {.rank = 0, .size = 1}};
         unsigned seen[OBJECTS][PER_OBJECT] = {{0}};
         struct build one = {.data = NULL}, build = make_object(0);
         struct pl_error error = PL_ERROR_NONE;
@@ -417,7 +428,8 @@ START_TEST(file_that_has_not_the_size_with_which_it_was_listed_is_an_error)
         if (changes[i] > 0) {
             build_bytes(&build, one.data, one.bytes);
         }
-        scratch_write(&scratch, "a", build.data + (changes[i] < 0 ? one.bytes : 0), build.bytes - (changes[i] < 0 ? one.bytes : 0));
+        scratch_write(&scratch, "a", build.data + (changes[i] < 0 ? one.bytes : 0),
+                      build.bytes - (changes[i] < 0 ? one.bytes : 0));
         ck_assert_ok(pl_stream_start(stream, 1, PL_DEADLINE_NEVER, &error), &error);
         while ((status = pl_stream_next(stream, PL_DEADLINE_NEVER, &record, &error)) == PL_OK) {
         }
@@ -450,7 +462,9 @@ END_TEST
 
 UNIT_MAIN("s3io/stream", every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_the_split,
           pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not,
-          writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset, writer_that_never_comes_is_a_timeout,
-          ranks_that_share_a_fifo_get_every_record_once, loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one,
-          damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks, file_that_has_not_the_size_with_which_it_was_listed_is_an_error,
+          writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset,
+          writer_that_never_comes_is_a_timeout, ranks_that_share_a_fifo_get_every_record_once,
+          loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one,
+          damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks,
+          file_that_has_not_the_size_with_which_it_was_listed_is_an_error,
           empty_channel_and_objects_split_in_pipe_mode_are_errors)

@@ -16,7 +16,8 @@ static struct pl_http_head read_head(const char *const *lines, size_t count)
     return head;
 }
 
-#define READ_HEAD(...) read_head((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+#define READ_HEAD(...)                                                                                                 \
+    read_head((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 static enum pl_status line_status(const char *line)
 {
@@ -28,9 +29,10 @@ static enum pl_status line_status(const char *line)
 
 START_TEST(fields_are_read)
 {
-    struct pl_http_head head = READ_HEAD("HTTP/1.1 206 Partial Content\r\n", "Content-Length: 10\r\n", "content-range:bytes 5-14/100 \r\n",
-                                         "ETag: \"abc\"\r\n", "Date: Fri, 24 May 2013 00:00:00 GMT\r\n", "x-amz-bucket-region: eu-west-1\r\n",
-                                         "Retry-After: 3\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n", "\r\n");
+    struct pl_http_head head =
+        READ_HEAD("HTTP/1.1 206 Partial Content\r\n", "Content-Length: 10\r\n", "content-range:bytes 5-14/100 \r\n",
+                  "ETag: \"abc\"\r\n", "Date: Fri, 24 May 2013 00:00:00 GMT\r\n", "x-amz-bucket-region: eu-west-1\r\n",
+                  "Retry-After: 3\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n", "\r\n");
 
     ck_assert_int_eq(head.status, 206);
     ck_assert_int_eq(head.content_length, 10);
@@ -48,7 +50,8 @@ END_TEST
 
 START_TEST(only_the_last_head_counts)
 {
-    struct pl_http_head head = READ_HEAD("HTTP/1.1 100 Continue\r\n", "ETag: \"old\"\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "\r\n");
+    struct pl_http_head head =
+        READ_HEAD("HTTP/1.1 100 Continue\r\n", "ETag: \"old\"\r\n", "\r\n", "HTTP/1.1 200 OK\r\n", "\r\n");
 
     ck_assert_int_eq(head.status, 200);
     ck_assert_str_eq(head.etag, "");
@@ -132,7 +135,8 @@ START_TEST(either_checksum_is_taken_the_cheaper_first)
     head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32: y/Q5Jg==\r\n");
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32);
     ck_assert_uint_eq(head.checksum.value, 0xcbf43926);
-    head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n", "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n");
+    head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n",
+                     "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n");
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
     ck_assert_uint_eq(head.checksum.value, 0xe3069283);
 }
@@ -167,5 +171,5 @@ START_TEST(iso_times)
 END_TEST
 
 UNIT_MAIN("s3io/http_head", fields_are_read, only_the_last_head_counts, unsatisfied_and_unknown_ranges,
-          composite_checksum_is_not_taken_for_a_whole_one, malformed_lines_are_refused, two_lengths_are_refused, endless_head_is_refused,
-          either_checksum_is_taken_the_cheaper_first, words_survive_base64, iso_times)
+          composite_checksum_is_not_taken_for_a_whole_one, malformed_lines_are_refused, two_lengths_are_refused,
+          endless_head_is_refused, either_checksum_is_taken_the_cheaper_first, words_survive_base64, iso_times)

@@ -94,7 +94,8 @@ static void start(struct run *run, const struct scratch *objects, const struct s
 
 static struct pl_stream *open_stream(const struct run *run, enum pl_record_format format)
 {
-    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .wrapper = run->options.wrapper, .path = run->path};
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .wrapper = run->options.wrapper, .path = run->path};
     struct pl_stream_options options = {.records = {.format = format}, .deal = {.rank = 0, .size = 1}};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_stream *stream;
@@ -221,7 +222,10 @@ START_TEST(shards_are_disjoint_and_shuffles_repeat)
         for (int again = 0; again < 2; again++) {
             struct scratch objects = scratch_new(), fifos = scratch_new();
             struct run run = {.epochs = 1,
-                              .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO, .shuffle = true, .seed = 5, .shard = {.rank = host, .size = 2}}};
+                              .options = {.wrapper = PL_CHANNEL_WRAPPER_RECORDIO,
+                                          .shuffle = true,
+                                          .seed = 5,
+                                          .shard = {.rank = host, .size = 2}}};
             struct pl_stream *stream;
             size_t count;
 
@@ -278,7 +282,8 @@ START_TEST(a_store_without_objects_is_no_empty_epoch)
     struct pl_store *store;
 
     ck_assert_ok(pl_store_open_directory(objects.path, false, &store, &error), &error);
-    ck_assert_int_eq(pl_feeder_open(store, "/dev/null/x", &(struct pl_feeder_options){.cancel_fd = -1}, PL_DEADLINE_NEVER, &feeder, &error),
+    ck_assert_int_eq(pl_feeder_open(store, "/dev/null/x", &(struct pl_feeder_options){.cancel_fd = -1},
+                                    PL_DEADLINE_NEVER, &feeder, &error),
                      PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(error.cause, "holds no objects"));
     pl_store_close(store);
@@ -298,7 +303,9 @@ START_TEST(nobody_there_is_a_timeout_and_a_file_in_the_way_an_error)
 
     scratch_write(&objects, "a", "x", 1);
     ck_assert_ok(pl_store_open_directory(objects.path, false, &store, &error), &error);
-    ck_assert_ok(pl_feeder_open(store, scratch_path(&fifos, "training", path), &options, PL_DEADLINE_NEVER, &feeder, &error), &error);
+    ck_assert_ok(
+        pl_feeder_open(store, scratch_path(&fifos, "training", path), &options, PL_DEADLINE_NEVER, &feeder, &error),
+        &error);
     ck_assert_int_eq(pl_feeder_run(feeder, 0, &counts, &error), PL_TIMEOUT);
     scratch_write(&fifos, "training_7", "precious", 8);
     ck_assert_int_eq(pl_feeder_run(feeder, 7, &counts, &error), PL_INVALID);
@@ -342,7 +349,8 @@ struct silence {
     atomic_bool *asked;
 };
 
-static enum pl_status silent_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes, struct pl_error *reterr)
+static enum pl_status silent_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                  size_t *ret_bytes, struct pl_error *reterr)
 {
     (void)data;
     (void)bytes;
@@ -357,7 +365,8 @@ static void silent_close(struct pl_source *source)
     free(source);
 }
 
-static enum pl_status open_silence(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr)
+static enum pl_status open_silence(void *context, uint64_t epoch, struct pl_source **ret_source,
+                                   struct pl_error *reterr)
 {
     static const struct pl_source_ops ops = {.read = silent_read, .close = silent_close};
     struct silence *silence = calloc(1, sizeof(*silence));
@@ -382,7 +391,8 @@ static void *run_epochs(void *argument)
     return NULL;
 }
 
-/* Epochs that each lie in a pipe whole: more than the feeder has pages where pipes may be so large, else all together. */
+/* Epochs that each lie in a pipe whole: more than the feeder has pages where pipes may be so large, else all together.
+ * */
 enum { EPOCHS = 8, EPOCH_BYTES = 700 << 10, LARGE_EPOCHS = 2, LARGE_EPOCH_BYTES = 7 << 20, LARGE_PIPE_BYTES = 8 << 20 };
 
 struct written {
@@ -394,7 +404,8 @@ static enum pl_status open_bytes(void *context, uint64_t epoch, struct pl_source
 {
     const struct written *written = context;
 
-    return pl_source_open_memory("bytes", written->bytes + epoch * written->epoch_bytes, written->epoch_bytes, ret_source, reterr);
+    return pl_source_open_memory("bytes", written->bytes + epoch * written->epoch_bytes, written->epoch_bytes,
+                                 ret_source, reterr);
 }
 
 /* The FIFO of an epoch once something is in it; the feeder, too, gives the pipe a size before it writes. */
@@ -467,14 +478,17 @@ START_TEST(a_wish_to_stop_is_heard_while_the_source_is_silent)
 {
     struct scratch fifos = scratch_new();
     atomic_bool asked = false;
-    struct run run = {.epochs = 1, .from = {.context = &asked, .open = open_silence}, .options = {.cancel_fd = eventfd(0, EFD_CLOEXEC)}};
+    struct run run = {.epochs = 1,
+                      .from = {.context = &asked, .open = open_silence},
+                      .options = {.cancel_fd = eventfd(0, EFD_CLOEXEC)}};
     char path[PATH_MAX];
     int reader_fd = -1;
 
     scratch_path(&fifos, "training", run.path);
     ck_assert_int_eq(pthread_create(&run.thread, NULL, run_epochs, &run), 0);
     while (!atomic_load(&asked)) {
-        reader_fd = reader_fd < 0 ? open(scratch_path(&fifos, "training_0", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : reader_fd;
+        reader_fd = reader_fd < 0 ? open(scratch_path(&fifos, "training_0", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                                  : reader_fd;
         (void)poll(NULL, 0, 1);
     }
     ck_assert_int_eq(eventfd_write(run.options.cancel_fd, 1), 0);
@@ -488,6 +502,7 @@ START_TEST(a_wish_to_stop_is_heard_while_the_source_is_silent)
 END_TEST
 
 UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, where_pages_may_not_be_lent_they_are_copied,
-          without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat, reader_that_leaves_early_gets_the_next_epoch,
-          nobody_there_is_a_timeout_and_a_file_in_the_way_an_error, cut_epoch_is_an_error_for_the_reader,
-          a_wish_to_stop_is_heard_while_the_source_is_silent, what_lies_in_pipes_stays_as_it_was_written, a_store_without_objects_is_no_empty_epoch)
+          without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat,
+          reader_that_leaves_early_gets_the_next_epoch, nobody_there_is_a_timeout_and_a_file_in_the_way_an_error,
+          cut_epoch_is_an_error_for_the_reader, a_wish_to_stop_is_heard_while_the_source_is_silent,
+          what_lies_in_pipes_stays_as_it_was_written, a_store_without_objects_is_no_empty_epoch)

@@ -42,7 +42,8 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
     return PL_OK;
 }
 
-static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record, struct pl_error *reterr)
+static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+                                struct pl_error *reterr)
 {
     struct feed *feed = context;
     unsigned size = (unsigned)feed->record[0]; /* the test stores the deal's size there */
@@ -60,8 +61,10 @@ static enum pl_status feed_next(void *context, const bool *mine, int64_t deadlin
     if (feed->next >= feed->count) {
         return PL_END;
     }
-    *ret_record = (struct pl_record){
-        .data = feed->record + 1, .bytes = record_bytes(feed, feed->epoch, feed->next), .index = feed->next, .offset_bytes = feed->next * 10};
+    *ret_record = (struct pl_record){.data = feed->record + 1,
+                                     .bytes = record_bytes(feed, feed->epoch, feed->next),
+                                     .index = feed->next,
+                                     .offset_bytes = feed->next * 10};
     for (size_t i = 0; i < ret_record->bytes; i++) {
         feed->record[1 + i] = record_byte(feed->epoch, feed->next, i);
     }
@@ -95,7 +98,8 @@ static uint32_t world_rank(const struct job *job, uint32_t local_rank)
     return local_rank * job->world / job->ranks;
 }
 
-static enum pl_status open_share(struct job *job, uint32_t local_rank, struct pl_share **ret_share, struct pl_error *error)
+static enum pl_status open_share(struct job *job, uint32_t local_rank, struct pl_share **ret_share,
+                                 struct pl_error *error)
 {
     struct pl_share_feed feed = {.context = &job->feed, .start = feed_start, .next = feed_next};
     struct pl_share_options options = {
@@ -158,7 +162,8 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static struct job make_job(const struct scratch *scratch, uint32_t ranks, uint32_t world, uint64_t count, size_t most_bytes)
+static struct job make_job(const struct scratch *scratch, uint32_t ranks, uint32_t world, uint64_t count,
+                           size_t most_bytes)
 {
     struct job job = {.feed = {.count = count, .most_bytes = most_bytes, .fail_at = UINT64_MAX, .hang_at = UINT64_MAX},
                       .ranks = ranks,
@@ -409,6 +414,8 @@ START_TEST(cancel_wakes_a_rank_and_can_be_taken_back)
 }
 END_TEST
 
-UNIT_MAIN("s3io/share", every_record_reaches_its_rank_exactly_once_in_every_epoch, rank_that_leaves_an_epoch_early_does_not_hold_the_others_up,
-          damaged_input_is_an_error_on_every_rank, fifo_that_stops_is_a_timeout_on_every_rank, rank_that_does_not_come_is_a_timeout_that_counts,
-          two_ranks_with_one_number_are_refused, killed_rank_and_killed_dealer_are_heard_of, cancel_wakes_a_rank_and_can_be_taken_back)
+UNIT_MAIN("s3io/share", every_record_reaches_its_rank_exactly_once_in_every_epoch,
+          rank_that_leaves_an_epoch_early_does_not_hold_the_others_up, damaged_input_is_an_error_on_every_rank,
+          fifo_that_stops_is_a_timeout_on_every_rank, rank_that_does_not_come_is_a_timeout_that_counts,
+          two_ranks_with_one_number_are_refused, killed_rank_and_killed_dealer_are_heard_of,
+          cancel_wakes_a_rank_and_can_be_taken_back)

@@ -139,5 +139,5 @@ START_TEST(cut_message_is_corrupt_at_every_length)
 }
 END_TEST
 
-UNIT_MAIN("s3io/example", features_are_found_and_decoded_packed_or_not, walk_gives_every_feature_in_order, last_of_several_with_one_name_counts,
-          cut_message_is_corrupt_at_every_length)
+UNIT_MAIN("s3io/example", features_are_found_and_decoded_packed_or_not, walk_gives_every_feature_in_order,
+          last_of_several_with_one_name_counts, cut_message_is_corrupt_at_every_length)

@@ -208,7 +208,8 @@ START_TEST(pairs_come_from_the_fifo_of_the_epoch)
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
     char path[PATH_MAX];
-    struct pl_channel channel = {.name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
 
     for (unsigned epoch = 0; epoch < 4; epoch++) {
         char name[32];
@@ -221,7 +222,8 @@ START_TEST(pairs_come_from_the_fifo_of_the_epoch)
         what.bytes = make_stream(epoch, what.data, sizeof(what.data));
         ck_assert_int_eq(mkfifo(what.path, 0600), 0);
         ck_assert_int_eq(pthread_create(&thread, NULL, feed, &what), 0);
-        ck_assert_ok(pl_idx_pairs_load(&channel, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &pairs, &error), &error);
+        ck_assert_ok(pl_idx_pairs_load(&channel, epoch, pl_deadline_after_ns(100 * PL_NS_PER_S), &pairs, &error),
+                     &error);
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
         check_pairs(&pairs, 1);
         pl_idx_pairs_done(&pairs);
@@ -239,7 +241,9 @@ START_TEST(record_reader_gives_the_items_of_all_arrays)
     struct pl_record record;
 
     make_images(images);
-    ck_assert_ok(pl_record_reader_open(drip_new(stream, make_stream(0, stream, sizeof(stream)), 5), &options, &reader, &error), &error);
+    ck_assert_ok(
+        pl_record_reader_open(drip_new(stream, make_stream(0, stream, sizeof(stream)), 5), &options, &reader, &error),
+        &error);
     for (size_t i = 0; i < ITEMS; i++) {
         ck_assert_ok(pl_record_reader_next(reader, PL_DEADLINE_NEVER, &record, &error), &error);
         ck_assert_uint_eq(record.index, i);
@@ -277,7 +281,7 @@ START_TEST(cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
 }
 END_TEST
 
-UNIT_MAIN("s3io/idx", arrays_behind_each_other_plain_or_gzip_are_read_whatever_the_read_sizes, input_cut_at_any_byte_is_an_error,
-          head_that_promises_too_much_is_refused_before_memory_is_asked_for, pairs_come_from_a_directory_in_key_order,
-          pairs_come_from_the_fifo_of_the_epoch, record_reader_gives_the_items_of_all_arrays,
-          cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
+UNIT_MAIN("s3io/idx", arrays_behind_each_other_plain_or_gzip_are_read_whatever_the_read_sizes,
+          input_cut_at_any_byte_is_an_error, head_that_promises_too_much_is_refused_before_memory_is_asked_for,
+          pairs_come_from_a_directory_in_key_order, pairs_come_from_the_fifo_of_the_epoch,
+          record_reader_gives_the_items_of_all_arrays, cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)

@@ -55,7 +55,8 @@ START_TEST(dense_tensors_of_every_type_become_floats)
         put_varints(&tensor, 1, packed, integers, 3);
         put_tensor(&record, 2, "values", 7, &tensor);
         for (int i = 0; i < 3; i++) {
-            ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, i == 2 ? PL_PROTO_TENSOR_LABEL : PL_PROTO_TENSOR_FEATURES,
+            ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes,
+                                              i == 2 ? PL_PROTO_TENSOR_LABEL : PL_PROTO_TENSOR_FEATURES,
                                               i == 1 ? "wide" : "values", &found, &error),
                          &error);
             ck_assert_ok(pl_proto_tensor_elements(&found, &elements, &error), &error);
@@ -66,7 +67,8 @@ START_TEST(dense_tensors_of_every_type_become_floats)
             ck_assert(values[2] == 3.0F);
             ck_assert_int_eq(pl_proto_tensor_float32(&found, values, 2, &error), PL_INVALID);
         }
-        ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_LABEL, "wide", &found, &error), PL_NOT_FOUND);
+        ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_LABEL, "wide", &found, &error),
+                         PL_NOT_FOUND);
         build_done(&record);
     }
 }
@@ -92,7 +94,9 @@ START_TEST(sparse_tensor_is_spread_over_its_shape)
         put_varints(&tensor, 2, packed, far, 2);
         put_varints(&tensor, 3, packed, shape, 2);
         put_tensor(&record, 1, "far", 2, &tensor);
-        ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "values", &found, &error), &error);
+        ck_assert_ok(
+            pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "values", &found, &error),
+            &error);
         ck_assert_ok(pl_proto_tensor_elements(&found, &elements, &error), &error);
         ck_assert_uint_eq(elements, 12);
         ck_assert_uint_eq(found.dims, 2);
@@ -104,7 +108,8 @@ START_TEST(sparse_tensor_is_spread_over_its_shape)
         ck_assert_mem_eq(positions, keys, sizeof(keys));
         ck_assert_ok(pl_proto_tensor_values(&found, stored, 2, &error), &error);
         ck_assert_mem_eq(stored, singles, sizeof(singles));
-        ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "far", &found, &error), &error);
+        ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "far", &found, &error),
+                     &error);
         ck_assert_int_eq(pl_proto_tensor_float32(&found, values, 12, &error), PL_CORRUPT);
         build_done(&record);
     }
@@ -131,9 +136,14 @@ START_TEST(sparse_tensor_without_shape_or_with_missing_keys_is_corrupt)
     put_varints(&tensor, 2, true, keys, 2);
     put_varints(&tensor, 3, true, shape, 3);
     put_tensor(&record, 1, "huge", 2, &tensor);
-    ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "no shape", &found, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "few keys", &found, &error), PL_CORRUPT);
-    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "huge", &found, &error), &error);
+    ck_assert_int_eq(
+        pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "no shape", &found, &error),
+        PL_CORRUPT);
+    ck_assert_int_eq(
+        pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "few keys", &found, &error),
+        PL_CORRUPT);
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "huge", &found, &error),
+                 &error);
     ck_assert_int_eq(pl_proto_tensor_elements(&found, &elements, &error), PL_LIMIT);
     build_done(&record);
 }
@@ -149,7 +159,8 @@ START_TEST(bytes_are_a_view_of_the_record)
     build_field(&tensor, 1, "jpeg data", 9);
     build_field(&tensor, 2, "image/jpeg", 10);
     put_tensor(&record, 1, "image", 9, &tensor);
-    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "image", &found, &error), &error);
+    ck_assert_ok(pl_proto_tensor_find(record.data, record.bytes, PL_PROTO_TENSOR_FEATURES, "image", &found, &error),
+                 &error);
     ck_assert_int_eq(found.type, PL_PROTO_TENSOR_BYTES);
     ck_assert_uint_eq(found.message.bytes, 9);
     ck_assert_mem_eq(found.message.data, "jpeg data", 9);

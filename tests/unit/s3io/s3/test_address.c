@@ -2,7 +2,8 @@
 #include "s3io/s3/address.h"
 #include "tests/support/unit.h"
 
-static void check(struct pl_s3_place place, const char *bucket, const char *key, const char *url, const char *host, const char *path)
+static void check(struct pl_s3_place place, const char *bucket, const char *key, const char *url, const char *host,
+                  const char *path)
 {
     PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -22,31 +23,32 @@ static enum pl_status status_of(struct pl_s3_place place, const char *bucket)
 
 START_TEST(aws_endpoints)
 {
-    check((struct pl_s3_place){.region = "eu-west-1"}, "bkt", "a b", "https://bkt.s3.eu-west-1.amazonaws.com/a%20b", "bkt.s3.eu-west-1.amazonaws.com",
-          "/a b");
+    check((struct pl_s3_place){.region = "eu-west-1"}, "bkt", "a b", "https://bkt.s3.eu-west-1.amazonaws.com/a%20b",
+          "bkt.s3.eu-west-1.amazonaws.com", "/a b");
     check((struct pl_s3_place){.region = "cn-north-1"}, "bkt", "k", "https://bkt.s3.cn-north-1.amazonaws.com.cn/k",
           "bkt.s3.cn-north-1.amazonaws.com.cn", "/k");
     check((struct pl_s3_place){.region = "us-east-1", .fips = true, .dual_stack = true}, "bkt", NULL,
-          "https://bkt.s3-fips.dualstack.us-east-1.amazonaws.com/", "bkt.s3-fips.dualstack.us-east-1.amazonaws.com", "/");
+          "https://bkt.s3-fips.dualstack.us-east-1.amazonaws.com/", "bkt.s3-fips.dualstack.us-east-1.amazonaws.com",
+          "/");
     /* No certificate fits a bucket with dots, and host names have no capitals. */
-    check((struct pl_s3_place){.region = "us-east-1"}, "my.bkt", "k", "https://s3.us-east-1.amazonaws.com/my.bkt/k", "s3.us-east-1.amazonaws.com",
-          "/my.bkt/k");
-    check((struct pl_s3_place){.region = "us-east-1"}, "OldBucket", "k", "https://s3.us-east-1.amazonaws.com/OldBucket/k",
-          "s3.us-east-1.amazonaws.com", "/OldBucket/k");
+    check((struct pl_s3_place){.region = "us-east-1"}, "my.bkt", "k", "https://s3.us-east-1.amazonaws.com/my.bkt/k",
+          "s3.us-east-1.amazonaws.com", "/my.bkt/k");
+    check((struct pl_s3_place){.region = "us-east-1"}, "OldBucket", "k",
+          "https://s3.us-east-1.amazonaws.com/OldBucket/k", "s3.us-east-1.amazonaws.com", "/OldBucket/k");
 }
 END_TEST
 
 START_TEST(own_endpoints)
 {
-    check((struct pl_s3_place){.endpoint_url = "http://127.0.0.1:9000", .region = "r"}, "bkt", NULL, "http://127.0.0.1:9000/bkt", "127.0.0.1:9000",
-          "/bkt");
-    check((struct pl_s3_place){.endpoint_url = "https://s3.example:443/base/", .region = "r"}, "bkt", "k", "https://s3.example:443/base/bkt/k",
-          "s3.example", "/base/bkt/k");
-    check((struct pl_s3_place){.endpoint_url = "http://s3.localhost:80", .region = "r", .style = PL_S3_STYLE_VIRTUAL}, "my.bkt", "k",
-          "http://my.bkt.s3.localhost:80/k", "my.bkt.s3.localhost", "/k");
+    check((struct pl_s3_place){.endpoint_url = "http://127.0.0.1:9000", .region = "r"}, "bkt", NULL,
+          "http://127.0.0.1:9000/bkt", "127.0.0.1:9000", "/bkt");
+    check((struct pl_s3_place){.endpoint_url = "https://s3.example:443/base/", .region = "r"}, "bkt", "k",
+          "https://s3.example:443/base/bkt/k", "s3.example", "/base/bkt/k");
+    check((struct pl_s3_place){.endpoint_url = "http://s3.localhost:80", .region = "r", .style = PL_S3_STYLE_VIRTUAL},
+          "my.bkt", "k", "http://my.bkt.s3.localhost:80/k", "my.bkt.s3.localhost", "/k");
     /* An address cannot carry a bucket, whatever was asked for. */
-    check((struct pl_s3_place){.endpoint_url = "http://[::1]:9000", .region = "r", .style = PL_S3_STYLE_VIRTUAL}, "bkt", "k",
-          "http://[::1]:9000/bkt/k", "[::1]:9000", "/bkt/k");
+    check((struct pl_s3_place){.endpoint_url = "http://[::1]:9000", .region = "r", .style = PL_S3_STYLE_VIRTUAL}, "bkt",
+          "k", "http://[::1]:9000/bkt/k", "[::1]:9000", "/bkt/k");
 }
 END_TEST
 
@@ -87,13 +89,16 @@ END_TEST
 START_TEST(nonsense_is_refused)
 {
     static const char *const buckets[] = {"", "ab", "a b c", "bkt/x", "bkt@evil.example", "a..b", "bkt?x", "bkt\nx"};
-    static const char *const endpoints[] = {"ftp://x", "127.0.0.1:9000", "http://", "http://user@host", "http://host/?q=1", "http://host\r\nX: y"};
+    static const char *const endpoints[] = {"ftp://x",          "127.0.0.1:9000",   "http://",
+                                            "http://user@host", "http://host/?q=1", "http://host\r\nX: y"};
 
     for (size_t i = 0; i < sizeof(buckets) / sizeof(buckets[0]); i++) {
-        ck_assert_msg(status_of((struct pl_s3_place){.region = "us-east-1"}, buckets[i]) == PL_INVALID, "%s", buckets[i]);
+        ck_assert_msg(status_of((struct pl_s3_place){.region = "us-east-1"}, buckets[i]) == PL_INVALID, "%s",
+                      buckets[i]);
     }
     for (size_t i = 0; i < sizeof(endpoints) / sizeof(endpoints[0]); i++) {
-        ck_assert_msg(status_of((struct pl_s3_place){.endpoint_url = endpoints[i], .region = "r"}, "bkt") == PL_INVALID, "%s", endpoints[i]);
+        ck_assert_msg(status_of((struct pl_s3_place){.endpoint_url = endpoints[i], .region = "r"}, "bkt") == PL_INVALID,
+                      "%s", endpoints[i]);
     }
     ck_assert_int_eq(status_of((struct pl_s3_place){.region = "evil.example/"}, "bkt"), PL_INVALID);
 }
@@ -118,4 +123,5 @@ START_TEST(uris)
 }
 END_TEST
 
-UNIT_MAIN("s3io/address", aws_endpoints, own_endpoints, keys_stay_as_they_are, the_token_service_has_its_own_address, nonsense_is_refused, uris)
+UNIT_MAIN("s3io/address", aws_endpoints, own_endpoints, keys_stay_as_they_are, the_token_service_has_its_own_address,
+          nonsense_is_refused, uris)

@@ -8,8 +8,9 @@
 
 START_TEST(tokens_go_only_where_they_may)
 {
-    static const char *const good[] = {"https://any.example/x",      "http://127.0.0.1:1234/get", "http://127.9.9.9/",     "http://localhost:80/x",
-                                       "http://169.254.170.2/creds", "http://169.254.170.23/v1",  "http://[fd00:ec2::23]", "http://[::1]:99/x"};
+    static const char *const good[] = {
+        "https://any.example/x",      "http://127.0.0.1:1234/get", "http://127.9.9.9/",     "http://localhost:80/x",
+        "http://169.254.170.2/creds", "http://169.254.170.23/v1",  "http://[fd00:ec2::23]", "http://[::1]:99/x"};
     static const char *const bad[] = {"http://example.com/",
                                       "http://169.254.169.254/",
                                       "http://127.0.0.1.example.com/",
@@ -40,7 +41,8 @@ START_TEST(an_answer_is_read)
     struct pl_credentials_reply reply;
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(parse("{\"RoleArn\":\"x\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\",\"Expiration\":\"2013-05-24T00:00:00Z\"}",
+    ck_assert_ok(parse("{\"RoleArn\":\"x\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\","
+                       "\"Expiration\":\"2013-05-24T00:00:00Z\"}",
                        &reply, &error),
                  &error);
     ck_assert_str_eq(reply.access_key, "A");
@@ -67,8 +69,10 @@ START_TEST(keys_that_could_break_a_header_are_refused)
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\\r\\nX: y\",\"SecretAccessKey\":\"S\"}", &reply, &error), PL_INVALID);
-    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"\\u0000\"}", &reply, &error), PL_INVALID);
-    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", &reply, &error), PL_INVALID);
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"\\u0000\"}", &reply, &error),
+                     PL_INVALID);
+    ck_assert_int_eq(parse("{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", &reply, &error),
+                     PL_INVALID);
     ck_assert_int_eq(parse("[]", &reply, &error), PL_INVALID);
 }
 END_TEST
@@ -83,14 +87,16 @@ START_TEST(no_keys_names_the_places)
     ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
     ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ACCESS_KEY_ID"));
-    ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/", &error),
+                 &error);
     ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
 }
 END_TEST
 
 #define KEYS(access) "aws_access_key_id = " access "\naws_secret_access_key = S\n"
 
-/* botocore takes the same keys in each of these cases, or refuses, or goes where we cannot: a container's role never stands in for it. */
+/* botocore takes the same keys in each of these cases, or refuses, or goes where we cannot: a container's role never
+ * stands in for it. */
 START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
 {
     static const struct {
@@ -100,8 +106,10 @@ START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
         const char *token; /* with the key */
     } cases[] = {
         {NULL, "[default]\nregion = eu-west-1\nsso_session = mine\n", NULL, PL_UNSUPPORTED, "'sso_session'", NULL},
-        {NULL, "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = q\n[profile q]\n" KEYS("Q"), "p", PL_UNSUPPORTED, "'role_arn'", NULL},
-        {"[p]\n" KEYS("A"), "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = p\n", "p", PL_UNSUPPORTED, "'role_arn'", NULL},
+        {NULL, "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = q\n[profile q]\n" KEYS("Q"), "p",
+         PL_UNSUPPORTED, "'role_arn'", NULL},
+        {"[p]\n" KEYS("A"), "[profile p]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = p\n", "p", PL_UNSUPPORTED,
+         "'role_arn'", NULL},
         {NULL, "[default]\ncredential_process = /bin/keys\n", NULL, PL_UNSUPPORTED, "'credential_process'", NULL},
         {"[default]\n" KEYS("A"), "[default]\ncredential_process = /bin/keys\n", NULL, PL_OK, "A", NULL},
         {"[default]\n" KEYS("A"), "[default]\n" KEYS("B") "aws_session_token = of B\n", NULL, PL_OK, "A", NULL},
@@ -123,9 +131,13 @@ START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
         char path[PATH_MAX];
 
         ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-        ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/keys", &error), &error);
-        ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error), &error);
-        ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error), &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/keys", &error),
+                     &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE",
+                                        scratch_path(&scratch, "keys", path), &error),
+                     &error);
+        ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", scratch_path(&scratch, "config", path), &error),
+                     &error);
         if (cases[i].keys) {
             scratch_write(&scratch, "keys", cases[i].keys, strlen(cases[i].keys));
         }
@@ -153,16 +165,22 @@ END_TEST
 
 START_TEST(an_answer_of_sts_is_read)
 {
-    const char text[] = "<AssumeRoleWithWebIdentityResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><AssumeRoleWithWebIdentityResult>"
-                        "<SubjectFromWebIdentityToken>x</SubjectFromWebIdentityToken><Credentials><SessionToken>T</SessionToken>"
-                        "<SecretAccessKey>S</SecretAccessKey><Expiration>2013-05-24T00:00:00Z</Expiration><AccessKeyId>A</AccessKeyId>"
-                        "</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
+    const char text[] =
+        "<AssumeRoleWithWebIdentityResponse "
+        "xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><AssumeRoleWithWebIdentityResult>"
+        "<SubjectFromWebIdentityToken>x</SubjectFromWebIdentityToken><Credentials><SessionToken>T</SessionToken>"
+        "<SecretAccessKey>S</SecretAccessKey><Expiration>2013-05-24T00:00:00Z</Expiration><AccessKeyId>A</AccessKeyId>"
+        "</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
     static const char *const bad[] = {
         "", "{}", "<AssumeRoleWithWebIdentityResponse/>",
-        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S"
-        "</SecretAccessKey></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>", /* a role always has a token */
-        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A&#10;</AccessKeyId><SecretAccessKey>S"
-        "</SecretAccessKey><SessionToken>T</SessionToken></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"};
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</"
+        "AccessKeyId><SecretAccessKey>S"
+        /* a role always has a token */
+        "</SecretAccessKey></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>",
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A&#10;</"
+        "AccessKeyId><SecretAccessKey>S"
+        "</SecretAccessKey><SessionToken>T</SessionToken></Credentials></AssumeRoleWithWebIdentityResult></"
+        "AssumeRoleWithWebIdentityResponse>"};
     struct pl_credentials_reply reply;
     struct pl_error error = PL_ERROR_NONE;
 
@@ -190,7 +208,9 @@ START_TEST(a_web_identity_needs_its_role_and_comes_before_profiles)
 
     scratch_write(&scratch, "credentials", keys, sizeof(keys) - 1);
     ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "credentials", path), &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE",
+                                    scratch_path(&scratch, "credentials", path), &error),
+                 &error);
     ck_assert_ok(pl_environment_set(environment, "AWS_WEB_IDENTITY_TOKEN_FILE", "/token", &error), &error);
     ck_assert_int_eq(pl_credentials_new(environment, &options, NULL, &credentials, &error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "AWS_ROLE_ARN"));
@@ -227,6 +247,7 @@ START_TEST(keys_of_the_environment_are_used)
 }
 END_TEST
 
-UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted, keys_that_could_break_a_header_are_refused,
-          no_keys_names_the_places, profiles_are_settled_as_botocore_does_and_no_other_role_is_taken, an_answer_of_sts_is_read,
+UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted,
+          keys_that_could_break_a_header_are_refused, no_keys_names_the_places,
+          profiles_are_settled_as_botocore_does_and_no_other_role_is_taken, an_answer_of_sts_is_read,
           a_web_identity_needs_its_role_and_comes_before_profiles, keys_of_the_environment_are_used)

@@ -14,7 +14,8 @@ START_TEST(a_manifest_is_read_in_order)
     PL_AUTO_MANIFEST struct pl_manifest manifest = {.bucket = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(parse("[{\"prefix\": \"s3://bkt/some/pre-\"}, \"b\", \"a/\\u00e9\", \"b\"]", &manifest, &error), &error);
+    ck_assert_ok(parse("[{\"prefix\": \"s3://bkt/some/pre-\"}, \"b\", \"a/\\u00e9\", \"b\"]", &manifest, &error),
+                 &error);
     ck_assert_str_eq(manifest.bucket, "bkt");
     ck_assert_str_eq(manifest.prefix, "some/pre-");
     ck_assert_uint_eq(manifest.count, 3);
@@ -54,7 +55,8 @@ static const char *const names[] = {"image-ref", "label"};
 START_TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
 {
     static const char text[] = "{\"label\": 3, \"image-ref\": \"s3://bkt/a b.jpg\", \"other\": null}\r\n\n"
-                               "{\"image-ref\": \"s3://bkt2/c\", \"label\": {\"k\": [1, 2.50]}}\n{\"image-ref\":\"s3://bkt/d\",\"label\":\"x\\ny\"}";
+                               "{\"image-ref\": \"s3://bkt2/c\", \"label\": {\"k\": [1, "
+                               "2.50]}}\n{\"image-ref\":\"s3://bkt/d\",\"label\":\"x\\ny\"}";
     PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
@@ -72,14 +74,16 @@ END_TEST
 
 START_TEST(broken_lines_are_refused_with_their_number)
 {
-    static const char *const bad[] = {"{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n[]", "{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n{\"label\":1}",
-                                      "\n{\"image-ref\":\"s3://bkt\",\"label\":1}", "\n{\"image-ref\":7,\"label\":1}", "\n{\"image-ref\":"};
+    static const char *const bad[] = {
+        "{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n[]", "{\"image-ref\":\"s3://bkt/a\",\"label\":1}\n{\"label\":1}",
+        "\n{\"image-ref\":\"s3://bkt\",\"label\":1}", "\n{\"image-ref\":7,\"label\":1}", "\n{\"image-ref\":"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
         struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_msg(pl_augmented_parse(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) == PL_INVALID, "%s", bad[i]);
+        ck_assert_msg(pl_augmented_parse(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) == PL_INVALID, "%s",
+                      bad[i]);
         ck_assert_msg(strstr(error.cause, "line 2") != NULL, "%s: %s", bad[i], error.cause);
     }
 }
@@ -93,11 +97,13 @@ START_TEST(no_lines_are_no_manifest)
         PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
         struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(pl_augmented_parse(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error), PL_NOT_FOUND);
+        ck_assert_int_eq(pl_augmented_parse(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error),
+                         PL_NOT_FOUND);
         ck_assert_ptr_nonnull(strstr(error.cause, "without lines"));
     }
 }
 END_TEST
 
 UNIT_MAIN("s3io/manifest", a_manifest_is_read_in_order, broken_manifests_are_refused_with_a_place,
-          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number, no_lines_are_no_manifest)
+          an_augmented_manifest_keeps_the_attributes_in_their_order, broken_lines_are_refused_with_their_number,
+          no_lines_are_no_manifest)

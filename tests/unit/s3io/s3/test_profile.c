@@ -16,7 +16,8 @@ START_TEST(the_right_section_is_read)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
 
-    parse("# keys\n[default]\naws_access_key_id=A\naws_secret_access_key = S = s \n[other]\naws_access_key_id = B\n", "default", false, &profile);
+    parse("# keys\n[default]\naws_access_key_id=A\naws_secret_access_key = S = s \n[other]\naws_access_key_id = B\n",
+          "default", false, &profile);
     ck_assert_str_eq(profile.access_key, "A");
     ck_assert_str_eq(profile.secret_key, "S = s");
     ck_assert_ptr_null(profile.session_token);
@@ -27,7 +28,8 @@ START_TEST(config_sections_are_called_profile)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
 
-    parse("[work]\nregion = wrong\n[profile work]\r\nregion = eu-west-1\r\ns3 =\n  region = nested\n", "work", true, &profile);
+    parse("[work]\nregion = wrong\n[profile work]\r\nregion = eu-west-1\r\ns3 =\n  region = nested\n", "work", true,
+          &profile);
     ck_assert_str_eq(profile.region, "eu-west-1");
 }
 END_TEST
@@ -37,7 +39,9 @@ START_TEST(lines_deeper_than_the_setting_before_them_belong_to_it)
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
     PL_AUTO_PROFILE struct pl_profile all = {.access_key = NULL};
 
-    parse("[default]\ns3 =\n  region = nested\n\n\tendpoint_url = nested\nca_bundle = b\n [other]\nregion = still here\n", "default", true, &profile);
+    parse(
+        "[default]\ns3 =\n  region = nested\n\n\tendpoint_url = nested\nca_bundle = b\n [other]\nregion = still here\n",
+        "default", true, &profile);
     ck_assert_str_eq(profile.ca_bundle, "b");
     ck_assert_str_eq(profile.region, "still here");
     ck_assert_ptr_null(profile.endpoint_url);
@@ -70,7 +74,9 @@ START_TEST(files_are_found_and_may_be_missing)
     ck_assert_ok(pl_environment_new_empty(&environment, &error), &error);
     ck_assert_ok(pl_profile_read(environment, &none, &error), &error);
     ck_assert_ok(pl_environment_set(environment, "AWS_PROFILE", "p", &error), &error);
-    ck_assert_ok(pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error), &error);
+    ck_assert_ok(
+        pl_environment_set(environment, "AWS_SHARED_CREDENTIALS_FILE", scratch_path(&scratch, "keys", path), &error),
+        &error);
     ck_assert_ok(pl_environment_set(environment, "AWS_CONFIG_FILE", "/nonexistent/config", &error), &error);
     ck_assert_ok(pl_profile_read(environment, &profile, &error), &error);
     ck_assert_str_eq(profile.access_key, "A");
@@ -78,5 +84,6 @@ START_TEST(files_are_found_and_may_be_missing)
 }
 END_TEST
 
-UNIT_MAIN("s3io/profile", the_right_section_is_read, config_sections_are_called_profile, lines_deeper_than_the_setting_before_them_belong_to_it,
-          what_is_there_stays, files_are_found_and_may_be_missing)
+UNIT_MAIN("s3io/profile", the_right_section_is_read, config_sections_are_called_profile,
+          lines_deeper_than_the_setting_before_them_belong_to_it, what_is_there_stays,
+          files_are_found_and_may_be_missing)

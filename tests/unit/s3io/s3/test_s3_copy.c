@@ -24,7 +24,8 @@ int lstat(const char *restrict path, struct stat *restrict info)
 static enum pl_status download_nothing(const char *path, struct pl_error *error)
 {
     const struct pl_s3_options options = {.endpoint_url = "http://127.0.0.1:1", .credentials = {.anonymous = true}};
-    struct pl_s3_fetch fetch = {.object = {.bucket = "bkt", .key = "key", .etag = "\"e\""}, .path = path, .modified_s = -1};
+    struct pl_s3_fetch fetch = {
+        .object = {.bucket = "bkt", .key = "key", .etag = "\"e\""}, .path = path, .modified_s = -1};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
 
@@ -133,4 +134,5 @@ START_TEST(keys_lead_nowhere_else)
 END_TEST
 
 UNIT_MAIN("s3io/s3_copy", a_name_may_be_as_long_as_the_file_system_has_it, a_long_name_is_cut_between_characters,
-          long_names_that_begin_alike_are_told_apart, a_file_that_is_never_the_same_is_not_waited_for, keys_lead_nowhere_else)
+          long_names_that_begin_alike_are_told_apart, a_file_that_is_never_the_same_is_not_waited_for,
+          keys_lead_nowhere_else)

@@ -20,14 +20,17 @@ START_TEST(a_page_is_read)
     struct pl_error error = PL_ERROR_NONE;
     char *next = NULL;
 
-    ck_assert_ok(parse("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>p</Prefix>"
-                       "<IsTruncated>true</IsTruncated><NextContinuationToken>a+b/&amp;=</NextContinuationToken>"
-                       "<Contents><Key>a &lt;&#x31;&gt;</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag>"
-                       "<Size>123456789012</Size><Owner><ID>x</ID></Owner></Contents>"
-                       "<Contents><Size>0</Size><Key>b</Key></Contents>"
-                       "<CommonPrefixes><Prefix>dir/</Prefix></CommonPrefixes></ListBucketResult>",
-                       &listing, &next, &error),
-                 &error);
+    ck_assert_ok(
+        parse("<?xml version=\"1.0\"?><ListBucketResult "
+              "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>p</Prefix>"
+              "<IsTruncated>true</IsTruncated><NextContinuationToken>a+b/&amp;=</NextContinuationToken>"
+              "<Contents><Key>a "
+              "&lt;&#x31;&gt;</Key><LastModified>2013-05-24T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag>"
+              "<Size>123456789012</Size><Owner><ID>x</ID></Owner></Contents>"
+              "<Contents><Size>0</Size><Key>b</Key></Contents>"
+              "<CommonPrefixes><Prefix>dir/</Prefix></CommonPrefixes></ListBucketResult>",
+              &listing, &next, &error),
+        &error);
     ck_assert_uint_eq(listing.count, 3);
     ck_assert_str_eq(listing.items[0].key, "a <1>");
     ck_assert_str_eq(listing.items[0].etag, "\"e\"");
@@ -50,19 +53,23 @@ START_TEST(encoded_keys_are_decoded)
     char *next = NULL;
 
     ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%01+%2B%2f%E1%88%B4</Key><Size>1</Size></Contents>"
-                       "<CommonPrefixes><Prefix>d%0A/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></ListBucketResult>",
+                       "<CommonPrefixes><Prefix>d%0A/</Prefix></CommonPrefixes><EncodingType>url</EncodingType></"
+                       "ListBucketResult>",
                        &listing, &next, &error),
                  &error);
     ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
     ck_assert_str_eq(listing.items[1].key, "d\n/");
     /* A server that knows nothing of it says so by silence. */
-    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>", &listing, &next, &error), &error);
+    ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>",
+                       &listing, &next, &error),
+                 &error);
     ck_assert_str_eq(listing.items[2].key, "a%41+");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
         char text[256];
 
         (void)snprintf(text, sizeof(text),
-                       "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%s</Key><Size>1</Size></Contents></ListBucketResult>",
+                       "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%s</Key><Size>1</Size></"
+                       "Contents></ListBucketResult>",
                        bad[i]);
         ck_assert_msg(parse(text, &listing, &next, &error) == PL_CORRUPT, "%s", bad[i]);
     }
@@ -75,7 +82,9 @@ START_TEST(an_empty_list_is_fine)
     struct pl_error error = PL_ERROR_NONE;
     char *next = NULL;
 
-    ck_assert_ok(parse("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", &listing, &next, &error), &error);
+    ck_assert_ok(
+        parse("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", &listing, &next, &error),
+        &error);
     ck_assert_uint_eq(listing.count, 0);
     ck_assert_ptr_null(next);
 }
@@ -83,16 +92,17 @@ END_TEST
 
 START_TEST(broken_lists_are_refused)
 {
-    static const char *const bad[] = {"",
-                                      "plain text",
-                                      "<html><body/></html>",
-                                      "<ListBucketResult>",
-                                      "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
-                                      "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
-                                      "<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
-                                      "<ListBucketResult><Contents><Key>k</Key><Size>-1</Size></Contents></ListBucketResult>",
-                                      "<ListBucketResult><Contents><Key>k</Key><Size></Size></Contents></ListBucketResult>",
-                                      "<!DOCTYPE x [<!ENTITY a \"b\">]><ListBucketResult>&a;</ListBucketResult>"};
+    static const char *const bad[] = {
+        "",
+        "plain text",
+        "<html><body/></html>",
+        "<ListBucketResult>",
+        "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key><Size>-1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key><Size></Size></Contents></ListBucketResult>",
+        "<!DOCTYPE x [<!ENTITY a \"b\">]><ListBucketResult>&a;</ListBucketResult>"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
@@ -121,7 +131,8 @@ END_TEST
 
 START_TEST(error_documents_are_read)
 {
-    static const char text[] = "<Error><Code>PermanentRedirect</Code><Message>go</Message><Region>eu-west-1</Region></Error>";
+    static const char text[] =
+        "<Error><Code>PermanentRedirect</Code><Message>go</Message><Region>eu-west-1</Region></Error>";
     static const char awake[] = " \r\n\t <?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code></Error>";
     struct pl_s3_error_document document;
 
@@ -138,11 +149,13 @@ START_TEST(error_documents_are_read)
 END_TEST
 
 /* A page with one key, or none, behind which `next` follows; NULL: nothing does. */
-static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s, struct pl_error *error)
+static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s,
+                                struct pl_error *error)
 {
     char *copy = key ? pl_memory_string(key, NULL) : NULL;
     struct pl_s3_entry entry = {.key = copy};
-    enum pl_status status = pl_s3_pages_take(pages, &entry, copy != NULL, next ? pl_memory_string(next, NULL) : NULL, now_s * PL_NS_PER_S, error);
+    enum pl_status status = pl_s3_pages_take(pages, &entry, copy != NULL, next ? pl_memory_string(next, NULL) : NULL,
+                                             now_s * PL_NS_PER_S, error);
 
     free(copy);
     return status;
@@ -165,8 +178,8 @@ static void find_circles(bool by_token, bool by_key)
                 status = take_page(&pages, by_key ? key : NULL, token, 0, &error);
             }
             ck_assert_msg(status == PL_CORRUPT, "a circle of %d pages behind %d", length, begin);
-            ck_assert_msg(count > begin + length && count <= 3 * (begin + length) + 1, "a circle of %d pages behind %d is found after %d", length,
-                          begin, count);
+            ck_assert_msg(count > begin + length && count <= 3 * (begin + length) + 1,
+                          "a circle of %d pages behind %d is found after %d", length, begin, count);
         }
     }
 }
@@ -227,6 +240,7 @@ START_TEST(without_a_patience_pages_may_be_without_keys_for_ever)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused, deep_nesting_is_refused,
-          error_documents_are_read, a_circle_of_pages_is_found, a_circle_of_pages_behind_ever_new_tokens_is_found,
-          pages_are_waited_for_while_keys_come, the_end_of_a_list_is_never_too_late, without_a_patience_pages_may_be_without_keys_for_ever)
+UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused,
+          deep_nesting_is_refused, error_documents_are_read, a_circle_of_pages_is_found,
+          a_circle_of_pages_behind_ever_new_tokens_is_found, pages_are_waited_for_while_keys_come,
+          the_end_of_a_list_is_never_too_late, without_a_patience_pages_may_be_without_keys_for_ever)

@@ -31,7 +31,8 @@ START_TEST(answers_are_judged)
                 {501, "NotImplemented", PL_S3_FINAL}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        ck_assert_msg(pl_s3_retry_judge(rows[i].status, rows[i].code) == rows[i].verdict, "%d %s", rows[i].status, rows[i].code);
+        ck_assert_msg(pl_s3_retry_judge(rows[i].status, rows[i].code) == rows[i].verdict, "%d %s", rows[i].status,
+                      rows[i].code);
     }
 }
 END_TEST
@@ -103,5 +104,5 @@ START_TEST(successes_fill_the_allowance_and_no_more)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_retry", answers_are_judged, final_answers_have_their_status, waits_grow_and_stay_within_bounds, the_server_is_believed_a_minute,
-          repetitions_share_an_allowance, successes_fill_the_allowance_and_no_more)
+UNIT_MAIN("s3io/s3_retry", answers_are_judged, final_answers_have_their_status, waits_grow_and_stay_within_bounds,
+          the_server_is_believed_a_minute, repetitions_share_an_allowance, successes_fill_the_allowance_and_no_more)

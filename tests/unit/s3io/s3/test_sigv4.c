@@ -105,12 +105,14 @@ static void open_case(const struct pl_python_json *node, struct suite_case *suit
     memset(suite_case, 0, sizeof(*suite_case));
     suite_case->node = node;
     suite_case->name = text_of(node, "name");
-    suite_case->key = (struct pl_sigv4_key){text_of(credentials, "access_key_id"), text_of(credentials, "secret_access_key"),
-                                            token ? pl_python_json_text(token) : NULL};
+    suite_case->key =
+        (struct pl_sigv4_key){text_of(credentials, "access_key_id"), text_of(credentials, "secret_access_key"),
+                              token ? pl_python_json_text(token) : NULL};
     suite_case->normalize = flag_of(context, "normalize");
     suite_case->sign_body = flag_of(context, "sign_body");
     suite_case->late_token = flag_of(context, "omit_session_token");
-    ck_assert_ok(pl_python_json_int64(pl_python_json_member(context, "expiration_in_seconds"), &expires, NULL), &PL_ERROR_NONE);
+    ck_assert_ok(pl_python_json_int64(pl_python_json_member(context, "expiration_in_seconds"), &expires, NULL),
+                 &PL_ERROR_NONE);
     suite_case->expires_s = (uint32_t)expires;
     ck_assert_str_eq(text_of(context, "timestamp"), "2015-08-30T12:36:00Z");
     ck_assert_str_eq(text_of(context, "region"), suite_scope.region);
@@ -119,7 +121,8 @@ static void open_case(const struct pl_python_json *node, struct suite_case *suit
     ck_assert_ptr_nonnull(suite_case->text);
     parse_request(suite_case);
     pl_sigv4_date(suite_scope.time_s, suite_case->date);
-    ck_assert_ok(pl_sigv4_hash(suite_case->body, strlen(suite_case->body), suite_case->body_hash, NULL), &PL_ERROR_NONE);
+    ck_assert_ok(pl_sigv4_hash(suite_case->body, strlen(suite_case->body), suite_case->body_hash, NULL),
+                 &PL_ERROR_NONE);
 }
 
 static struct pl_sigv4_request request_of(const struct suite_case *suite_case)
@@ -129,7 +132,8 @@ static struct pl_sigv4_request request_of(const struct suite_case *suite_case)
                                      .query = suite_case->query,
                                      .headers = suite_case->headers,
                                      .header_count = suite_case->header_count,
-                                     .payload_hash = suite_case->sign_body ? suite_case->body_hash : PL_SIGV4_EMPTY_HASH,
+                                     .payload_hash =
+                                         suite_case->sign_body ? suite_case->body_hash : PL_SIGV4_EMPTY_HASH,
                                      .normalize_path = suite_case->normalize};
 }
 
@@ -153,16 +157,16 @@ static void check_header_mode(struct suite_case *suite_case)
     }
     request = request_of(suite_case);
     ck_assert_ok(pl_sigv4_canonical(&request, &canonical, &error), &error);
-    ck_assert_msg(strcmp(canonical.data, text_of(want, "canonical_request")) == 0, "%s:\n%s\nshould be\n%s", suite_case->name, canonical.data,
-                  text_of(want, "canonical_request"));
+    ck_assert_msg(strcmp(canonical.data, text_of(want, "canonical_request")) == 0, "%s:\n%s\nshould be\n%s",
+                  suite_case->name, canonical.data, text_of(want, "canonical_request"));
     ck_assert_ok(pl_sigv4_string_to_sign(&suite_scope, canonical.data, &string_to_sign, &error), &error);
     ck_assert_str_eq(string_to_sign.data, text_of(want, "string_to_sign"));
     ck_assert_ok(pl_sigv4_signature(&suite_case->key, &suite_scope, string_to_sign.data, hex, &error), &error);
     ck_assert_str_eq(hex, text_of(want, "signature"));
     ck_assert_ok(pl_sigv4_authorize(&suite_case->key, &suite_scope, &request, &authorization, &error), &error);
     pl_text_printf(&line, "\nAuthorization:%s\n", authorization.data);
-    ck_assert_msg(strstr(text_of(want, "signed_request"), line.data) != NULL, "%s: %s is not in\n%s", suite_case->name, line.data,
-                  text_of(want, "signed_request"));
+    ck_assert_msg(strstr(text_of(want, "signed_request"), line.data) != NULL, "%s: %s is not in\n%s", suite_case->name,
+                  line.data, text_of(want, "signed_request"));
 }
 
 static void check_query_mode(struct suite_case *suite_case)
@@ -174,7 +178,9 @@ static void check_query_mode(struct suite_case *suite_case)
     struct pl_sigv4_request request = request_of(suite_case);
     const char *at;
 
-    ck_assert_ok(pl_sigv4_presign(&suite_case->key, &suite_scope, &request, suite_case->expires_s, suite_case->late_token, &query, &error), &error);
+    ck_assert_ok(pl_sigv4_presign(&suite_case->key, &suite_scope, &request, suite_case->expires_s,
+                                  suite_case->late_token, &query, &error),
+                 &error);
     pl_text_printf(&item, "X-Amz-Signature=%s", text_of(want, "signature"));
     at = strstr(query.data, item.data);
     ck_assert_msg(at != NULL, "%s: no %s in\n%s", suite_case->name, item.data, query.data);
@@ -236,7 +242,8 @@ START_TEST(documented_s3_examples_sign_alike)
                                           {"x-amz-content-sha256", hash},
                                           {"x-amz-date", date},
                                           {"x-amz-storage-class", "REDUCED_REDUNDANCY"}};
-    const struct pl_sigv4_header list[] = {{"Host", host}, {"x-amz-content-sha256", PL_SIGV4_EMPTY_HASH}, {"x-amz-date", date}};
+    const struct pl_sigv4_header list[] = {
+        {"Host", host}, {"x-amz-content-sha256", PL_SIGV4_EMPTY_HASH}, {"x-amz-date", date}};
 
     ck_assert_ok(pl_sigv4_hash("Welcome to Amazon S3.", 21, hash, NULL), &PL_ERROR_NONE);
     check_s3_example((struct pl_sigv4_request){"GET", "/test.txt", NULL, get, 4, PL_SIGV4_EMPTY_HASH, false},
@@ -258,9 +265,11 @@ START_TEST(documented_presigned_url_signs_alike)
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_sigv4_presign(&s3_key, &s3_scope, &request, 86400, false, &query, &error), &error);
-    ck_assert_msg(strstr(query.data, "X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404") != NULL, "%s", query.data);
+    ck_assert_msg(
+        strstr(query.data, "X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404") != NULL,
+        "%s", query.data);
 }
 END_TEST
 
-UNIT_MAIN("s3io/sigv4", published_suite_signs_headers_alike, published_suite_presigns_alike, documented_s3_examples_sign_alike,
-          documented_presigned_url_signs_alike)
+UNIT_MAIN("s3io/sigv4", published_suite_signs_headers_alike, published_suite_presigns_alike,
+          documented_s3_examples_sign_alike, documented_presigned_url_signs_alike)
