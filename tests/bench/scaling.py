@@ -81,7 +81,7 @@ Efficiency is images a second of all GPUs over that of one times their number.
 """)
     for merge in (1, 32):
         print(f"\n## Merge scope {merge}\n")
-        print("| model | MB | " + " | ".join(f"{h} hosts, {h * GPUS} GPUs" for h in HOSTS) + " | Horovod, published for 512 GPUs |")
+        print("| model | MB | " + " | ".join(str(h) for h in HOSTS) + " | Horovod, 512 GPUs, published |")
         print("|---|---|" + "---|" * (len(HOSTS) + 1))
         for name, title, speed, published in MODELS:
             counts = json.loads((folder / f"{name}.counts.json").read_text())

@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get('PACELINE_BUILD', SOURCE / 'build'))
 PACELINE = str(BUILD / 'entrypoint' / 'paceline')
 IGNORED = {'SM_NUM_CPUS', 'SM_NUM_GPUS', 'SM_NUM_NEURONS', 'PYTHONPATH'}
 COUNTS = re.compile(r'"num_(cpus|gpus|neurons)":\d+')
-DIFFERENCES = set(re.findall(r'^\| `([a-z-]+)`', (SOURCE / 'docs' / 'differences.md').read_text(), re.M))
+DIFFERENCES = set(re.findall(r'^- `([a-z-]+)`', (SOURCE / 'docs' / 'differences.md').read_text(), re.M))
 
 # case -> the row that explains why its arguments or its success differ
 CASE_DIFFERENCES = {

@@ -27,13 +27,13 @@ static const char *type_text(enum pl_knob_type type)
     return "";
 }
 
-static void print_table(struct pl_text *text, int first, int end)
+static void print_list(struct pl_text *text, int first, int end)
 {
-    pl_text_append(text, "\n| knob | type | default | variables | |\n|---|---|---|---|---|\n");
+    pl_text_append(text, "\n");
     for (int k = first; k < end; k++) {
         const struct pl_knob_info *info = pl_knob_info((enum pl_knob)k);
 
-        pl_text_printf(text, "| `%s` | %s%s%s | %s | `%s`%s%s%s | %s |\n", info->name, type_text(info->type),
+        pl_text_printf(text, "- `%s` (%s%s%s; default: %s): `%s`%s%s%s\n  %s\n", info->name, type_text(info->type),
                        *info->unit ? ", " : "", info->unit, *info->fallback ? info->fallback : "empty", info->variable,
                        info->horovod ? ", `" : "", info->horovod ? info->horovod : "", info->horovod ? "`" : "",
                        info->help);
@@ -43,20 +43,18 @@ static void print_table(struct pl_text *text, int first, int end)
 static void print_page(struct pl_text *text)
 {
     pl_text_append(
-        text, "# Knobs\n\n"
-              "Settings of the runtime; [contract.md](contract.md) and [supervision.md](supervision.md) have those of "
-              "`paceline train`.\n"
-              "The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter `paceline_NAME`, which\n"
-              "never reaches the program's arguments. Where Horovod has the same setting, its variable counts unless "
-              "Paceline's is set;\n"
-              "rank 0 warns of others of Horovod's that are set and have no effect.\n"
-              "All ranks use what rank 0 resolved. Yes is `1`, `true`, `yes` or `on`; a size may end in `KiB`, `MiB` "
-              "or `GiB`.\n"
-              "This page is made from `base/knob.h` and a test compares the two.\n");
-    print_table(text, 0, PL_KNOB_BACKEND);
+        text,
+        "# Knobs\n\n"
+        "Settings of the runtime; [contract.md](contract.md) and [supervision.md](supervision.md) have those of\n"
+        "`paceline train`. The knob `NAME` is set by the variable `PACELINE_NAME` or by the hyperparameter\n"
+        "`paceline_NAME`, which never reaches the program's arguments. Where Horovod has the same setting, its\n"
+        "variable counts unless Paceline's is set; rank 0 warns of others of Horovod's that are set and have no\n"
+        "effect. All ranks use what rank 0 resolved. Yes is `1`, `true`, `yes` or `on`; a size may end in `KiB`,\n"
+        "`MiB` or `GiB`. This page is made from `base/knob.h` and a test compares the two.\n");
+    print_list(text, 0, PL_KNOB_BACKEND);
     pl_text_append(text, "\n## For measurements and tests\n\n"
                          "A job leaves these alone; they force what Paceline otherwise chooses or measures.\n");
-    print_table(text, PL_KNOB_BACKEND, PL_KNOB_COUNT);
+    print_list(text, PL_KNOB_BACKEND, PL_KNOB_COUNT);
 }
 
 int main(int argc, char **argv)

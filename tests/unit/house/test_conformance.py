@@ -12,11 +12,12 @@ seen = []
 names = {match for path in root.glob("tests/unit/**/test_*.c") for match in re.findall(r"^START_TEST\((\w+)\)", path.read_text(), re.M)}
 names |= {path.name for path in root.glob("tests/integration/*")}
 names |= set(re.findall(r"^test\('([^']+)'", (root / "tests/integration/meson.build").read_text(), re.M))
-for line in (root / "tests/conformance.md").read_text().splitlines():
-    row = re.match(r"\| ([A-R]\d+(?:, [A-R]\d+)*) \| (.*?) \| (.*?) ?\|$", line)
+page = re.sub(r"\n  (?=\S)", " ", (root / "tests/conformance.md").read_text())  # an item's lines as one
+for line in page.splitlines():
+    row = re.match(r"- \*\*([A-R]\d+(?:, [A-R]\d+)*)\*\* \| (.*?) \|(?: (.*))?$", line)
     if not row:
         continue
-    numbers, first, second = row.groups()
+    numbers, first, second = row.groups(default="")
     seen += numbers.split(", ")
     if first == "none" and not second or second == "none":
         findings.append(f"{numbers}: neither a test nor a reason")
