@@ -136,7 +136,7 @@ mkdir -p "$cluster/algo-1/ml/input/data/code"
 : >"$cluster/algo-1/ml/input/data/code/sourcedir.tar.gz"
 printf '#!/bin/sh\necho "the archive is at work"\nexec sleep 1000\n' >"$cluster/algo-1/ml/unpack"
 chmod +x "$cluster/algo-1/ml/unpack"
-host_start algo-1 sh -c 'mount --bind /opt/ml/unpack "$1-unpack" && exec "$@"' sh "$paceline" train
+host_start algo-1 sh -c 'mount --bind /opt/ml/unpack "${1%/*}/../libexec/paceline/paceline-unpack" && exec "$@"' sh "$paceline" train
 await_log algo-1 "the archive is at work" 60
 case_mark
 host_signal algo-1 TERM
