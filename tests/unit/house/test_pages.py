@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages name is there: links and their anchors, files, functions, PACELINE_* variables and verbs of paceline."""
+"""What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
+the page of troubles, messages."""
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1])
 FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "tests"]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"), ROOT / "tests/conformance.md"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), ROOT / "tests/conformance.md"]
 EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
 
 
@@ -32,6 +33,23 @@ def findings(page, text, words, verbs):
             yield f"verb {verb}"
 
 
+def messages(files):
+    """Every text of the C sources, adjacent literals joined, what printf() fills in as "...", one a line."""
+    literal = r'"(?:\\.|[^"\\\n])*"'
+    for path in files:
+        code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        for run in re.findall(rf"(?:{literal}(?:\s|PRI\w+|\\\n)*)+", code):
+            text = re.sub(r"PRI\w+", "...", "".join(re.findall(rf"{literal}|PRI\w+", run)).replace('"', ""))
+            yield re.sub(r"%(?:-?[\d.*]*(?:hh|ll|[hlzjt])?[a-zA-Z]|(?=\.\.\.))", "...", text).replace("......", "...")
+
+
+def troubles(page, known):
+    for quoted in re.findall(r"^- `([^`]+)`", page, re.M):
+        pattern = re.compile(".*?".join(re.escape(part) for part in quoted.split("...")))
+        if not any(pattern.search(text) for text in known):
+            yield f"message '{quoted}'"
+
+
 def main():
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".c", ".h", ".py", ".sh")]
     words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in files))) - {""}
@@ -39,6 +57,11 @@ def main():
     words |= {f"PACELINE_{name}" for name in re.findall(r'"(\w+)"', (ROOT / "entrypoint/job/settings.c").read_text())}
     verbs = set(re.findall(r'"  paceline (\w+) ', (ROOT / "entrypoint/main.c").read_text())) | {"rank", "relay", "help"}
     found = [f"{page.relative_to(ROOT)}: {what} is not there" for page in PAGES for what in findings(page, page.read_text(), words, verbs)]
+    sources = [path for path in files if path.suffix == ".c" and path.relative_to(ROOT).parts[0] not in ("tests", "examples")]
+    known = list(messages(sources))
+    assert len(known) > 1000 and list(troubles("- `a message that nothing says`", known)), "the check of messages finds nothing"
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    found += [f"docs/troubleshooting.md: {what} is not there" for what in troubles(page, known)]
     print("\n".join(found) or f"{len(PAGES)} pages name what there is")
     sys.exit(1 if found else 0)
 
