@@ -3,12 +3,15 @@
 #
 #   --build-arg BASE=...       another base; Debian 12 or Ubuntu 22.04 and later
 #   --build-arg PACKAGES="..." more packages for the final image, such as "python3 python3-pip python3-mpi4py"
+#   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (45 MiB); a job must name its program then
 #
 # With GPUs: docker build --target cuda --build-arg CUDA_BASE=RUNTIME --build-arg CUDA_BUILD_BASE=DEVEL -t paceline-cuda .
 #
-#   RUNTIME, DEVEL   NVIDIA's images of one CUDA 12 version with cuDNN, on Debian 12 or Ubuntu 22.04 and later (nvidia/cuda:12.*-cudnn-runtime-*
-#                    and -cudnn-devel-*); the runtime image holds NCCL, cuBLAS and cuDNN. docs/gpu.md says what the host's driver must be.
-#   --build-arg EFA_FILES=DIR  a folder in the build context with *.deb to install and *.tar.gz to unpack at /: EFA's libfabric, aws-ofi-nccl
+#   RUNTIME, DEVEL   NVIDIA's images of one CUDA 12 version with cuDNN, on Debian 12 or Ubuntu 22.04 and later
+#                    (nvidia/cuda:12.*-cudnn-runtime-* and -cudnn-devel-*); the runtime image holds NCCL, cuBLAS and
+#                    cuDNN. docs/gpu.md says what the host's driver must be.
+#   --build-arg EFA_FILES=DIR  a folder in the build context with *.deb to install and *.tar.gz to unpack at /: EFA's
+#                    libfabric, aws-ofi-nccl
 ARG BASE=debian:bookworm-slim
 ARG CUDA_BASE=${BASE}
 ARG CUDA_BUILD_BASE=${CUDA_BASE}
@@ -17,28 +20,25 @@ FROM ${BASE} AS build
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build
 COPY . /src
-RUN meson setup /build /src --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dcuda=disabled -Dnccl=disabled \
- && ninja -C /build \
- && DESTDIR=/out meson install -C /build --no-rebuild
+ARG EXAMPLES=yes
+RUN /src/tests/support/image.sh build -Dcuda=disabled -Dnccl=disabled
 
 FROM ${CUDA_BUILD_BASE} AS build-cuda
 COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build cuda
 COPY . /src
+ARG EXAMPLES=yes
 ARG GPU_ARCHS=""
-RUN PATH=$PATH:/usr/local/cuda/bin meson setup /build /src --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dcuda=enabled -Dnccl=enabled \
-      -Dgpu_archs="$GPU_ARCHS" \
- && ninja -C /build \
- && DESTDIR=/out meson install -C /build --no-rebuild
+RUN PATH=$PATH:/usr/local/cuda/bin /src/tests/support/image.sh build -Dcuda=enabled -Dnccl=enabled -Dgpu_archs="$GPU_ARCHS"
 
 FROM ${CUDA_BASE} AS cuda
 ARG PACKAGES=""
+ARG EXAMPLES=yes
 ARG EFA_FILES=""
 COPY tests/support/packages.sh tests/support/image.sh ${EFA_FILES} /tmp/image/
-RUN /tmp/image/image.sh
+RUN /tmp/image/image.sh final
 COPY --from=build-cuda /out/usr/local/ /usr/local/
 RUN ldconfig
-COPY examples /usr/local/share/paceline/examples
 STOPSIGNAL SIGTERM
 # What NVIDIA's container runtime gives the container: the driver's libraries for computing, and nvidia-smi.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
@@ -46,11 +46,11 @@ ENTRYPOINT ["paceline"]
 
 FROM ${BASE}
 ARG PACKAGES=""
+ARG EXAMPLES=yes
 COPY tests/support/packages.sh tests/support/image.sh /tmp/image/
-RUN /tmp/image/image.sh
+RUN /tmp/image/image.sh final
 COPY --from=build /out/usr/local/ /usr/local/
 RUN ldconfig
-COPY examples /usr/local/share/paceline/examples
 # paceline is process 1 and takes SIGTERM as SageMaker sends it.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["paceline"]

@@ -232,7 +232,11 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     PL_AUTO_FREE char *path = NULL;
 
     program->kind = PL_PROGRAM_BUNDLED;
-    PL_TRY(pl_verb_find_companion(job->self_path, bundled_name, &path, reterr));
+    if (pl_verb_find_companion(job->self_path, bundled_name, &path, NULL) != PL_OK) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "no program is named, and this image was built without the example that would train: set "
+                            "the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
+    }
     return pl_words_add(&program->words, path, reterr);
 }
 

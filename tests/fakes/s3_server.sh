@@ -8,7 +8,7 @@
 # Needs the packages radosgw ceph-mon ceph-osd ceph-common uuid-runtime (Debian 12: 16.2). Where they are absent `start` installs
 # them as root with PACELINE_S3_SERVER=yes or CI=true (67 MB); otherwise it exits 77.
 set -euo pipefail
-support=$(dirname "${BASH_SOURCE[0]}")
+support=$(dirname "${BASH_SOURCE[0]}")/../support
 
 verb=${1:?start or stop}
 dir=${2:?a folder}

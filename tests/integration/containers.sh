@@ -218,13 +218,30 @@ P
   forget
 }
 
+an_image_without_examples_has_no_openblas_and_asks_for_a_program() {
+  container_build "$image-bare" "$PACELINE_SOURCE" --build-arg EXAMPLES=no >"$work/build.log" 2>&1 ||
+    { tail -n 40 "$work/build.log"; fail "the image without examples does not build"; }
+  image=$image-bare start look --entrypoint sh -- -c '
+    ! ls /usr/lib/*/libopenblas* /usr/lib/*/openblas-pthread 2>/dev/null || exit 10
+    ! ls /usr/local/libexec/paceline/mnist 2>/dev/null || exit 11
+    test -e /usr/local/share/paceline/examples/python/paceline.py || exit 12
+    paceline info >/dev/null || exit 13'
+  end_well look
+  forget
+  config "$work/bare" algo-1 '["algo-1"]' eth0 "{}"
+  image=$image-bare start bare -v "$work/bare:/opt/ml" -- plan
+  [ "$("$engine" wait "$run_id-bare")" != 0 ] || fail "a job without a program has a plan"
+  says bare "built without the example that would train: set the hyperparameter sagemaker_program"
+  forget
+}
+
 mkdir -p "$work/digits"
 "$PACELINE_BUILD/libexec/paceline/make_digits" "$work/digits" 2000 400 1
 step "engine $engine"
 the_image_is_built
 "$engine" network create "$network" >/dev/null
 for check in no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs \
-  a_python_program_runs_in_an_image_of_its_own; do
+  a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program; do
   step "$check"
   "$check"
 done

@@ -1,10 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the Dockerfile's final stages have in common: packages, the hosts' key pair, folders. Runs once, in the image, from a folder that may hold
-# more packages (*.deb) and trees (*.tar.gz, unpacked at /) beside it; that folder is removed.
+# What the Dockerfile's stages have in common. EXAMPLES=no leaves the example programs and OpenBLAS out.
+#
+#   image.sh build OPTION...   compile the tree around this file with these options of meson, install into /out
+#   image.sh final             packages, the hosts' key pair, folders; runs once, in the image, from a folder that may
+#                              hold more packages (*.deb) and trees (*.tar.gz, unpacked at /), and removes that folder
 set -euo pipefail
 cd "$(dirname "$0")"
-./packages.sh install image
+case ${EXAMPLES:-yes} in
+  yes) examples=true roles="image examples" ;;
+  no) examples=false roles=image ;;
+  *) echo "EXAMPLES is '$EXAMPLES': expected yes or no" >&2; exit 2 ;;
+esac
+
+if [ "${1:-}" = build ]; then
+  shift
+  cd ../..
+  meson setup /build . --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dexamples=$examples "$@"
+  ninja -C /build
+  DESTDIR=/out meson install -C /build --no-rebuild
+  mkdir -p /out/usr/local/share/paceline/examples
+  [ $examples = false ] || cp -r examples /out/usr/local/share/paceline
+  cp -r examples/python /out/usr/local/share/paceline/examples # the module that Python programs import
+  exit
+fi
+
+./packages.sh install $roles
 if [ -n "${PACKAGES:-}" ]; then
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $PACKAGES
