@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
  * */
+#include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
@@ -196,7 +197,7 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
         }
     }
     if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) &&
-        pl_program_search(job, "smddpmprun", &smddpmprun, NULL) == PL_OK) {
+        pl_file_find_program("smddpmprun", pl_environment_get(job->process, "PATH"), &smddpmprun, NULL) == PL_OK) {
         return pl_words_add_list(
             argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
     }

@@ -64,7 +64,7 @@ static bool code_has(const struct pl_job *job, const char *name)
     return code_path(job, name, &path, NULL) == PL_OK && is_file(path);
 }
 
-enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+static enum pl_status search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
 {
     return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), ret_path, reterr);
 }
@@ -75,12 +75,12 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
 
     if (named != NULL) {
-        return pl_program_search(job, named, ret_path, reterr);
+        return search(job, named, ret_path, reterr);
     }
-    if (pl_program_search(job, "python3", ret_path, NULL) == PL_OK) {
+    if (search(job, "python3", ret_path, NULL) == PL_OK) {
         return PL_OK;
     }
-    return pl_program_search(job, "python", ret_path, reterr);
+    return search(job, "python", ret_path, reterr);
 }
 
 enum { HEAD_BYTES = 5 };
@@ -144,7 +144,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
         PL_TRY(pl_text_check(&word, reterr));
         return use_command(path, pl_text_string(&word), program, plan, reterr);
     }
-    if (strchr(job->program, '/') == NULL && pl_program_search(job, job->program, &on_path, NULL) == PL_OK) {
+    if (strchr(job->program, '/') == NULL && search(job, job->program, &on_path, NULL) == PL_OK) {
         return use_command(on_path, on_path, program, plan, reterr);
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program,

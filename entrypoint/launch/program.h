@@ -57,8 +57,4 @@ void pl_program_done(struct pl_program *program);
 /** True when the code directory holds anything. */
 bool pl_program_has_code(const struct pl_job *job);
 
-/** The path of an executable `name` on PATH; the caller frees. PL_NOT_FOUND. */
-enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
-
 #endif
