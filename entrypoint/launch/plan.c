@@ -94,7 +94,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
     pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name,
                    *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
-    snprintf(seconds, sizeof(seconds), "%.10g", pl_settings_number(job, "PACELINE_INTERMEDIATE_S"));
+    snprintf(seconds, sizeof(seconds), "%.10g", pl_job_number(job, "PACELINE_INTERMEDIATE_S"));
     return pl_words_add_list(&plan->sync,
                              (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
                                                    pl_text_string(&text), NULL},
@@ -139,7 +139,7 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
-    PL_TRY(pl_settings_check(job, &plan->warnings, reterr));
+    PL_TRY(pl_settings_check(job->process, &job->knobs, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 

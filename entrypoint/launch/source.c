@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the user's code gets into the code directory; the work itself is done by companions, each a step. */
 #include "base/memory.h"
-#include "entrypoint/job/settings.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 #include "entrypoint/launch/steps.h"
@@ -25,7 +24,7 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
         PL_TRY(pl_words_add(argv, "--fetched", reterr));
     }
     PL_TRY(pl_words_add(argv, "--max-bytes", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "%.0f", pl_settings_number(job, "PACELINE_SOURCE_MAX_BYTES")));
+    PL_TRY(pl_words_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_SOURCE_MAX_BYTES")));
     return pl_words_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
 

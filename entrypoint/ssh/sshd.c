@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/job/settings.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/verb.h"
 
@@ -90,7 +89,7 @@ enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, cons
     const struct passwd *user = getpwuid(geteuid());
 
     PL_TRY(check_user(user, reterr));
-    sshd->port = (int)pl_settings_number(job, "PACELINE_SSH_PORT");
+    sshd->port = (int)pl_job_number(job, "PACELINE_SSH_PORT");
     sshd->user_name = pl_memory_string(user->pw_name, reterr);
     if (sshd->user_name == NULL) {
         return PL_MEMORY;

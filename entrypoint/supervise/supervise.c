@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/job/settings.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -42,7 +41,7 @@ enum {
 
 static int64_t setting_ns(const struct pl_job *job, const char *name)
 {
-    return (int64_t)(pl_settings_number(job, name) * (double)PL_NS_PER_S);
+    return (int64_t)(pl_job_number(job, name) * (double)PL_NS_PER_S);
 }
 
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
