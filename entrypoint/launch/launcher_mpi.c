@@ -3,10 +3,10 @@
  * */
 #include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/steps.h"
-#include "entrypoint/verb.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *pl
     PL_AUTO_FREE char *library = NULL;
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
-    PL_TRY(pl_verb_find_companion(job->self_path, "libpaceline-hostname.so", &library, reterr));
+    PL_TRY(pl_companion_find(job->self_path, "libpaceline-hostname.so", &library, reterr));
     pl_text_append(&list, library);
     if (before != NULL) {
         pl_text_printf(&list, ":%s", before);

@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
-#include "entrypoint/verb.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +85,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
                                "an earlier run left it",
                                job->paths.output_intermediate);
     }
-    if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
+    if (pl_companion_find(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
         return pl_words_printf(
             &plan->warnings, reterr,
             "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",

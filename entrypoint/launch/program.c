@@ -5,8 +5,8 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/job/variables.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/steps.h"
-#include "entrypoint/verb.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -232,7 +232,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     PL_AUTO_FREE char *path = NULL;
 
     program->kind = PL_PROGRAM_BUNDLED;
-    PL_TRY(pl_verb_find_companion(job->self_path, bundled_name, &path, reterr));
+    PL_TRY(pl_companion_find(job->self_path, bundled_name, &path, reterr));
     return pl_words_add(&program->words, path, reterr);
 }
 

@@ -4,8 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/supervise/process.h"
-#include "entrypoint/verb.h"
+#include "entrypoint/launch/companion.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -48,7 +47,7 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
     if (secret[0] == '\0') {
         return PL_OK;
     }
-    PL_TRY(pl_verb_find_companion(job->self_path, "paceline-keys", &companion, reterr));
+    PL_TRY(pl_companion_find(job->self_path, "paceline-keys", &companion, reterr));
     ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
     PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
     return pl_words_add_list(
