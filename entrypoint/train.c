@@ -5,6 +5,7 @@
 #include "entrypoint/verb.h"
 
 #include "base/log.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/supervise.h"
 
@@ -67,9 +68,9 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     struct pl_plan *plan;
 
     if (status == PL_OK) {
-        PL_TRY(pl_plan_new(job, ret_plan, reterr));
+        PL_TRY(pl_plan_new(job, pl_launchers_choose(job), ret_plan, reterr));
         status = prepare(supervisor, job, *ret_plan, reterr);
-    } else if (pl_plan_new(job, ret_plan, NULL) != PL_OK) {
+    } else if (pl_plan_new(job, pl_launchers_choose(job), ret_plan, NULL) != PL_OK) {
         return status;
     }
     plan = *ret_plan;

@@ -6,6 +6,7 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/verb.h"
 
@@ -27,7 +28,7 @@ static enum pl_status print_plan(const struct pl_call *call, struct pl_error *re
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
     PL_TRY(pl_source_plan(job, &source, reterr));
-    PL_TRY(pl_plan_new(job, &plan, reterr));
+    PL_TRY(pl_plan_new(job, pl_launchers_choose(job), &plan, reterr));
     PL_TRY(pl_plan_print(job, plan, &source, &text, reterr));
     return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }

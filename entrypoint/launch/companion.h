@@ -6,8 +6,8 @@
 #include "base/status.h"
 
 /**
- * Find the companion `name` ("paceline-unpack", "mnist") of the binary at `self_path`: in ../libexec/paceline, seen from
- * its folder, else beside it. The caller frees `*ret_path`; PL_NOT_FOUND names the places looked at.
+ * Find the companion `name` ("paceline-unpack", "mnist") of the binary at `self_path`: in ../libexec/paceline, seen
+ * from its folder, else beside it. The caller frees `*ret_path`; PL_NOT_FOUND names the places looked at.
  */
 enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path,
                                  struct pl_error *reterr) PL_MUST_CHECK;

@@ -6,7 +6,6 @@
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
-#include "entrypoint/launch/launcher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,27 +14,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-/* The first that matches; the last matches every job. */
-static const struct pl_launcher *const launchers[] = {
-    &pl_launcher_mpi,
-    &pl_launcher_smddp,
-    &pl_launcher_torchrun,
-    &pl_launcher_parameter_server,
-    &pl_launcher_multi_worker_mirrored,
-    &pl_launcher_xla,
-    &pl_launcher_direct,
-};
-
-static const struct pl_launcher *choose(const struct pl_job *job)
-{
-    size_t at = 0;
-
-    while (!launchers[at]->matches(job)) {
-        at++;
-    }
-    return launchers[at];
-}
 
 /* Where intermediate output goes; NULL when nobody asked. */
 static const char *intermediate_uri(const struct pl_job *job)
@@ -124,10 +102,9 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
     return PL_OK;
 }
 
-static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_plan *plan,
+                           struct pl_error *reterr)
 {
-    const struct pl_launcher *launcher = choose(job);
-
     plan->launcher = launcher->name;
     plan->cwd = pl_memory_string(job->paths.code, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
@@ -143,7 +120,8 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 
-enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr)
+enum pl_status pl_plan_new(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_plan **ret_plan,
+                           struct pl_error *reterr)
 {
     struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
     enum pl_status status;
@@ -151,7 +129,7 @@ enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, 
     if (plan == NULL) {
         return PL_MEMORY;
     }
-    status = fill(job, plan, reterr);
+    status = fill(job, launcher, plan, reterr);
     if (status != PL_OK) {
         pl_plan_free(plan);
         return status;
@@ -169,8 +147,8 @@ void pl_plan_free(struct pl_plan *plan)
     pl_words_done(&plan->argv);
     pl_words_done(&plan->warnings);
     pl_words_done(&plan->sync);
-    pl_plan_steps_done(&plan->steps);
-    pl_plan_steps_done(&plan->questions);
+    pl_steps_done(&plan->steps);
+    pl_steps_done(&plan->questions);
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     if (plan->side != NULL) {

@@ -11,31 +11,13 @@
 
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/words.h"
+#include "entrypoint/launch/steps.h"
 
 enum pl_plan_role {
     PL_PLAN_SINGLE, /* runs its program, depends on no other host for its result */
     PL_PLAN_MASTER, /* runs the job's first process and tells the others the result */
     /* with needs_link takes the job's result from the master and stays until it is known; else as SINGLE */
     PL_PLAN_WORKER,
-};
-
-/**
- * A program that has to end with 0 before the next thing starts (unpack, pip). Its last stderr lines belong in the
- * failure file.
- */
-struct pl_plan_step {
-    char *what;           /* "installing requirements.txt" */
-    struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
-    char *cwd;            /* NULL: the base directory */
-    bool is_question;     /* its exit code is an answer, not a failure */
-
-    struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
-};
-
-struct pl_plan_steps {
-    struct pl_plan_step *items;
-    size_t count;
-    size_t capacity;
 };
 
 /**
@@ -87,18 +69,28 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_plan_steps *st
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Choose the launcher and make the plan. Looks at files (does the program exist, is it a script) but changes nothing.
+ * A launcher: one file each, one table in launchers.c. `plan` fills role, launcher, hosts, argv, side and adds to
+ * plan->additions.
+ */
+struct pl_launcher {
+    const char *name;
+    bool (*matches)(const struct pl_job *job);
+    enum pl_status (*plan)(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr);
+};
+
+/**
+ * Make the plan by `launcher`, which pl_launchers_choose() gives. Looks at files (does the program exist, is it a
+ * script) but changes nothing.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */
-enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_new(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_plan **ret_plan,
+                           struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_plan_free(struct pl_plan *plan);
 void pl_plan_free_at(struct pl_plan **plan_at);
-void pl_plan_steps_done(struct pl_plan_steps *steps);
 
 #define PL_AUTO_PLAN __attribute__((cleanup(pl_plan_free_at)))
-#define PL_AUTO_STEPS __attribute__((cleanup(pl_plan_steps_done)))
 
 /**
  * Make the directories that a program may count on (model, output/data, code, intermediate) and set the program's
@@ -124,15 +116,5 @@ enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *pla
 /** Append the variables as one line of JSON: an object. */
 enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
                                          struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * A launcher: one file each, one table in plan.c. `plan` fills role, launcher, hosts, argv, side and adds to
- * plan->additions.
- */
-struct pl_launcher {
-    const char *name;
-    bool (*matches)(const struct pl_job *job);
-    enum pl_status (*plan)(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr);
-};
 
 #endif

@@ -32,7 +32,7 @@ enum pl_status pl_steps_set(struct pl_plan_steps *steps, const char *name, const
     return pl_environment_set(step->additions, name, value, reterr);
 }
 
-void pl_plan_steps_done(struct pl_plan_steps *steps)
+void pl_steps_done(struct pl_plan_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++) {
         free(steps->items[i].what);

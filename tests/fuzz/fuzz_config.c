@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/fuzz.h"
 
@@ -60,7 +61,7 @@ static void read_job(const char *base)
               pl_environment_set(environment, "SAGEMAKER_BASE_DIR", base, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_PROGRAM", "/bin/true", &error) != PL_OK);
     if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK ||
-        pl_secrets_mask(job, &error) != PL_OK || pl_plan_new(job, &plan, &error) != PL_OK) {
+        pl_secrets_mask(job, &error) != PL_OK || pl_plan_new(job, pl_launchers_choose(job), &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
         return;
     }

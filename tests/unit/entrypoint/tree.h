@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
@@ -87,7 +88,7 @@ static inline enum pl_status tree_plan(struct tree *tree)
     pl_plan_free(tree->plan);
     tree->plan = NULL;
     status = tree_job(tree);
-    return status == PL_OK ? pl_plan_new(tree->job, &tree->plan, &tree->error) : status;
+    return status == PL_OK ? pl_plan_new(tree->job, pl_launchers_choose(tree->job), &tree->plan, &tree->error) : status;
 }
 
 /* The words of a list joined by '|'; valid until the next call. */

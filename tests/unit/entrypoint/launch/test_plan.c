@@ -534,7 +534,7 @@ START_TEST(words_behind_two_dashes_are_run_as_they_are)
     ck_assert_ok(pl_words_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
     ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error),
                  &tree.error);
-    ck_assert_ok(pl_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "sh|-c|exit 3");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
     tree_done(&tree);
