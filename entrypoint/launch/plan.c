@@ -43,7 +43,7 @@ static bool is_mount(const char *path)
 }
 
 /* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
-static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *uri = intermediate_uri(job);
     const char *name = pl_environment_get_or(job->process, "TRAINING_JOB_NAME", "");
@@ -81,7 +81,8 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
 
 /* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and
  * well. */
-static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan,
+                                             struct pl_error *reterr)
 {
     for (size_t i = 0; i < job->distribution_groups.count; i++) {
         const char *name = job->distribution_groups.items[i];
@@ -102,7 +103,7 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
     return PL_OK;
 }
 
-static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_plan *plan,
+static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_launch_plan *plan,
                            struct pl_error *reterr)
 {
     plan->launcher = launcher->name;
@@ -120,10 +121,10 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 
-enum pl_status pl_plan_new(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_plan **ret_plan,
-                           struct pl_error *reterr)
+enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_launcher *launcher,
+                                  struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
-    struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+    struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
     enum pl_status status;
 
     if (plan == NULL) {
@@ -131,14 +132,14 @@ enum pl_status pl_plan_new(const struct pl_job *job, const struct pl_launcher *l
     }
     status = fill(job, launcher, plan, reterr);
     if (status != PL_OK) {
-        pl_plan_free(plan);
+        pl_launch_plan_free(plan);
         return status;
     }
     *ret_plan = plan;
     return PL_OK;
 }
 
-void pl_plan_free(struct pl_plan *plan)
+void pl_launch_plan_free(struct pl_launch_plan *plan)
 {
     if (plan == NULL) {
         return;
@@ -161,9 +162,9 @@ void pl_plan_free(struct pl_plan *plan)
     free(plan);
 }
 
-void pl_plan_free_at(struct pl_plan **plan_at)
+void pl_launch_plan_free_at(struct pl_launch_plan **plan_at)
 {
-    pl_plan_free(*plan_at);
+    pl_launch_plan_free(*plan_at);
     *plan_at = NULL;
 }
 
@@ -186,7 +187,8 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
 
-enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                      struct pl_error *reterr)
 {
     const char *const always[] = {job->paths.code, job->paths.model, job->paths.output_data};
     struct stat info;
@@ -204,7 +206,7 @@ enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *p
     return PL_OK;
 }
 
-void pl_plan_drop_optional(struct pl_plan *plan)
+void pl_launch_plan_drop_optional(struct pl_launch_plan *plan)
 {
     struct pl_words *argv = &plan->argv;
     size_t end = plan->optional_at + plan->optional_count;
@@ -219,14 +221,14 @@ void pl_plan_drop_optional(struct pl_plan *plan)
     plan->optional_count = 0;
 }
 
-const char *pl_plan_role_text(enum pl_plan_role role)
+const char *pl_launch_plan_role_text(enum pl_launch_plan_role role)
 {
     switch (role) {
-    case PL_PLAN_SINGLE:
+    case PL_LAUNCH_PLAN_SINGLE:
         return "single";
-    case PL_PLAN_MASTER:
+    case PL_LAUNCH_PLAN_MASTER:
         return "master";
-    case PL_PLAN_WORKER:
+    case PL_LAUNCH_PLAN_WORKER:
         return "worker";
     }
     return "?";

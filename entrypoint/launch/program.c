@@ -103,8 +103,8 @@ static bool starts_itself(const char *head)
 }
 
 /* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
-static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan,
-                                  struct pl_error *reterr)
+static enum pl_status use_command(const char *path, const char *word, struct pl_program *program,
+                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     char head[HEAD_BYTES];
 
@@ -125,7 +125,7 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     return pl_words_add(&program->words, word, reterr);
 }
 
-static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                    struct pl_error *reterr)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -180,7 +180,7 @@ static enum pl_status need_python(const struct pl_job *job, struct pl_program *p
 }
 
 static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program,
-                                 struct pl_plan *plan, struct pl_error *reterr)
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     bool is_shell = ends_with(job->program, ".sh");
     bool is_python = ends_with(job->program, ".py");
@@ -208,7 +208,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 
 /* The same; the name's origin is told where another name gives way to it. */
 static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program,
-                                 struct pl_plan *plan, struct pl_error *reterr)
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = find_named(job, pending, program, plan, reterr);
 
@@ -238,7 +238,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 
 /* An image with Python need not have pip, and the interpreter's own words for that name no way out. */
 static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
-                                   struct pl_plan *plan, struct pl_error *reterr)
+                                   struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     struct pl_words *argv = NULL;
 
@@ -257,7 +257,7 @@ static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_pro
 }
 
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
-static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
     bool requirements = code_has(job, "requirements.txt");
@@ -296,7 +296,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
                         : PL_OK;
 }
 
-enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
     bool has_code = pl_program_has_code(job);
@@ -357,7 +357,7 @@ enum pl_status pl_program_add_name(const struct pl_program *program, const char 
     return pl_words_add_all(words, &program->words, reterr);
 }
 
-enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
     PL_TRY(pl_program_add_name(program, NULL, &plan->argv, reterr));

@@ -12,7 +12,7 @@
 
 /* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive; what was fetched from S3 is one. */
 static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
-                                 struct pl_plan_steps *steps, struct pl_error *reterr)
+                                 struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     struct pl_words *argv = NULL;
@@ -28,7 +28,7 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
     return pl_words_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
 
-static enum pl_status add_s3(const struct pl_job *job, struct pl_plan_steps *steps, struct pl_error *reterr)
+static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
@@ -49,7 +49,7 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_plan_steps *ste
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 
-enum pl_status pl_source_plan(const struct pl_job *job, struct pl_plan_steps *steps, struct pl_error *reterr)
+enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     const char *uri = job->submit_uri;
     struct stat source;

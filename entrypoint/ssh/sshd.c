@@ -38,12 +38,12 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
 }
 
 enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
-                                 struct pl_plan_step *ret_step, struct pl_error *reterr)
+                                 struct pl_launch_plan_step *ret_step, struct pl_error *reterr)
 {
     const char *secret = pl_job_option(job, "PACELINE_SSH_SECRET", "");
     PL_AUTO_FREE char *companion = NULL;
 
-    *ret_step = (struct pl_plan_step){.what = NULL};
+    *ret_step = (struct pl_launch_plan_step){.what = NULL};
     if (secret[0] == '\0') {
         return PL_OK;
     }

@@ -75,7 +75,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     supervisor->environment = NULL;
 }
 
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan,
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                       struct pl_error *reterr)
 {
     supervisor->plan = plan;
