@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
-__attribute__((visibility("default"))) int gethostname(char *name, size_t bytes)
+/* The library's gethostname(); in C it has a name of its own, so that what calls the system's is not taken for a caller
+ * of this one. */
+__attribute__((visibility("default"))) int preloaded_gethostname(char *name, size_t bytes) __asm__("gethostname");
+
+int preloaded_gethostname(char *name, size_t bytes)
 {
     struct utsname real;
     const char *answer = getenv("PACELINE_HOST_NAME");

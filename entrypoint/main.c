@@ -9,6 +9,8 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
+#include "entrypoint/launch/companion.h"
+#include "entrypoint/ssh/relay.h"
 #include "entrypoint/verb.h"
 
 #include <errno.h>
@@ -39,11 +41,16 @@ static const char usage[] =
     "where\n"
     "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
 
+static int run_relay(const struct pl_call *call)
+{
+    return pl_relay_run(&call->words, call->environment);
+}
+
 static const struct {
     const char *name;
     int (*run)(const struct pl_call *call);
 } verbs[] = {
-    {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", pl_relay_main},
+    {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", run_relay},
     {"plan", pl_plan_main},   {"env", pl_env_main},
 };
 
@@ -74,8 +81,7 @@ static int exec_companion(const struct pl_call *call, const char *verb, char **a
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     pl_text_printf(&name, "paceline-%s", verb);
-    if (strchr(verb, '/') != NULL ||
-        pl_verb_find_companion(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
+    if (strchr(verb, '/') != NULL || pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
         pl_log(PL_LOG_ERROR, "there is no verb '%s'; `paceline help` lists them", verb);
         return PL_EXIT_USAGE;
     }
@@ -105,7 +111,7 @@ static bool is_known(const struct pl_call *call, const char *verb)
         }
     }
     pl_text_printf(&name, "paceline-%s", verb);
-    return pl_verb_find_companion(call->self_path, pl_text_string(&name), &path, NULL) == PL_OK;
+    return pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) == PL_OK;
 }
 
 /*

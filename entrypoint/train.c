@@ -5,6 +5,7 @@
 #include "entrypoint/verb.h"
 
 #include "base/log.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/supervise.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_plan_steps *steps,
+static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
                                 const struct pl_environment *environment, struct pl_error *reterr)
 {
     for (size_t i = 0; i < steps->count; i++) {
@@ -28,13 +29,13 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
 }
 
 /* What only the image's own programs can answer, after all that the job wants installed is there. */
-static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = run_steps(supervisor, &plan->questions, plan->environment, reterr);
 
     if (status == PL_NOT_FOUND) {
         pl_log(PL_LOG_INFO, "there is no mpi4py in this image; the program is started without it");
-        pl_plan_drop_optional(plan);
+        pl_launch_plan_drop_optional(plan);
         return PL_OK;
     }
     return status;
@@ -42,34 +43,34 @@ static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_plan *plan
 
 static enum pl_status bring_code(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_error *reterr)
 {
-    PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
 
     PL_TRY(pl_source_plan(job, &source, reterr));
     return run_steps(supervisor, &source, job->process, reterr);
 }
 
-static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan *plan,
+static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
     for (size_t i = 0; i < plan->warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
     }
-    PL_TRY(pl_plan_prepare(job, plan, reterr));
+    PL_TRY(pl_launch_plan_prepare(job, plan, reterr));
     PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
     return ask(supervisor, plan, reterr);
 }
 
 /* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor looks at it to the end. */
-static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_plan **ret_plan,
-                                int *ret_exit_code, struct pl_error *reterr)
+static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job,
+                                struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
 {
     enum pl_status status = bring_code(supervisor, job, reterr);
-    struct pl_plan *plan;
+    struct pl_launch_plan *plan;
 
     if (status == PL_OK) {
-        PL_TRY(pl_plan_new(job, ret_plan, reterr));
+        PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, reterr));
         status = prepare(supervisor, job, *ret_plan, reterr);
-    } else if (pl_plan_new(job, ret_plan, NULL) != PL_OK) {
+    } else if (pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, NULL) != PL_OK) {
         return status;
     }
     plan = *ret_plan;
@@ -85,14 +86,14 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     }
     /* A worker without a link runs its own program, as torchrun's do. */
     *ret_exit_code =
-        plan->role == PL_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
+        plan->role == PL_LAUNCH_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
     return PL_OK;
 }
 
 /* The job is known: from here on signals and children are ours. */
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
-    PL_AUTO_PLAN struct pl_plan *plan = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     struct pl_supervisor supervisor;
     struct pl_error error = PL_ERROR_NONE;
     int exit_code = 1;

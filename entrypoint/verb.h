@@ -17,16 +17,8 @@ struct pl_call {
 /** `paceline train`, and `paceline -- CMD` with the command as words of the call. */
 int pl_train_main(const struct pl_call *call);
 int pl_rank_main(const struct pl_call *call);
-int pl_relay_main(const struct pl_call *call);
 
 int pl_plan_main(const struct pl_call *call);
 int pl_env_main(const struct pl_call *call);
-
-/**
- * Find the companion `name` ("paceline-unpack", "mnist"): installed in ../libexec/paceline, in a build tree in the room
- * that builds it. The caller frees `*ret_path`; PL_NOT_FOUND names the places looked at.
- */
-enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -6,6 +6,7 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/verb.h"
 
@@ -17,8 +18,8 @@ static enum pl_status print_plan(const struct pl_call *call, struct pl_error *re
 {
     PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
-    PL_AUTO_PLAN struct pl_plan *plan = NULL;
-    PL_AUTO_STEPS struct pl_plan_steps source = {.items = NULL};
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     for (size_t i = 1; i < call->words.count; i++) {
@@ -27,8 +28,8 @@ static enum pl_status print_plan(const struct pl_call *call, struct pl_error *re
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
     PL_TRY(pl_source_plan(job, &source, reterr));
-    PL_TRY(pl_plan_new(job, &plan, reterr));
-    PL_TRY(pl_plan_print(job, plan, &source, &text, reterr));
+    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
+    PL_TRY(pl_launch_plan_print(job, plan, &source, &text, reterr));
     return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
@@ -60,7 +61,7 @@ static enum pl_status print_env(const struct pl_call *call, struct pl_error *ret
     for (size_t i = 0; i < warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", warnings.items[i]);
     }
-    PL_TRY(pl_plan_print_environment(environment, &text, reterr));
+    PL_TRY(pl_launch_plan_print_environment(environment, &text, reterr));
     return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 

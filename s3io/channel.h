@@ -8,6 +8,8 @@
 #ifndef PL_S3IO_CHANNEL_H
 #define PL_S3IO_CHANNEL_H
 
+#include "s3io/record.h"
+#include "s3io/sampler.h"
 #include "s3io/source.h"
 #include "s3io/store.h"
 
@@ -22,11 +24,6 @@ enum pl_channel_distribution {
     PL_CHANNEL_SHARDED_BY_KEY,   /* every host has its own objects */
 };
 
-enum pl_channel_wrapper {
-    PL_CHANNEL_WRAPPER_NONE,
-    PL_CHANNEL_WRAPPER_RECORDIO, /* Pipe Mode: each object is one RecordIO record */
-};
-
 /** Strings stay the owner's. */
 struct pl_channel {
     const char *name; /* "training" */
@@ -35,12 +32,6 @@ struct pl_channel {
     enum pl_channel_wrapper wrapper;
     const char *path; /* "/opt/ml/input/data/training" */
     int stop_fd;      /* as pl_source_stop_fifo() takes it; 0 or less: none */
-};
-
-/** Which records of a stream belong to this rank: record i when i mod `size` is `rank`. */
-struct pl_deal {
-    uint32_t rank;
-    uint32_t size;
 };
 
 /** World ranks share a replicated channel, the ranks of one host share a sharded one. */

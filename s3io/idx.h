@@ -9,7 +9,6 @@
 #ifndef PL_S3IO_IDX_H
 #define PL_S3IO_IDX_H
 
-#include "s3io/channel.h"
 #include "s3io/source.h"
 
 enum pl_idx_type {
@@ -61,10 +60,12 @@ struct pl_idx_pairs {
 
 void pl_idx_pairs_done(struct pl_idx_pairs *pairs);
 
+struct pl_channel;
+
 /**
- * Load all pictures and labels of a channel: from its directory, or from the FIFO of `epoch` in Pipe Mode. Every object
- * is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th array of images
- * (more dimensions); several such pairs of the same picture size are put one behind the other.
+ * Load all pictures and labels of a channel (s3io/channel.h): from its directory, or from the FIFO of `epoch` in Pipe
+ * Mode. Every object is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th
+ * array of images (more dimensions); several such pairs of the same picture size are put one behind the other.
  *
  * Errors  PL_INVALID when there are no arrays, counts differ, or the elements are not uint8; PL_CORRUPT; PL_TIMEOUT.
  */

@@ -26,6 +26,11 @@ enum pl_record_join {
     PL_RECORD_JOIN_CONCAT, /* nothing between the parts, as SageMaker's own readers do */
 };
 
+enum pl_channel_wrapper {
+    PL_CHANNEL_WRAPPER_NONE,
+    PL_CHANNEL_WRAPPER_RECORDIO, /* Pipe Mode: each object is one RecordIO record */
+};
+
 /** A record; `data` is valid until the next call on the reader. */
 struct pl_record {
     const unsigned char *data;

@@ -14,7 +14,16 @@
 #ifndef PL_S3IO_SAMPLER_H
 #define PL_S3IO_SAMPLER_H
 
-#include "s3io/channel.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Which records of a stream belong to this rank: record i when i mod `size` is `rank`. */
+struct pl_deal {
+    uint32_t rank;
+    uint32_t size;
+};
 
 /** What ranks do when the count does not divide by their number. */
 enum pl_sampler_tail {

@@ -16,8 +16,8 @@
 #ifndef PL_S3IO_SHARE_H
 #define PL_S3IO_SHARE_H
 
-#include "s3io/channel.h"
 #include "s3io/record.h"
+#include "s3io/sampler.h"
 
 /** Zero-initialise, then set what differs. */
 struct pl_share_options {

@@ -2,18 +2,20 @@
 #include "entrypoint/job/config.h"
 
 #include "base/memory.h"
-#include "entrypoint/job/job.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { SHOWN_BYTES = 60 };
+enum {
+    FILE_MAX_BYTES = 16 * 1024 * 1024,
+    SHOWN_BYTES = 60,
+};
 
 enum pl_status pl_config_read(const char *path, bool required, struct pl_python_json **ret_root,
                               struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-    enum pl_status status = pl_python_json_read(path, PL_JOB_CONFIG_MAX_BYTES, &root, reterr);
+    enum pl_status status = pl_python_json_read(path, FILE_MAX_BYTES, &root, reterr);
 
     if (status == PL_NOT_FOUND && !required) {
         root = pl_python_json_new_object();

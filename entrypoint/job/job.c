@@ -386,7 +386,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_words *command, s
         PL_TRY(pl_words_add_all(&job->command, command, reterr));
     }
     PL_TRY(derive(job, reterr));
-    return pl_settings_check_values(job, reterr);
+    return pl_settings_check_values(job->process, &job->knobs, reterr);
 }
 
 enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command,
@@ -451,15 +451,10 @@ void pl_job_free_at(struct pl_job **job_at)
 
 const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback)
 {
-    const char *value = pl_environment_get_or(job->process, name, NULL);
-    size_t length = strlen(name);
+    return pl_settings_text(job->process, &job->knobs, name, fallback);
+}
 
-    PL_BUG_IF(!pl_settings_have(name));
-    for (size_t i = 0; value == NULL && i < job->knobs.count; i++) {
-        if (strncmp(job->knobs.items[i], name, length) == 0 && job->knobs.items[i][length] == '=' &&
-            job->knobs.items[i][length + 1] != '\0') {
-            value = job->knobs.items[i] + length + 1;
-        }
-    }
-    return value != NULL ? value : fallback;
+double pl_job_number(const struct pl_job *job, const char *name)
+{
+    return pl_settings_number(job->process, &job->knobs, name);
 }

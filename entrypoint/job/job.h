@@ -15,7 +15,6 @@
 #include "entrypoint/job/words.h"
 
 enum {
-    PL_JOB_CONFIG_MAX_BYTES = 16 * 1024 * 1024, /* one file under input/config */
     PL_JOB_HOSTS_MAX = 4096,
     PL_JOB_PROCESSES_MAX = 65536,
 };
@@ -133,5 +132,8 @@ const char *pl_job_base_dir(const struct pl_environment *process);
  * paceline_python, else `fallback`.
  */
 const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback);
+
+/** The number that Paceline's own option `name` ("PACELINE_STOP_S") has, be it its default. */
+double pl_job_number(const struct pl_job *job, const char *name);
 
 #endif

@@ -118,10 +118,28 @@ static enum pl_status read_number(const struct setting *setting, const char *tex
     return PL_OK;
 }
 
-double pl_settings_number(const struct pl_job *job, const char *name)
+const char *pl_settings_text(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+                             const char *name, const char *fallback)
+{
+    const char *value = pl_environment_get_or(environment, name, NULL);
+    size_t length = strlen(name);
+
+    PL_BUG_IF(!pl_settings_have(name));
+    for (size_t i = 0; value == NULL && i < hyperparameters->count; i++) {
+        const char *item = hyperparameters->items[i];
+
+        if (strncmp(item, name, length) == 0 && item[length] == '=' && item[length + 1] != '\0') {
+            value = item + length + 1;
+        }
+    }
+    return value != NULL ? value : fallback;
+}
+
+double pl_settings_number(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+                          const char *name)
 {
     const struct setting *setting = find(name);
-    const char *text = pl_job_option(job, name, NULL);
+    const char *text = pl_settings_text(environment, hyperparameters, name, NULL);
     double value;
 
     PL_BUG_IF(setting == NULL || (setting->type != WHOLE && setting->type != REAL));
@@ -164,22 +182,23 @@ static enum pl_status check_hyperparameter(const char *name, const char *text, s
     return check_value(name, text, what, reterr);
 }
 
-enum pl_status pl_settings_check_values(const struct pl_job *job, struct pl_error *reterr)
+enum pl_status pl_settings_check_values(const struct pl_environment *environment,
+                                        const struct pl_words *hyperparameters, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
     struct pl_knobs knobs;
 
-    PL_TRY(pl_environment_new_copy(job->process, &all, reterr));
-    for (size_t i = 0; i < job->knobs.count; i++) {
-        const char *equals = strchr(job->knobs.items[i], '=');
+    PL_TRY(pl_environment_new_copy(environment, &all, reterr));
+    for (size_t i = 0; i < hyperparameters->count; i++) {
+        const char *equals = strchr(hyperparameters->items[i], '=');
         PL_AUTO_FREE char *name =
-            pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), reterr);
+            pl_memory_string_n(hyperparameters->items[i], (size_t)(equals - hyperparameters->items[i]), reterr);
 
         if (name == NULL) {
             return PL_MEMORY;
         }
         /* the variable wins, an empty one is none */
-        if (equals[1] != '\0' && pl_environment_get_or(job->process, name, NULL) == NULL) {
+        if (equals[1] != '\0' && pl_environment_get_or(environment, name, NULL) == NULL) {
             PL_TRY(check_hyperparameter(name, equals + 1, reterr));
             PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
         }
@@ -219,15 +238,16 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_word
                            pl_text_string(&name), is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
 }
 
-enum pl_status pl_settings_check(const struct pl_job *job, struct pl_words *warnings, struct pl_error *reterr)
+enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+                                 struct pl_words *warnings, struct pl_error *reterr)
 {
-    for (char *const *string = pl_environment_strings(job->process); *string != NULL; string++) {
+    for (char *const *string = pl_environment_strings(environment); *string != NULL; string++) {
         if (strncmp(*string, "PACELINE_", PREFIX_BYTES) == 0) {
             PL_TRY(check(*string, true, warnings, reterr));
         }
     }
-    for (size_t i = 0; i < job->knobs.count; i++) {
-        PL_TRY(check(job->knobs.items[i], false, warnings, reterr));
+    for (size_t i = 0; i < hyperparameters->count; i++) {
+        PL_TRY(check(hyperparameters->items[i], false, warnings, reterr));
     }
     return PL_OK;
 }

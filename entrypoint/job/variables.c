@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entrypoint/job/variables.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/unicode.h"
-#include "entrypoint/launch/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,7 +198,7 @@ static bool is_on_path(const struct pl_job *job, const char *name)
 {
     PL_AUTO_FREE char *path = NULL;
 
-    return pl_program_search(job, name, &path, NULL) == PL_OK;
+    return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), &path, NULL) == PL_OK;
 }
 
 /* null unless SM_HP_MP_PARAMETERS stood in the environment before us. */

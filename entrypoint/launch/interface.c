@@ -88,7 +88,7 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     return first != NULL ? first->ifa_name : "lo";
 }
 
-enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name,
+enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
                                             struct pl_error *reterr)
 {
     struct ifaddrs *list = NULL;

@@ -10,17 +10,18 @@ bool pl_launcher_includes(const struct pl_job *job)
     return pl_words_find(&job->distribution_groups, job->group_name) >= 0 && job->distribution_index >= 0;
 }
 
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_plan *plan,
+enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
     PL_TRY(pl_words_add_all(&plan->hosts, &job->distribution_hosts, reterr));
     plan->host_index = job->distribution_index;
-    plan->role = plan->host_index == 0 ? PL_PLAN_MASTER : PL_PLAN_WORKER;
+    plan->role = plan->host_index == 0 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER;
     plan->needs_link = linked && plan->hosts.count > 1;
     return PL_OK;
 }
 
-enum pl_status pl_launcher_set(struct pl_plan *plan, const char *name, const char *value, struct pl_error *reterr)
+enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
+                               struct pl_error *reterr)
 {
     return pl_environment_set(plan->additions, name, value, reterr);
 }

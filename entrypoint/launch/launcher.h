@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The launchers, one file each, and what they share. plan.c holds the table. */
+/** The launchers, one file each, and what they share. launchers.c holds the table. */
 #ifndef PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 #define PL_ENTRYPOINT_LAUNCH_LAUNCHER_H
 
@@ -21,11 +21,11 @@ bool pl_launcher_includes(const struct pl_job *job);
  * Fill hosts, host_index and role for a launch over the distribution hosts; with `linked`, the master's result is
  * everybody's.
  */
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_plan *plan,
+enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_launch_plan *plan,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set a variable that train adds for the program. */
-enum pl_status pl_launcher_set(struct pl_plan *plan, const char *name, const char *value,
+enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -38,7 +38,7 @@ bool pl_launcher_has_efa_rdma(const char *instance_type);
  * The network interface for traffic between hosts: the configured one where it exists, else the one that leads to the
  * other hosts, with a sentence in plan->warnings. The caller frees.
  */
-enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_plan *plan, char **ret_name,
+enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@ static bool matches(const struct pl_job *job)
 }
 
 /* Libraries start a thread for every CPU, of which a container with a limit can keep only some busy. */
-static enum pl_status limit_threads(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     int limit = pl_devices_cpu_limit("");
@@ -29,12 +29,12 @@ static enum pl_status limit_threads(const struct pl_job *job, struct pl_plan *pl
     return PL_OK;
 }
 
-static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
 
     PL_TRY(pl_words_add(&plan->hosts, job->current_host, reterr));
-    plan->role = PL_PLAN_SINGLE;
+    plan->role = PL_LAUNCH_PLAN_SINGLE;
     plan->processes = 1;
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));

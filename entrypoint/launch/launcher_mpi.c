@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
  * */
+#include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/steps.h"
-#include "entrypoint/verb.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,13 +61,13 @@ static enum pl_status add_nccl(const char *interface, const char *level, struct 
  * The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. It
  * also goes to mpirun and its daemons: a mpirun whose own name is in its host list needs no ssh to itself.
  */
-static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status set_host_name(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *before = pl_environment_get_or(job->process, "LD_PRELOAD", NULL);
     PL_AUTO_FREE char *library = NULL;
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
-    PL_TRY(pl_verb_find_companion(job->self_path, "libpaceline-hostname.so", &library, reterr));
+    PL_TRY(pl_companion_find(job->self_path, "libpaceline-hostname.so", &library, reterr));
     pl_text_append(&list, library);
     if (before != NULL) {
         pl_text_printf(&list, ":%s", before);
@@ -80,7 +81,7 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_plan *pl
  * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take
  * two hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
  */
-static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char *const names[] = {"OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"};
     bool has_domain = false;
@@ -123,7 +124,7 @@ static enum pl_status add_custom(const struct pl_words *custom, const char *libr
  * Each rank takes its host's own SM_* in place of those that mpirun passes on. So what the user's -x SM_NAME=value adds
  * is added on every host; as with the toolkit, it does not replace a variable of the job.
  */
-static enum pl_status keep_exports(const struct pl_words *custom, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status keep_exports(const struct pl_words *custom, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     for (size_t i = 0; i < custom->count; i++) {
         const char *equals = strchr(custom->items[i], '=');
@@ -161,7 +162,7 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv
 }
 
 /* -x NAME for each SM_* in the order in which the toolkit builds them, PYTHONPATH last. */
-static enum pl_status add_names(const struct pl_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_words *argv, struct pl_error *reterr)
 {
     for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
         PL_AUTO_FREE char *name = NULL;
@@ -177,8 +178,8 @@ static enum pl_status add_names(const struct pl_plan *plan, struct pl_words *arg
 }
 
 /* SageMaker's model parallel library reads its settings from one hyperparameter. */
-static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_plan *plan, struct pl_words *argv,
-                                         struct pl_error *reterr)
+static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                         struct pl_words *argv, struct pl_error *reterr)
 {
     const char *parameters = pl_environment_get(plan->additions, "SM_HP_MP_PARAMETERS");
     const char *torch = pl_environment_get(job->process, "SM_DLC_TORCH_VERSION");
@@ -196,7 +197,7 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
         }
     }
     if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) &&
-        pl_program_search(job, "smddpmprun", &smddpmprun, NULL) == PL_OK) {
+        pl_file_find_program("smddpmprun", pl_environment_get(job->process, "PATH"), &smddpmprun, NULL) == PL_OK) {
         return pl_words_add_list(
             argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
     }
@@ -242,7 +243,8 @@ static const char *find_other_type(const struct pl_job *job)
 }
 
 /* As the toolkit does, the master starts on every host as many processes as fit itself. */
-static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_launch_plan *plan,
+                                          struct pl_error *reterr)
 {
     const char *other = job->counts_devices ? find_other_type(job) : NULL;
 
@@ -260,7 +262,8 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_pl
  * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an
  * image without mpi4py does without: the interpreter is asked once.
  */
-static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_launch_plan *plan,
+                                     struct pl_error *reterr)
 {
     struct pl_words *argv = NULL;
 
@@ -276,7 +279,8 @@ static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl
 }
 
 static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program,
-                                const struct pl_mpi_custom *custom, struct pl_plan *plan, struct pl_error *reterr)
+                                const struct pl_mpi_custom *custom, struct pl_launch_plan *plan,
+                                struct pl_error *reterr)
 {
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
@@ -308,7 +312,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     return pl_mpi_options_guard(&plan->argv, first, reterr);
 }
 
-static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     struct pl_mpi_custom custom = {.nccl_debug = NULL};
@@ -336,7 +340,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, 
     if (status == PL_OK) {
         status = keep_exports(&custom.words, plan, reterr);
     }
-    if (status == PL_OK && plan->role == PL_PLAN_MASTER) {
+    if (status == PL_OK && plan->role == PL_LAUNCH_PLAN_MASTER) {
         status = make_argv(job, &program, &custom, plan, reterr);
     }
     pl_mpi_custom_done(&custom);

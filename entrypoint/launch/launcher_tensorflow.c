@@ -57,10 +57,10 @@ static bool matches_server(const struct pl_job *job)
            pl_launcher_includes(job);
 }
 
-static enum pl_status add_server(const struct pl_program *program, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status add_server(const struct pl_program *program, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
-    struct pl_plan_side *side = pl_memory_new(1, sizeof(*side), reterr);
+    struct pl_launch_plan_side *side = pl_memory_new(1, sizeof(*side), reterr);
 
     if (side == NULL) {
         return PL_MEMORY;
@@ -83,7 +83,7 @@ static enum pl_status add_server(const struct pl_program *program, struct pl_pla
     return pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
 }
 
-static enum pl_status plan_server(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
@@ -106,7 +106,7 @@ static bool matches_mirrored(const struct pl_job *job)
     return job->switches.multi_worker_mirrored && pl_launcher_includes(job);
 }
 
-static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;

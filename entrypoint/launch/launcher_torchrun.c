@@ -13,7 +13,7 @@ static bool matches(const struct pl_job *job)
     return job->switches.torch_distributed && pl_launcher_includes(job);
 }
 
-static enum pl_status add_environment(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status add_environment(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *interface = NULL;
 
@@ -30,7 +30,7 @@ static enum pl_status add_environment(const struct pl_job *job, struct pl_plan *
     return PL_OK;
 }
 
-static enum pl_status make_plan(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     size_t hosts = job->distribution_hosts.count;

@@ -7,7 +7,7 @@ static bool matches_smddp(const struct pl_job *job)
     return job->switches.smddp && pl_launcher_includes(job);
 }
 
-static enum pl_status refuse_smddp(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status refuse_smddp(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     (void)job;
     (void)plan;
@@ -21,7 +21,7 @@ static bool matches_xla(const struct pl_job *job)
     return job->switches.xla && pl_launcher_includes(job);
 }
 
-static enum pl_status refuse_xla(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status refuse_xla(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     (void)job;
     (void)plan;

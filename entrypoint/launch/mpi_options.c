@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entrypoint/launch/mpi_options.h"
 
+#include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/launch/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int find_major(const struct pl_job *job)
     PL_AUTO_FREE char *mpirun = NULL;
     PL_AUTO_FREE char *real = NULL;
 
-    if (pl_program_search(job, "mpirun", &mpirun, NULL) != PL_OK) {
+    if (pl_file_find_program("mpirun", pl_environment_get(job->process, "PATH"), &mpirun, NULL) != PL_OK) {
         return 4;
     }
     real = realpath(mpirun, NULL);

@@ -5,8 +5,7 @@
 #include "base/memory.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
-#include "entrypoint/launch/launcher.h"
-#include "entrypoint/verb.h"
+#include "entrypoint/launch/companion.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,27 +14,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-/* The first that matches; the last matches every job. */
-static const struct pl_launcher *const launchers[] = {
-    &pl_launcher_mpi,
-    &pl_launcher_smddp,
-    &pl_launcher_torchrun,
-    &pl_launcher_parameter_server,
-    &pl_launcher_multi_worker_mirrored,
-    &pl_launcher_xla,
-    &pl_launcher_direct,
-};
-
-static const struct pl_launcher *choose(const struct pl_job *job)
-{
-    size_t at = 0;
-
-    while (!launchers[at]->matches(job)) {
-        at++;
-    }
-    return launchers[at];
-}
 
 /* Where intermediate output goes; NULL when nobody asked. */
 static const char *intermediate_uri(const struct pl_job *job)
@@ -65,7 +43,7 @@ static bool is_mount(const char *path)
 }
 
 /* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
-static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *uri = intermediate_uri(job);
     const char *name = pl_environment_get_or(job->process, "TRAINING_JOB_NAME", "");
@@ -85,7 +63,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
                                "an earlier run left it",
                                job->paths.output_intermediate);
     }
-    if (pl_verb_find_companion(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
+    if (pl_companion_find(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
         return pl_words_printf(
             &plan->warnings, reterr,
             "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
@@ -94,7 +72,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
     pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name,
                    *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
-    snprintf(seconds, sizeof(seconds), "%.10g", pl_settings_number(job, "PACELINE_INTERMEDIATE_S"));
+    snprintf(seconds, sizeof(seconds), "%.10g", pl_job_number(job, "PACELINE_INTERMEDIATE_S"));
     return pl_words_add_list(&plan->sync,
                              (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
                                                    pl_text_string(&text), NULL},
@@ -103,7 +81,8 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
 
 /* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and
  * well. */
-static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan,
+                                             struct pl_error *reterr)
 {
     for (size_t i = 0; i < job->distribution_groups.count; i++) {
         const char *name = job->distribution_groups.items[i];
@@ -124,10 +103,9 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
     return PL_OK;
 }
 
-static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_launch_plan *plan,
+                           struct pl_error *reterr)
 {
-    const struct pl_launcher *launcher = choose(job);
-
     plan->launcher = launcher->name;
     plan->cwd = pl_memory_string(job->paths.code, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
@@ -139,28 +117,29 @@ static enum pl_status fill(const struct pl_job *job, struct pl_plan *plan, struc
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
-    PL_TRY(pl_settings_check(job, &plan->warnings, reterr));
+    PL_TRY(pl_settings_check(job->process, &job->knobs, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 
-enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr)
+enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_launcher *launcher,
+                                  struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
-    struct pl_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+    struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
     enum pl_status status;
 
     if (plan == NULL) {
         return PL_MEMORY;
     }
-    status = fill(job, plan, reterr);
+    status = fill(job, launcher, plan, reterr);
     if (status != PL_OK) {
-        pl_plan_free(plan);
+        pl_launch_plan_free(plan);
         return status;
     }
     *ret_plan = plan;
     return PL_OK;
 }
 
-void pl_plan_free(struct pl_plan *plan)
+void pl_launch_plan_free(struct pl_launch_plan *plan)
 {
     if (plan == NULL) {
         return;
@@ -169,8 +148,8 @@ void pl_plan_free(struct pl_plan *plan)
     pl_words_done(&plan->argv);
     pl_words_done(&plan->warnings);
     pl_words_done(&plan->sync);
-    pl_plan_steps_done(&plan->steps);
-    pl_plan_steps_done(&plan->questions);
+    pl_steps_done(&plan->steps);
+    pl_steps_done(&plan->questions);
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     if (plan->side != NULL) {
@@ -183,9 +162,9 @@ void pl_plan_free(struct pl_plan *plan)
     free(plan);
 }
 
-void pl_plan_free_at(struct pl_plan **plan_at)
+void pl_launch_plan_free_at(struct pl_launch_plan **plan_at)
 {
-    pl_plan_free(*plan_at);
+    pl_launch_plan_free(*plan_at);
     *plan_at = NULL;
 }
 
@@ -208,7 +187,8 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
 
-enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                      struct pl_error *reterr)
 {
     const char *const always[] = {job->paths.code, job->paths.model, job->paths.output_data};
     struct stat info;
@@ -226,7 +206,7 @@ enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *p
     return PL_OK;
 }
 
-void pl_plan_drop_optional(struct pl_plan *plan)
+void pl_launch_plan_drop_optional(struct pl_launch_plan *plan)
 {
     struct pl_words *argv = &plan->argv;
     size_t end = plan->optional_at + plan->optional_count;
@@ -241,14 +221,14 @@ void pl_plan_drop_optional(struct pl_plan *plan)
     plan->optional_count = 0;
 }
 
-const char *pl_plan_role_text(enum pl_plan_role role)
+const char *pl_launch_plan_role_text(enum pl_launch_plan_role role)
 {
     switch (role) {
-    case PL_PLAN_SINGLE:
+    case PL_LAUNCH_PLAN_SINGLE:
         return "single";
-    case PL_PLAN_MASTER:
+    case PL_LAUNCH_PLAN_MASTER:
         return "master";
-    case PL_PLAN_WORKER:
+    case PL_LAUNCH_PLAN_WORKER:
         return "worker";
     }
     return "?";

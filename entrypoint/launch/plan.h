@@ -3,53 +3,35 @@
  * A plan: what `paceline train` does on this host for a job. A launcher makes it, a pure function of the job and the
  * code directory; the supervisor carries it out; `paceline plan` prints it and starts nothing.
  *
- * Carrying a job out, in order: pl_source_plan()'s steps bring the code into place; then pl_plan_new(); then
- * pl_plan_prepare(), the plan's steps, peers, and the process.
+ * Carrying a job out, in order: pl_source_plan()'s steps bring the code into place; then pl_launch_plan_new(); then
+ * pl_launch_plan_prepare(), the plan's steps, peers, and the process.
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_PLAN_H
 #define PL_ENTRYPOINT_LAUNCH_PLAN_H
 
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/words.h"
+#include "entrypoint/launch/steps.h"
 
-enum pl_plan_role {
-    PL_PLAN_SINGLE, /* runs its program, depends on no other host for its result */
-    PL_PLAN_MASTER, /* runs the job's first process and tells the others the result */
+enum pl_launch_plan_role {
+    PL_LAUNCH_PLAN_SINGLE, /* runs its program, depends on no other host for its result */
+    PL_LAUNCH_PLAN_MASTER, /* runs the job's first process and tells the others the result */
     /* with needs_link takes the job's result from the master and stays until it is known; else as SINGLE */
-    PL_PLAN_WORKER,
-};
-
-/**
- * A program that has to end with 0 before the next thing starts (unpack, pip). Its last stderr lines belong in the
- * failure file.
- */
-struct pl_plan_step {
-    char *what;           /* "installing requirements.txt" */
-    struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
-    char *cwd;            /* NULL: the base directory */
-    bool is_question;     /* its exit code is an answer, not a failure */
-
-    struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
-};
-
-struct pl_plan_steps {
-    struct pl_plan_step *items;
-    size_t count;
-    size_t capacity;
+    PL_LAUNCH_PLAN_WORKER,
 };
 
 /**
  * A process beside the main one: started before it, ended when the job is done, and its early death is the job's
  * failure.
  */
-struct pl_plan_side {
+struct pl_launch_plan_side {
     const char *name; /* "ps" */
     struct pl_words argv;
     struct pl_environment *environment; /* whole */
 };
 
-struct pl_plan {
-    enum pl_plan_role role;
+struct pl_launch_plan {
+    enum pl_launch_plan_role role;
     const char *launcher;
     struct pl_words hosts; /* the hosts of this launch, the master first; just this host for a direct process */
     int host_index;        /* this host's place in `hosts` */
@@ -70,12 +52,12 @@ struct pl_plan {
     /* more than one host and one result: sshd here, a control link between the master and the others */
     bool needs_link;
 
-    struct pl_plan_steps steps;
+    struct pl_launch_plan_steps steps;
     /* at most one: no means that `optional_count` words of argv from `optional_at` on are left out */
-    struct pl_plan_steps questions;
+    struct pl_launch_plan_steps questions;
     size_t optional_at;
     size_t optional_count;
-    struct pl_plan_side *side; /* NULL when there is none */
+    struct pl_launch_plan_side *side; /* NULL when there is none */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_words sync;
     char *chmod_path;         /* file to make executable first; NULL when it is already or there is none */
@@ -83,56 +65,57 @@ struct pl_plan {
 };
 
 /** The code's way into the code directory: no steps when something is there already or nothing is to be fetched. */
-enum pl_status pl_source_plan(const struct pl_job *job, struct pl_plan_steps *steps,
+enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_steps *steps,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Choose the launcher and make the plan. Looks at files (does the program exist, is it a script) but changes nothing.
+ * A launcher: one file each, one table in launchers.c. `plan` fills role, launcher, hosts, argv, side and adds to
+ * plan->additions.
+ */
+struct pl_launcher {
+    const char *name;
+    bool (*matches)(const struct pl_job *job);
+    enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
+};
+
+/**
+ * Make the plan by `launcher`, which pl_launchers_choose() gives. Looks at files (does the program exist, is it a
+ * script) but changes nothing.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */
-enum pl_status pl_plan_new(const struct pl_job *job, struct pl_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_launcher *launcher,
+                                  struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_plan_free(struct pl_plan *plan);
-void pl_plan_free_at(struct pl_plan **plan_at);
-void pl_plan_steps_done(struct pl_plan_steps *steps);
+void pl_launch_plan_free(struct pl_launch_plan *plan);
+void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);
 
-#define PL_AUTO_PLAN __attribute__((cleanup(pl_plan_free_at)))
-#define PL_AUTO_STEPS __attribute__((cleanup(pl_plan_steps_done)))
+#define PL_AUTO_LAUNCH_PLAN __attribute__((cleanup(pl_launch_plan_free_at)))
 
 /**
  * Make the directories that a program may count on (model, output/data, code, intermediate) and set the program's
  * execute bits.
  */
-enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Take the optional words out of argv. */
-void pl_plan_drop_optional(struct pl_plan *plan);
+void pl_launch_plan_drop_optional(struct pl_launch_plan *plan);
 
 /** "single", "master", "worker". */
-const char *pl_plan_role_text(enum pl_plan_role role);
+const char *pl_launch_plan_role_text(enum pl_launch_plan_role role);
 
 /**
  * Append the plan, with the source steps before it, as one line of JSON: role, launcher, hosts, host, cwd, argv (null
  * where nothing is started), env, processes, source, steps, side, sync, sshd, warnings. Mask the job first:
  * pl_secrets_mask().
  */
-enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source,
-                             struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                    const struct pl_launch_plan_steps *source, struct pl_text *text,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append the variables as one line of JSON: an object. */
-enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * A launcher: one file each, one table in plan.c. `plan` fills role, launcher, hosts, argv, side and adds to
- * plan->additions.
- */
-struct pl_launcher {
-    const char *name;
-    bool (*matches)(const struct pl_job *job);
-    enum pl_status (*plan)(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr);
-};
+enum pl_status pl_launch_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
+                                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -22,7 +22,7 @@ static struct pl_python_json *object_of(const struct pl_environment *environment
     return object;
 }
 
-static struct pl_python_json *steps_of(const struct pl_plan_steps *steps)
+static struct pl_python_json *steps_of(const struct pl_launch_plan_steps *steps)
 {
     struct pl_python_json *list = pl_python_json_new_array();
 
@@ -42,7 +42,7 @@ static struct pl_python_json *steps_of(const struct pl_plan_steps *steps)
     return list;
 }
 
-static struct pl_python_json *side_of(const struct pl_plan_side *side)
+static struct pl_python_json *side_of(const struct pl_launch_plan_side *side)
 {
     struct pl_python_json *object;
     const char *config;
@@ -73,8 +73,8 @@ static enum pl_status print(const struct pl_python_json *root, struct pl_text *t
     return pl_text_check(text, reterr);
 }
 
-enum pl_status pl_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
-                                         struct pl_error *reterr)
+enum pl_status pl_launch_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,
+                                                struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *object = object_of(environment);
 
@@ -84,15 +84,16 @@ enum pl_status pl_plan_print_environment(const struct pl_environment *environmen
     return print(object, text, reterr);
 }
 
-enum pl_status pl_plan_print(const struct pl_job *job, const struct pl_plan *plan, const struct pl_plan_steps *source,
-                             struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                    const struct pl_launch_plan_steps *source, struct pl_text *text,
+                                    struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = pl_python_json_new_object();
     const struct {
         const char *name;
         struct pl_python_json *value;
     } members[] = {
-        {"role", pl_python_json_new_string(pl_plan_role_text(plan->role))},
+        {"role", pl_python_json_new_string(pl_launch_plan_role_text(plan->role))},
         {"launcher", pl_python_json_new_string(plan->launcher)},
         {"hosts", pl_words_json(&plan->hosts)},
         {"host", pl_python_json_new_string(job->current_host)},

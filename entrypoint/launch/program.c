@@ -5,8 +5,8 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/job/variables.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/steps.h"
-#include "entrypoint/verb.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ static bool code_has(const struct pl_job *job, const char *name)
     return code_path(job, name, &path, NULL) == PL_OK && is_file(path);
 }
 
-enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
+static enum pl_status search(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
 {
     return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), ret_path, reterr);
 }
@@ -75,12 +75,12 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
 
     if (named != NULL) {
-        return pl_program_search(job, named, ret_path, reterr);
+        return search(job, named, ret_path, reterr);
     }
-    if (pl_program_search(job, "python3", ret_path, NULL) == PL_OK) {
+    if (search(job, "python3", ret_path, NULL) == PL_OK) {
         return PL_OK;
     }
-    return pl_program_search(job, "python", ret_path, reterr);
+    return search(job, "python", ret_path, reterr);
 }
 
 enum { HEAD_BYTES = 5 };
@@ -103,8 +103,8 @@ static bool starts_itself(const char *head)
 }
 
 /* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
-static enum pl_status use_command(const char *path, const char *word, struct pl_program *program, struct pl_plan *plan,
-                                  struct pl_error *reterr)
+static enum pl_status use_command(const char *path, const char *word, struct pl_program *program,
+                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     char head[HEAD_BYTES];
 
@@ -125,7 +125,7 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     return pl_words_add(&program->words, word, reterr);
 }
 
-static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                    struct pl_error *reterr)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -144,7 +144,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
         PL_TRY(pl_text_check(&word, reterr));
         return use_command(path, pl_text_string(&word), program, plan, reterr);
     }
-    if (strchr(job->program, '/') == NULL && pl_program_search(job, job->program, &on_path, NULL) == PL_OK) {
+    if (strchr(job->program, '/') == NULL && search(job, job->program, &on_path, NULL) == PL_OK) {
         return use_command(on_path, on_path, program, plan, reterr);
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program,
@@ -180,7 +180,7 @@ static enum pl_status need_python(const struct pl_job *job, struct pl_program *p
 }
 
 static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program,
-                                 struct pl_plan *plan, struct pl_error *reterr)
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     bool is_shell = ends_with(job->program, ".sh");
     bool is_python = ends_with(job->program, ".py");
@@ -208,7 +208,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 
 /* The same; the name's origin is told where another name gives way to it. */
 static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program,
-                                 struct pl_plan *plan, struct pl_error *reterr)
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = find_named(job, pending, program, plan, reterr);
 
@@ -232,7 +232,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     PL_AUTO_FREE char *path = NULL;
 
     program->kind = PL_PROGRAM_BUNDLED;
-    if (pl_verb_find_companion(job->self_path, bundled_name, &path, NULL) != PL_OK) {
+    if (pl_companion_find(job->self_path, bundled_name, &path, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "no program is named, and this image was built without the example that would train: set "
                             "the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
@@ -242,7 +242,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 
 /* An image with Python need not have pip, and the interpreter's own words for that name no way out. */
 static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
-                                   struct pl_plan *plan, struct pl_error *reterr)
+                                   struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     struct pl_words *argv = NULL;
 
@@ -261,7 +261,7 @@ static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_pro
 }
 
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
-static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
     bool requirements = code_has(job, "requirements.txt");
@@ -300,7 +300,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
                         : PL_OK;
 }
 
-enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
     bool has_code = pl_program_has_code(job);
@@ -361,7 +361,7 @@ enum pl_status pl_program_add_name(const struct pl_program *program, const char 
     return pl_words_add_all(words, &program->words, reterr);
 }
 
-enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
 {
     PL_TRY(pl_program_add_name(program, NULL, &plan->argv, reterr));

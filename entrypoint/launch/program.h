@@ -32,7 +32,7 @@ struct pl_program {
  *
  * Errors  PL_NOT_FOUND: no program is named though there is code, the program is not there, or Python is not.
  */
-enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_plan *plan,
+enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -47,7 +47,7 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
                                         struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Make the program with its arguments the plan's own process. */
-enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_plan *plan,
+enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_program_done(struct pl_program *program);
@@ -56,9 +56,5 @@ void pl_program_done(struct pl_program *program);
 
 /** True when the code directory holds anything. */
 bool pl_program_has_code(const struct pl_job *job);
-
-/** The path of an executable `name` on PATH; the caller frees. PL_NOT_FOUND. */
-enum pl_status pl_program_search(const struct pl_job *job, const char *name, char **ret_path,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the user's code gets into the code directory; the work itself is done by companions, each a step. */
 #include "base/memory.h"
-#include "entrypoint/job/settings.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 #include "entrypoint/launch/steps.h"
-#include "entrypoint/verb.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -13,29 +12,29 @@
 
 /* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive; what was fetched from S3 is one. */
 static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
-                                 struct pl_plan_steps *steps, struct pl_error *reterr)
+                                 struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     struct pl_words *argv = NULL;
 
-    PL_TRY(pl_verb_find_companion(job->self_path, "paceline-unpack", &companion, reterr));
+    PL_TRY(pl_companion_find(job->self_path, "paceline-unpack", &companion, reterr));
     PL_TRY(pl_steps_add(steps, "bringing the code into place", NULL, &argv, reterr));
     PL_TRY(pl_words_add(argv, companion, reterr));
     if (fetched) {
         PL_TRY(pl_words_add(argv, "--fetched", reterr));
     }
     PL_TRY(pl_words_add(argv, "--max-bytes", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "%.0f", pl_settings_number(job, "PACELINE_SOURCE_MAX_BYTES")));
+    PL_TRY(pl_words_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_SOURCE_MAX_BYTES")));
     return pl_words_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
 
-static enum pl_status add_s3(const struct pl_job *job, struct pl_plan_steps *steps, struct pl_error *reterr)
+static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
     struct pl_words *argv = NULL;
 
-    if (pl_verb_find_companion(job->self_path, "paceline-s3", &companion, NULL) != PL_OK) {
+    if (pl_companion_find(job->self_path, "paceline-s3", &companion, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
                             "the code is at %s, and this image has no paceline-s3 to fetch it: put the code into the "
                             "image's %s or into a channel",
@@ -50,7 +49,7 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_plan_steps *ste
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 
-enum pl_status pl_source_plan(const struct pl_job *job, struct pl_plan_steps *steps, struct pl_error *reterr)
+enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     const char *uri = job->submit_uri;
     struct stat source;

@@ -5,26 +5,27 @@
 
 #include <stdlib.h>
 
-enum pl_status pl_steps_add(struct pl_plan_steps *steps, const char *what, const char *cwd, struct pl_words **ret_argv,
-                            struct pl_error *reterr)
+enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what, const char *cwd,
+                            struct pl_words **ret_argv, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *own_what = pl_memory_string(what, reterr);
     PL_AUTO_FREE char *own_cwd = cwd != NULL ? pl_memory_string(cwd, reterr) : NULL;
-    struct pl_plan_step *step;
+    struct pl_launch_plan_step *step;
 
     if (own_what == NULL || (cwd != NULL && own_cwd == NULL)) {
         return PL_MEMORY;
     }
     PL_TRY(pl_memory_grow(&steps->items, &steps->capacity, steps->count + 1, sizeof(*steps->items), reterr));
     step = &steps->items[steps->count++];
-    *step = (struct pl_plan_step){.what = PL_TAKE(own_what), .cwd = PL_TAKE(own_cwd), .argv = PL_WORDS_NONE};
+    *step = (struct pl_launch_plan_step){.what = PL_TAKE(own_what), .cwd = PL_TAKE(own_cwd), .argv = PL_WORDS_NONE};
     *ret_argv = &step->argv;
     return PL_OK;
 }
 
-enum pl_status pl_steps_set(struct pl_plan_steps *steps, const char *name, const char *value, struct pl_error *reterr)
+enum pl_status pl_steps_set(struct pl_launch_plan_steps *steps, const char *name, const char *value,
+                            struct pl_error *reterr)
 {
-    struct pl_plan_step *step = &steps->items[steps->count - 1];
+    struct pl_launch_plan_step *step = &steps->items[steps->count - 1];
 
     if (step->additions == NULL) {
         PL_TRY(pl_environment_new_empty(&step->additions, reterr));
@@ -32,7 +33,7 @@ enum pl_status pl_steps_set(struct pl_plan_steps *steps, const char *name, const
     return pl_environment_set(step->additions, name, value, reterr);
 }
 
-void pl_plan_steps_done(struct pl_plan_steps *steps)
+void pl_steps_done(struct pl_launch_plan_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++) {
         free(steps->items[i].what);
@@ -41,5 +42,5 @@ void pl_plan_steps_done(struct pl_plan_steps *steps)
         pl_environment_free(steps->items[i].additions);
     }
     free(steps->items);
-    *steps = (struct pl_plan_steps){.items = NULL};
+    *steps = (struct pl_launch_plan_steps){.items = NULL};
 }

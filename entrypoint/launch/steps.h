@@ -1,18 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Making a plan's list of steps. */
+/** Steps: programs that run one after the other before a job's own. */
 #ifndef PL_ENTRYPOINT_LAUNCH_STEPS_H
 #define PL_ENTRYPOINT_LAUNCH_STEPS_H
 
-#include "entrypoint/launch/plan.h"
+#include "base/environment.h"
+#include "entrypoint/job/words.h"
+
+/**
+ * A program that has to end with 0 before the next thing starts (unpack, pip). Its last stderr lines belong in the
+ * failure file.
+ */
+struct pl_launch_plan_step {
+    char *what;           /* "installing requirements.txt" */
+    struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
+    char *cwd;            /* NULL: the base directory */
+    bool is_question;     /* its exit code is an answer, not a failure */
+
+    struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
+};
+
+struct pl_launch_plan_steps {
+    struct pl_launch_plan_step *items;
+    size_t count;
+    size_t capacity;
+};
 
 /**
  * Add a step without words yet; `*ret_argv`, where they go, is valid until the next step is added. `cwd` may be NULL.
  */
-enum pl_status pl_steps_add(struct pl_plan_steps *steps, const char *what, const char *cwd, struct pl_words **ret_argv,
-                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what, const char *cwd,
+                            struct pl_words **ret_argv, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set a variable for the step that was added last. */
-enum pl_status pl_steps_set(struct pl_plan_steps *steps, const char *name, const char *value,
+enum pl_status pl_steps_set(struct pl_launch_plan_steps *steps, const char *name, const char *value,
                             struct pl_error *reterr) PL_MUST_CHECK;
+
+void pl_steps_done(struct pl_launch_plan_steps *steps);
+
+#define PL_AUTO_STEPS __attribute__((cleanup(pl_steps_done)))
 
 #endif

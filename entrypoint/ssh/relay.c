@@ -5,7 +5,7 @@
  * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
-#include "entrypoint/verb.h"
+#include "entrypoint/ssh/relay.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -93,9 +93,10 @@ static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr
     }
 }
 
-static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
+static enum pl_status ask(const struct pl_words *words, const struct pl_environment *environment,
+                          struct pl_error *reterr)
 {
-    const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
+    const char *run_dir = pl_environment_get(environment, PL_RUNDIR_VARIABLE);
     PL_AUTO_TEXT struct pl_text command = PL_TEXT_NONE;
     struct pl_link link = PL_LINK_NONE;
     enum pl_status status;
@@ -104,14 +105,14 @@ static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
         return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train",
                             PL_RUNDIR_VARIABLE);
     }
-    for (size_t i = 2; i < call->words.count; i++) { /* as ssh joins its words */
-        pl_text_printf(&command, "%s%s", i > 2 ? " " : "", call->words.items[i]);
+    for (size_t i = 2; i < words->count; i++) { /* as ssh joins its words */
+        pl_text_printf(&command, "%s%s", i > 2 ? " " : "", words->items[i]);
     }
     PL_TRY(pl_text_check(&command, reterr));
     PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
-    status = PL_LINK_SEND(&link, PL_FRAME_HELLO, reterr, "agent", call->words.items[1]);
+    status = PL_LINK_SEND(&link, PL_FRAME_HELLO, reterr, "agent", words->items[1]);
     if (status == PL_OK) {
-        status = PL_LINK_SEND(&link, PL_FRAME_START, reterr, call->words.items[1], pl_text_string(&command));
+        status = PL_LINK_SEND(&link, PL_FRAME_START, reterr, words->items[1], pl_text_string(&command));
     }
     if (status == PL_OK) {
         status = await_answer(&link, reterr);
@@ -120,19 +121,19 @@ static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
     return status;
 }
 
-int pl_relay_main(const struct pl_call *call)
+int pl_relay_run(const struct pl_words *words, const struct pl_environment *environment)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (call->words.count == 1) {
-        return join(call->words.items[0]);
+    if (words->count == 1) {
+        return join(words->items[0]);
     }
-    if (call->words.count < 3 || strcmp(call->words.items[0], "--agent") != 0) {
+    if (words->count < 3 || strcmp(words->items[0], "--agent") != 0) {
         fprintf(stderr, "usage: paceline relay DIRECTORY | paceline relay --agent HOST COMMAND...\n");
         return PL_EXIT_USAGE;
     }
-    if (ask(call, &error) != PL_OK) {
-        pl_log_error(&error, "start Open MPI's daemon on host %s", call->words.items[1]);
+    if (ask(words, environment, &error) != PL_OK) {
+        pl_log_error(&error, "start Open MPI's daemon on host %s", words->items[1]);
         return 1;
     }
     return 0;

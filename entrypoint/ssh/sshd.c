@@ -4,9 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/job/settings.h"
-#include "entrypoint/supervise/process.h"
-#include "entrypoint/verb.h"
+#include "entrypoint/launch/companion.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -40,16 +38,16 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
 }
 
 enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
-                                 struct pl_plan_step *ret_step, struct pl_error *reterr)
+                                 struct pl_launch_plan_step *ret_step, struct pl_error *reterr)
 {
     const char *secret = pl_job_option(job, "PACELINE_SSH_SECRET", "");
     PL_AUTO_FREE char *companion = NULL;
 
-    *ret_step = (struct pl_plan_step){.what = NULL};
+    *ret_step = (struct pl_launch_plan_step){.what = NULL};
     if (secret[0] == '\0') {
         return PL_OK;
     }
-    PL_TRY(pl_verb_find_companion(job->self_path, "paceline-keys", &companion, reterr));
+    PL_TRY(pl_companion_find(job->self_path, "paceline-keys", &companion, reterr));
     ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
     PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
     return pl_words_add_list(
@@ -90,7 +88,7 @@ enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, cons
     const struct passwd *user = getpwuid(geteuid());
 
     PL_TRY(check_user(user, reterr));
-    sshd->port = (int)pl_settings_number(job, "PACELINE_SSH_PORT");
+    sshd->port = (int)pl_job_number(job, "PACELINE_SSH_PORT");
     sshd->user_name = pl_memory_string(user->pw_name, reterr);
     if (sshd->user_name == NULL) {
         return PL_MEMORY;

@@ -27,7 +27,7 @@ struct pl_sshd {
  * otherwise.
  */
 enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
-                                 struct pl_plan_step *ret_step, struct pl_error *reterr) PL_MUST_CHECK;
+                                 struct pl_launch_plan_step *ret_step, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find keys, user and port. PL_NOT_FOUND says which file is missing and how it is made. */
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,

@@ -527,7 +527,7 @@ static void finish(struct pl_supervisor *supervisor)
 
 static enum pl_status make_workers(struct pl_supervisor *supervisor, struct master *master, struct pl_error *reterr)
 {
-    const struct pl_plan *plan = supervisor->plan;
+    const struct pl_launch_plan *plan = supervisor->plan;
 
     if (!plan->needs_link || plan->hosts.count < 2) {
         return PL_OK;

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "entrypoint/job/settings.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -42,7 +41,7 @@ enum {
 
 static int64_t setting_ns(const struct pl_job *job, const char *name)
 {
-    return (int64_t)(pl_settings_number(job, name) * (double)PL_NS_PER_S);
+    return (int64_t)(pl_job_number(job, name) * (double)PL_NS_PER_S);
 }
 
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
@@ -76,7 +75,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     supervisor->environment = NULL;
 }
 
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan,
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                       struct pl_error *reterr)
 {
     supervisor->plan = plan;

@@ -54,7 +54,7 @@ struct pl_role {
 
 struct pl_supervisor {
     const struct pl_job *job;
-    const struct pl_plan *plan; /* NULL while the code is brought into place */
+    const struct pl_launch_plan *plan; /* NULL while the code is brought into place */
     struct pl_signals *signals;
     struct pl_failure *failure;
     struct pl_rundir rundir;
@@ -96,7 +96,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /** Take the plan: its environment, and the run directory when ranks or other hosts will report. */
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_plan *plan,
+enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait for events until `deadline_ns`, handle them once. */
@@ -144,7 +144,7 @@ bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of
  * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a question and the
  * answer is no, PL_CANCELLED when the job is stopped meanwhile.
  */
-enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step,
+enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
                                  char *const *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find the ssh keys of the job, or make them from its secret, also when the job is stopped meanwhile. */

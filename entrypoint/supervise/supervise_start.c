@@ -74,7 +74,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_endi
 
 enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct pl_plan_side *side = supervisor->plan->side;
+    const struct pl_launch_plan_side *side = supervisor->plan->side;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     if (side == NULL) {
@@ -88,7 +88,7 @@ enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct 
 
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct pl_plan *plan = supervisor->plan;
+    const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     if (plan->argv.count == 0) {
@@ -164,7 +164,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 }
 
 struct step_state {
-    const struct pl_plan_step *step;
+    const struct pl_launch_plan_step *step;
     const struct pl_party *party;
     bool ended;
     bool ok;
@@ -184,7 +184,7 @@ static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party,
     }
 }
 
-enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_plan_step *step,
+enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
                                  char *const *environment, struct pl_error *reterr)
 {
     static const struct pl_role role = {.ended = step_ended};
@@ -232,7 +232,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
 
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)
 {
-    struct pl_plan_step step;
+    struct pl_launch_plan_step step;
     enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
 
     if (status == PL_OK && step.what != NULL) {

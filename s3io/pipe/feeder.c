@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/record/record_formats.h"
-#include "s3io/sampler.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,9 @@
 #ifndef PL_S3IO_PIPE_FEEDER_H
 #define PL_S3IO_PIPE_FEEDER_H
 
-#include "s3io/channel.h"
+#include "s3io/record.h"
+#include "s3io/sampler.h"
+#include "s3io/store.h"
 
 /** One epoch as a single source, for what is no list of objects; its shards and shuffling are its own. */
 struct pl_feeder_epochs {

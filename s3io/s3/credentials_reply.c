@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "s3io/s3/credentials.h"
+#include "s3io/s3/credentials_reply.h"
 
 #include "base/memory.h"
 #include "base/python_json.h"
+#include "s3io/http/http_head.h"
 #include "s3io/s3/s3_xml.h"
 
 #include <openssl/crypto.h>

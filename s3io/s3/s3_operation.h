@@ -7,9 +7,12 @@
 #ifndef PL_S3IO_S3_S3_OPERATION_H
 #define PL_S3IO_S3_S3_OPERATION_H
 
+#include "base/checksum.h"
+#include "base/environment.h"
 #include "base/text.h"
 #include "s3io/http/http.h"
-#include "s3io/s3/s3_client.h"
+#include "s3io/s3/address.h"
+#include "s3io/s3/credentials.h"
 #include "s3io/s3/s3_retry.h"
 
 #include <pthread.h>

@@ -3,7 +3,6 @@
 
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
-#include "s3io/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>

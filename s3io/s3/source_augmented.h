@@ -9,9 +9,9 @@
 #ifndef PL_S3IO_S3_SOURCE_AUGMENTED_H
 #define PL_S3IO_S3_SOURCE_AUGMENTED_H
 
-#include "s3io/channel.h"
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_get.h"
+#include "s3io/sampler.h"
 
 /** Zero-initialise, then set what differs. `deal` must be set. */
 struct pl_augmented_options {

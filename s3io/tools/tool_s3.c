@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `paceline s3`: look into, read and copy what lies in S3. */
-#include "s3io/tools/tool_s3.h"
+#include "s3io/tools/tool_s3_verb.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <time.h>
-#include <unistd.h>
-
-/* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages
- * without keys are many. */
-enum { LIST_PATIENCE = 10 };
 
 static const char usage[] =
     "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
@@ -159,167 +149,6 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
     default:
         return take_number(tool, option, argument, reterr);
     }
-}
-
-enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
-{
-    PL_TRY(pl_environment_new(&tool->environment, reterr));
-    return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
-}
-
-static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter,
-                                struct pl_s3_pages *pages, struct pl_s3_listing *listing, struct pl_error *reterr)
-{
-    size_t before = pages->count;
-    enum pl_status status = pl_s3_list_page(tool->client, bucket, prefix, delimiter, pages,
-                                            pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
-
-    if (status == PL_TIMEOUT && pages->count > before) { /* no request's time has passed */
-        pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_PATIENCE);
-    }
-    return status;
-}
-
-enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
-                         struct pl_error *reterr)
-{
-    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
-
-    do {
-        PL_TRY(next_page(tool, bucket, prefix, NULL, &pages, listing, reterr));
-    } while (pages.token);
-    return PL_OK;
-}
-
-/* But for what whoever started us had us ignore: blocked, it would be told all the same. */
-static void stop_signals(sigset_t *ret_signals)
-{
-    static const int signals[] = {SIGINT, SIGTERM};
-
-    (void)sigemptyset(ret_signals);
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(signals); i++) {
-        struct sigaction action;
-
-        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
-            (void)sigaddset(ret_signals, signals[i]);
-        }
-    }
-}
-
-enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
-{
-    sigset_t stop;
-
-    stop_signals(&stop);
-    /* of the other threads the client's takes no signals, and later ones inherit this */
-    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
-    tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
-    return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
-}
-
-bool tool_goes_on(const struct tool *tool)
-{
-    struct pollfd stop = {.fd = tool->stop_fd, .events = POLLIN};
-
-    return poll(&stop, 1, 0) <= 0;
-}
-
-void tool_let_stop(struct tool *tool)
-{
-    sigset_t stop;
-
-    pl_file_close_at(&tool->stop_fd);
-    stop_signals(&stop);
-    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nobody has taken it: what has come comes now */
-}
-
-static void print_entry(const struct pl_s3_entry *entry)
-{
-    char when[32] = "";
-    time_t modified = (time_t)entry->modified_s;
-    struct tm utc;
-
-    if (entry->is_prefix) {
-        printf("%20s %15s %s\n", "", "PREFIX", entry->key);
-        return;
-    }
-    if (entry->modified_s >= 0 && gmtime_r(&modified, &utc)) {
-        (void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    }
-    printf("%20s %15llu %s\n", when, (unsigned long long)entry->size_bytes, entry->key);
-}
-
-enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *bucket = NULL;
-    PL_AUTO_FREE char *prefix = NULL;
-    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
-    size_t count = 0;
-
-    if (tool->word_count != 1) {
-        return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/PREFIX");
-    }
-    PL_TRY(pl_s3_uri_parse(tool->words[0], &bucket, &prefix, reterr));
-    PL_TRY(tool_connect(tool, reterr));
-    do {
-        PL_AUTO_S3_LISTING struct pl_s3_listing page = {.items = NULL};
-
-        PL_TRY(next_page(tool, bucket, prefix, tool->recursive ? NULL : "/", &pages, &page, reterr));
-        for (size_t i = 0; i < page.count && !ferror(stdout); i++) {
-            print_entry(&page.items[i]);
-        }
-        if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is no failure */
-            return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
-        }
-        count += page.count;
-    } while (pages.token);
-    return count ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->words[0]);
-}
-
-enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new((size_t)tool->word_count, sizeof(*objects), reterr);
-    struct pl_s3_stream *stream = NULL;
-    enum pl_status status = PL_OK;
-    int parsed = 0;
-
-    if (!objects) {
-        return PL_MEMORY;
-    }
-    if (tool->word_count == 0) {
-        return pl_error_set(reterr, PL_INVALID, "expected s3://BUCKET/KEY...");
-    }
-    for (; parsed < tool->word_count && status == PL_OK; parsed++) {
-        char *bucket = NULL, *key = NULL;
-
-        status = pl_s3_uri_parse(tool->words[parsed], &bucket, &key, reterr);
-        objects[parsed].bucket = bucket;
-        objects[parsed].key = key;
-        if (status == PL_OK && !*key) {
-            status = pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", tool->words[parsed]);
-        }
-    }
-    if (status == PL_OK) {
-        status = tool_connect(tool, reterr);
-    }
-    if (status == PL_OK) {
-        status =
-            pl_s3_stream_open(tool->client, objects, (size_t)tool->word_count, &tool->stream_options, &stream, reterr);
-    }
-    while (status == PL_OK) {
-        struct pl_s3_chunk chunk;
-
-        status = pl_s3_stream_next(stream, pl_deadline_after_ns(tool->timeout_ns), &chunk, reterr);
-        if (status == PL_OK) {
-            status = pl_fd_write(STDOUT_FILENO, chunk.data, chunk.bytes, "standard output", reterr);
-        }
-    }
-    pl_s3_stream_close(stream);
-    for (int i = 0; i < parsed; i++) {
-        free((char *)(uintptr_t)objects[i].bucket);
-        free((char *)(uintptr_t)objects[i].key);
-    }
-    return status == PL_END ? PL_OK : status;
 }
 
 static const struct {

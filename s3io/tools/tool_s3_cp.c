@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "s3io/tools/tool_s3.h"
+#include "s3io/tools/tool_s3_verb.h"
 
 #include "base/clock.h"
 #include "base/file.h"

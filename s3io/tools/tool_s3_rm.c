@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "s3io/tools/tool_s3.h"
+#include "s3io/tools/tool_s3_verb.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/fuzz.h"
 
@@ -51,20 +52,21 @@ static void read_job(const char *base)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_JOB struct pl_job *job = NULL;
-    PL_AUTO_PLAN struct pl_plan *plan = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    const struct pl_plan_steps none = {.items = NULL};
+    const struct pl_launch_plan_steps none = {.items = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
     PL_BUG_IF(pl_environment_new_empty(&environment, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_BASE_DIR", base, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_PROGRAM", "/bin/true", &error) != PL_OK);
     if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK ||
-        pl_secrets_mask(job, &error) != PL_OK || pl_plan_new(job, &plan, &error) != PL_OK) {
+        pl_secrets_mask(job, &error) != PL_OK ||
+        pl_launch_plan_new(job, pl_launchers_choose(job), &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
         return;
     }
-    PL_BUG_IF(pl_plan_print(job, plan, &none, &text, &error) != PL_OK);
+    PL_BUG_IF(pl_launch_plan_print(job, plan, &none, &text, &error) != PL_OK);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/job.h"
+#include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
@@ -24,7 +25,7 @@ struct tree {
     const char *base;
     struct pl_environment *environment;
     struct pl_job *job;
-    struct pl_plan *plan;
+    struct pl_launch_plan *plan;
     struct pl_error error;
 };
 
@@ -65,7 +66,7 @@ static inline void tree_setup(struct tree *tree)
 
 static inline void tree_done(struct tree *tree)
 {
-    pl_plan_free(tree->plan);
+    pl_launch_plan_free(tree->plan);
     pl_job_free(tree->job);
     pl_environment_free(tree->environment);
     scratch_done(&tree->scratch);
@@ -84,10 +85,11 @@ static inline enum pl_status tree_plan(struct tree *tree)
 {
     enum pl_status status;
 
-    pl_plan_free(tree->plan);
+    pl_launch_plan_free(tree->plan);
     tree->plan = NULL;
     status = tree_job(tree);
-    return status == PL_OK ? pl_plan_new(tree->job, &tree->plan, &tree->error) : status;
+    return status == PL_OK ? pl_launch_plan_new(tree->job, pl_launchers_choose(tree->job), &tree->plan, &tree->error)
+                           : status;
 }
 
 /* The words of a list joined by '|'; valid until the next call. */

@@ -6,15 +6,16 @@
 static const char *printed(struct tree *tree, const char *text)
 {
     static struct pl_text output;
-    const struct pl_plan_steps none = {.items = NULL};
+    const struct pl_launch_plan_steps none = {.items = NULL};
 
     tree_write(tree, "input/config/hyperparameters.json", text);
     ck_assert_ok(tree_job(tree), &tree->error);
     ck_assert_ok(pl_secrets_mask(tree->job, &tree->error), &tree->error);
-    pl_plan_free(tree->plan);
-    ck_assert_ok(pl_plan_new(tree->job, &tree->plan, &tree->error), &tree->error);
+    pl_launch_plan_free(tree->plan);
+    ck_assert_ok(pl_launch_plan_new(tree->job, pl_launchers_choose(tree->job), &tree->plan, &tree->error),
+                 &tree->error);
     pl_text_done(&output);
-    ck_assert_ok(pl_plan_print(tree->job, tree->plan, &none, &output, &tree->error), &tree->error);
+    ck_assert_ok(pl_launch_plan_print(tree->job, tree->plan, &none, &output, &tree->error), &tree->error);
     return pl_text_string(&output);
 }
 

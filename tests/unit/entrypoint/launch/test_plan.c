@@ -39,7 +39,7 @@ START_TEST(without_program_and_code_the_bundled_program_runs)
     write_hps(&tree, "{\"epochs\": \"2\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(behind(&tree, "/paceline/mnist"), "|--epochs|2");
-    ck_assert_int_eq(tree.plan->role, PL_PLAN_SINGLE);
+    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_SINGLE);
     ck_assert(!tree.plan->needs_names && !tree.plan->needs_link);
     tree_done(&tree);
 }
@@ -93,7 +93,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "./run.sh");
     ck_assert_ptr_nonnull(tree.plan->chmod_path);
-    ck_assert_ok(pl_plan_prepare(tree.job, tree.plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_launch_plan_prepare(tree.job, tree.plan, &tree.error), &tree.error);
     ck_assert_int_eq(access(tree.plan->chmod_path, X_OK), 0);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "pkg.pytorch.py");
     tree_write(&tree, "code/requirements.txt", "x\n");
@@ -195,7 +195,7 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
                      "\"sagemaker_mpi_num_processes\": \"3\","
                      " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_int_eq(tree.plan->role, PL_PLAN_MASTER);
+    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_MASTER);
     ck_assert(tree.plan->needs_link && tree.plan->needs_names && tree.plan->spawns_ranks);
     ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"),
                      joined(&tree.plan->argv));
@@ -205,7 +205,7 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     ck_assert_uint_eq(tree.plan->program_words, 1);
     two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
+    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     ck_assert_uint_eq(tree.plan->argv.count, 0);
     tree_done(&tree);
 }
@@ -282,7 +282,7 @@ START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
     two_groups(&tree, false, "ml.g5.xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_int_eq(tree.plan->role, PL_PLAN_WORKER);
+    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     tree_done(&tree);
 }
 END_TEST
@@ -534,7 +534,7 @@ START_TEST(words_behind_two_dashes_are_run_as_they_are)
     ck_assert_ok(pl_words_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
     ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error),
                  &tree.error);
-    ck_assert_ok(pl_plan_new(tree.job, &tree.plan, &tree.error), &tree.error);
+    ck_assert_ok(pl_launch_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "sh|-c|exit 3");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_USER_ARGS"), "[\"--epochs\",\"2\"]");
     tree_done(&tree);
@@ -544,7 +544,7 @@ END_TEST
 START_TEST(code_is_fetched_only_into_an_empty_directory)
 {
     struct tree tree;
-    PL_AUTO_STEPS struct pl_plan_steps steps = {.items = NULL};
+    PL_AUTO_STEPS struct pl_launch_plan_steps steps = {.items = NULL};
     char path[PATH_MAX];
 
     tree_setup(&tree);

@@ -12,8 +12,8 @@ struct rig {
     struct tree tree;
     struct pl_signals signals;
     struct pl_failure failure;
-    struct pl_plan plan;
-    struct pl_plan_side side;
+    struct pl_launch_plan plan;
+    struct pl_launch_plan_side side;
     struct pl_supervisor supervisor;
 };
 
@@ -37,8 +37,8 @@ static void rig_setup(struct rig *rig, const char *hosts)
     ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error),
                  &rig->tree.error);
     pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
-    rig->plan = (struct pl_plan){
-        .role = PL_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
+    rig->plan = (struct pl_launch_plan){
+        .role = PL_LAUNCH_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
 }
 
 static void take_plan(struct rig *rig)
@@ -166,7 +166,7 @@ END_TEST
 START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
 {
     struct rig rig;
-    struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
     char script[64];
 
     rig_setup(&rig, "\"localhost\"");
@@ -493,7 +493,7 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
     static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
     struct rig rig;
     struct pl_link links[PL_ARRAY_ITEMS(kinds)];
-    struct pl_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
 
     rig_setup(&rig, "\"localhost\"");
     add_script(&rig, &step.argv, "sleep 0.5");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
+#include "s3io/channel.h"
 #include "s3io/idx.h"
 #include "s3io/record.h"
 #include "tests/support/scratch.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/memory.h"
 #include "s3io/s3/credentials.h"
+#include "s3io/s3/credentials_reply.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

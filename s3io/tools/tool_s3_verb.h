@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** What the verbs of paceline-s3 share. */
-#ifndef PL_S3IO_TOOLS_TOOL_S3_H
-#define PL_S3IO_TOOLS_TOOL_S3_H
+#ifndef PL_S3IO_TOOLS_TOOL_S3_VERB_H
+#define PL_S3IO_TOOLS_TOOL_S3_VERB_H
 
 #include "s3io/s3/s3_get.h"
 #include "s3io/s3/s3_list.h"

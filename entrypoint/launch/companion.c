@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "entrypoint/verb.h"
+/* Where the programs and libraries of libexec are, seen from the front binary. */
+#include "entrypoint/launch/companion.h"
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -12,7 +13,7 @@
 /* From the directory of the binary: where they are installed, then beside it. */
 static const char *const places[] = {"../libexec/paceline/", ""};
 
-enum pl_status pl_verb_find_companion(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
+enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
 {
     const char *slash = strrchr(self_path, '/');
     size_t length = slash != NULL ? (size_t)(slash - self_path) : 0;

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All IDX arrays of a channel as pictures and their labels, as MNIST has them. */
+#include "s3io/idx.h"
+
+#include "base/memory.h"
+#include "s3io/channel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One channel's arrays have to fit in memory anyway; this stops a damaged head from asking for all of it. */
+#define MAX_ARRAY_BYTES ((size_t)1 << 36)
+
+/* Arrays of one kind put one behind the other, with the length of each. */
+struct pile {
+    struct pl_idx idx;
+    size_t *counts;
+    size_t arrays;
+    size_t capacity;
+};
+
+struct piles {
+    struct pile images;
+    struct pile labels;
+};
+
+static void piles_done(struct piles *piles)
+{
+    pl_idx_done(&piles->images.idx);
+    pl_idx_done(&piles->labels.idx);
+    free(piles->images.counts);
+    free(piles->labels.counts);
+}
+
+static enum pl_status put_on_pile(struct pile *pile, struct pl_idx *idx, const char *name, struct pl_error *reterr)
+{
+    size_t had = pile->idx.item_bytes * pile->idx.shape[0], more = idx->item_bytes * idx->shape[0];
+
+    PL_TRY(pl_memory_grow(&pile->counts, &pile->capacity, pile->arrays + 1, sizeof(*pile->counts), reterr));
+    pile->counts[pile->arrays] = idx->shape[0];
+    if (pile->arrays++ == 0) {
+        pile->idx = *idx;
+        memset(idx, 0, sizeof(*idx));
+        return PL_OK;
+    }
+    if (idx->dims != pile->idx.dims ||
+        memcmp(idx->shape + 1, pile->idx.shape + 1, (idx->dims - 1) * sizeof(idx->shape[0])) != 0) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': its pictures have another size than those before", name);
+    }
+    if (idx->shape[0] > UINT32_MAX - pile->idx.shape[0]) {
+        return pl_error_set(reterr, PL_LIMIT, "'%s': too many items together with those before", name);
+    }
+    if (more > 0) {
+        unsigned char *larger = realloc(pile->idx.data, had + more);
+
+        if (!larger) {
+            return pl_error_set(reterr, PL_MEMORY, "no memory for %zu bytes of IDX arrays", had + more);
+        }
+        memcpy(larger + had, idx->data, more);
+        pile->idx.data = larger;
+    }
+    pile->idx.shape[0] += idx->shape[0];
+    return PL_OK;
+}
+
+/* All arrays of one source, which is closed in any case. */
+static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns, struct piles *piles,
+                                  struct pl_error *reterr)
+{
+    struct pl_idx_reader *reader = NULL;
+    enum pl_status status = pl_idx_reader_open(source, MAX_ARRAY_BYTES, &reader, reterr);
+
+    if (status != PL_OK) {
+        pl_source_close(source);
+        return status;
+    }
+    while (status == PL_OK) {
+        struct pl_idx idx = {.dims = 0};
+
+        status = pl_idx_reader_next(reader, deadline_ns, &idx, reterr);
+        if (status == PL_OK && idx.type != PL_IDX_UINT8) {
+            status = pl_error_set(reterr, PL_INVALID,
+                                  "'%s': its elements are of type 0x%02x, expected unsigned bytes (0x08)", source->name,
+                                  (unsigned)idx.type);
+        }
+        if (status == PL_OK) {
+            status = put_on_pile(idx.dims > 1 ? &piles->images : &piles->labels, &idx, source->name, reterr);
+        }
+        pl_idx_done(&idx);
+    }
+    pl_idx_reader_close(reader);
+    return status == PL_END ? PL_OK : status;
+}
+
+static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns, struct piles *piles,
+                                 struct pl_error *reterr)
+{
+    PL_AUTO_STORE struct pl_store *store = NULL;
+    PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
+
+    PL_TRY(pl_channel_open_store(channel, &store, reterr));
+    PL_TRY(pl_store_list(store, deadline_ns, &list, reterr));
+    for (size_t i = 0; i < list.count; i++) {
+        struct pl_source *source;
+
+        PL_TRY(pl_store_open(store, &list.items[i], deadline_ns, &source, reterr));
+        PL_TRY(read_arrays(source, deadline_ns, piles, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct piles *piles,
+                           struct pl_error *reterr)
+{
+    if (channel->mode == PL_CHANNEL_PIPE) {
+        struct pl_source *source;
+
+        PL_TRY(pl_channel_open_epoch(channel, epoch, &source, reterr));
+        PL_TRY(read_arrays(source, deadline_ns, piles, reterr));
+    } else {
+        PL_TRY(read_store(channel, deadline_ns, piles, reterr));
+    }
+    if (piles->images.arrays == 0 || piles->images.arrays != piles->labels.arrays) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "expected as many IDX arrays of images as of labels and at least one, found %zu and %zu",
+                            piles->images.arrays, piles->labels.arrays);
+    }
+    for (size_t i = 0; i < piles->images.arrays; i++) {
+        if (piles->images.counts[i] != piles->labels.counts[i]) {
+            return pl_error_set(reterr, PL_INVALID, "IDX array %zu has %zu images but %zu labels", i,
+                                piles->images.counts[i], piles->labels.counts[i]);
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,
+                                 struct pl_idx_pairs *ret_pairs, struct pl_error *reterr)
+{
+    struct piles piles = {.images = {.arrays = 0}};
+    enum pl_status status = load(channel, epoch, deadline_ns, &piles, reterr);
+
+    if (status == PL_OK) {
+        *ret_pairs = (struct pl_idx_pairs){
+            .images = piles.images.idx, .labels = piles.labels.idx, .count = piles.images.idx.shape[0]};
+        memset(&piles.images.idx, 0, sizeof(piles.images.idx));
+        memset(&piles.labels.idx, 0, sizeof(piles.labels.idx));
+    } else {
+        pl_error_context(reterr, "channel '%s'", channel->name);
+    }
+    piles_done(&piles);
+    return status;
+}
+
+void pl_idx_pairs_done(struct pl_idx_pairs *pairs)
+{
+    pl_idx_done(&pairs->images);
+    pl_idx_done(&pairs->labels);
+    pairs->count = 0;
+}
