@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/plan_file_private.h"
 #include "runtime/gradient/plan_private.h"
 #include "runtime/plan_file.h"
 
