@@ -4,7 +4,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/compare_lines.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/rounds.h"
 
 #include <stdlib.h>
 #include <string.h>
