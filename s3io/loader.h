@@ -3,7 +3,8 @@
  * Batches made ahead of time. A thread fills a small ring of batches while the program trains; each batch is one
  * buffer a field, [batch_samples][sample_bytes], in memory that the caller's allocator provides.
  *
- * Threads  one consumer thread; the input's functions run on the loader's own thread, except `cancel`.
+ * Threads  one consumer thread; the input's functions run on the loader's own thread, which has all signals blocked,
+ *          except `cancel`.
  * Test     tests/unit/s3io/dataset/test_loader.c
  */
 #ifndef PL_S3IO_LOADER_H

@@ -3,10 +3,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "collectives/core/types.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,19 +78,6 @@ static void *look_after(void *progress_at)
     }
 }
 
-/* The program's threads get the program's signals. */
-static int start_thread(struct pl_progress *progress)
-{
-    sigset_t all, before;
-    int code;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&progress->thread, NULL, look_after, progress);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code;
-}
-
 /* Why the world gets no thread; NULL: it gets one. */
 static const char *why_not(const struct pl_world *world, bool forced)
 {
@@ -123,10 +109,9 @@ enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr
     progress->world = world;
     pthread_mutex_init(&progress->lock, NULL);
     sem_init(&progress->wake, 0, 0);
-    errno = start_thread(progress);
-    if (errno != 0) {
+    if (pl_thread_start(&progress->thread, look_after, progress, "the progress thread", reterr) != PL_OK) {
         free(progress);
-        return pl_error_errno(reterr, "start the progress thread");
+        return PL_SYSTEM;
     }
     world->progress = progress;
     return PL_OK;

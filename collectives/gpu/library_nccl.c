@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "collectives/bootstrap.h"
 
 #include <dlfcn.h>
@@ -199,7 +200,7 @@ void pl_nccl_abort(struct pl_nccl *nccl)
     departure->abort = nccl->CommAbort;
     departure->comm = comm;
     departure->device = nccl->device;
-    if (pthread_create(&thread, NULL, depart, departure) != 0) {
+    if (pl_thread_start(&thread, depart, departure, "a thread that leaves NCCL", NULL) != PL_OK) {
         (void)depart(departure);
         free(departure);
         return;

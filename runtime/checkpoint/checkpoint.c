@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/plan_file_private.h"
 #include "runtime/gradient/plan_private.h"
 #include "runtime/plan_file.h"
 
@@ -14,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -372,25 +373,10 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
     return status;
 }
 
-/* Signals are for the program's own threads. */
-static int start_writer(struct pl_checkpoints *c)
-{
-    sigset_t all;
-    sigset_t before;
-    int failure;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failure = pthread_create(&c->writer, NULL, writer_main, c);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failure;
-}
-
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
                                    struct pl_error *reterr)
 {
     struct pl_checkpoints *c = checkpoints;
-    int failure;
 
     if (state->extra_bytes > PL_CHECKPOINT_EXTRA_BYTES) {
         return pl_error_set(reterr, PL_INVALID, "%llu extra bytes, at most %d are kept",
@@ -405,10 +391,7 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     c->record.state.world_size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
     c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
     c->write_error = PL_ERROR_NONE;
-    failure = start_writer(c);
-    if (failure != 0) {
-        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, failure, "start a thread that writes a checkpoint");
-    }
+    PL_TRY(pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr));
     c->writing = true;
     return PL_OK;
 }

@@ -119,33 +119,6 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
     return PL_OK;
 }
 
-void pl_plan_begin_step(struct pl_plan *plan)
-{
-    for (size_t i = 0; i < plan->tensor_count; i++) {
-        plan->tensors[i].passes = 0;
-    }
-    for (size_t b = 0; b < plan->bucket_count; b++) {
-        plan->buckets[b].pending = plan->buckets[b].tensors;
-    }
-    plan->started = 0;
-    plan->ended = 0;
-}
-
-bool pl_plan_exchanges(const struct pl_plan *plan)
-{
-    return !plan->options.local && (!plan->device || pl_world_size(plan->world) > 1);
-}
-
-void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem)
-{
-    return (char *)plan->gradients.data + elem * pl_dtype_bytes(plan->options.gradient_dtype);
-}
-
-enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr)
-{
-    return plan->sealed ? PL_OK : pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() comes first", plan->name);
-}
-
 size_t pl_plan_tensor_count(const struct pl_plan *plan)
 {
     return plan->tensor_count;

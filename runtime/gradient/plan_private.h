@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A plan's inside: plan.c is its life, plan_seal.c its seal, plan_memory.c where values lie; optimizer and checkpoints
- * use the functions below. Internal to runtime/.
+ * A plan's inside: plan.c is its life, plan_seal.c its seal, plan_layout.c what both need, plan_memory.c where values
+ * lie; optimizer and checkpoints use the functions below. Internal to runtime/.
  */
 #ifndef PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
 #define PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
 
 #include "device/device.h"
 #include "runtime/plan.h"
-#include "runtime/safetensors.h"
 
 struct plan_tensor {
     struct pl_plan_tensor facts;
@@ -89,13 +88,6 @@ enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int r
 /** A zeroed array like the values: [pl_plan_elems()] in the plan's kind of memory; NULL when there is no room. */
 float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr);
 void pl_plan_free_array(struct pl_plan *plan, float *array);
-
-/**
- * PL_MISMATCH, showing both, unless the file at `path` holds as `stored` a tensor of the name, type and shape of
- * `wanted`.
- */
-enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *stored, const struct pl_tensor *wanted,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy an array like the values to host memory `to`, or back; returns when that has ended. */
 enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to,

@@ -2,7 +2,7 @@
 /* Sealing a plan: ranks agree, tensors get their places and buckets, and memory is taken on every rank or on none. */
 #include "base/memory.h"
 #include "base/text.h"
-#include "runtime/agree.h"
+#include "runtime/compare_lines.h"
 #include "runtime/gradient/plan_private.h"
 
 #include <stdlib.h>
@@ -10,27 +10,7 @@
 
 enum { ALIGN_ELEMS = 16 }; /* tensors begin at multiples of 64 bytes */
 
-void pl_plan_release_layout(struct pl_plan *plan)
-{
-    for (size_t b = 0; b < plan->bucket_count; b++) {
-        if (plan->buckets[b].request) {
-            pl_request_cancel(plan->buckets[b].request);
-        }
-        free(plan->buckets[b].name);
-    }
-    plan->bucket_count = 0;
-    if (plan->gradients.data) {
-        pl_arena_free(plan->world, &plan->gradients);
-    }
-    pl_plan_free_array(plan, PL_TAKE(plan->values));
-    if (plan->step_end) {
-        pl_device_event_free(plan->device, PL_TAKE(plan->step_end));
-    }
-    free(PL_TAKE(plan->order));
-    plan->elems = 0;
-}
-
-/* Options and tensors as lines that pl_agree() can compare and show; they lie in `text`. */
+/* Options and tensors as lines that pl_compare_lines() can compare and show; they lie in `text`. */
 static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines,
                                   struct pl_error *reterr)
 {
@@ -185,7 +165,7 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
     if (own.status == PL_OK) {
         own.status = write_lines(plan, &text, &lines, &own);
     }
-    return pl_agree(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
+    return pl_compare_lines(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
 }
 
 /* What each rank takes for itself. */
@@ -209,7 +189,7 @@ static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
     struct pl_error own = PL_ERROR_NONE;
 
     own.status = take_own(plan, &own);
-    PL_TRY(pl_agree(plan->world, plan->name, &own, NULL, 0, reterr));
+    PL_TRY(pl_compare_lines(plan->world, plan->name, &own, NULL, 0, reterr));
     return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory,
                           &plan->gradients, reterr);
 }

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls of named.h: checking and queueing what a program submits, waiting, joining, leaving. Rounds are in
- * named_round.c. */
+ * rounds.c. */
 #include "runtime/named.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/batch.h"
+#include "runtime/named/device.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/rounds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DEFAULT_START_BYTES = 1 << 20 };
-
-void pl_named_result_done(struct pl_named_result *result)
-{
-    free(result->data);
-    free(result->rows_of_rank);
-    memset(result, 0, sizeof(*result));
-}
 
 enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
                             struct pl_error *reterr)
@@ -50,46 +46,9 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     return PL_OK;
 }
 
-void named_link(struct pl_named *named, struct pl_named *other)
-{
-    struct pl_named *next = named->beside;
-
-    named->beside = other->beside;
-    other->beside = next;
-}
-
-static void unlink_engine(struct pl_named *named)
-{
-    struct pl_named *before = named;
-
-    while (before->beside != named) {
-        before = before->beside;
-    }
-    before->beside = named->beside;
-    named->beside = named;
-}
-
 int pl_named_ranks(const struct pl_named *named)
 {
     return named->ranks;
-}
-
-void named_local_free(struct named_local *local)
-{
-    free(local->extras);
-    free(local);
-}
-
-static void slot_clear(struct named_slot *slot)
-{
-    for (size_t i = 0; slot->results && i < slot->members; i++) {
-        pl_named_result_done(&slot->results[i]);
-    }
-    free(slot->results);
-    free(slot->failure);
-    slot->results = NULL;
-    slot->failure = NULL;
-    slot->used = false;
 }
 
 void pl_named_free(struct pl_named *named)
@@ -97,7 +56,7 @@ void pl_named_free(struct pl_named *named)
     if (!named) {
         return;
     }
-    unlink_engine(named);
+    pl_named_rounds_unlink(named);
     if (named->round.request) {
         pl_request_cancel(named->round.request);
     }
@@ -107,17 +66,7 @@ void pl_named_free(struct pl_named *named)
         named_batch_free(named, batch);
     }
     named_device_done(&named->device);
-    for (size_t i = 0; i < named->table.slot_count && named->table.slots; i++) {
-        for (struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
-            if (entry->local) {
-                named_local_free(entry->local);
-            }
-        }
-    }
-    for (size_t i = 0; i < named->slot_count; i++) {
-        slot_clear(&named->slots[i]);
-    }
-    free(named->slots);
+    pl_named_queue_done(named);
     free(named->round.payload_bytes);
     named_table_done(&named->table);
     if (pl_world_is_stranded(named->world)) {
@@ -324,88 +273,6 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     return PL_OK;
 }
 
-static enum pl_status new_slot(struct pl_named *named, size_t members, size_t *ret_slot, struct pl_error *reterr)
-{
-    size_t index = named->free_slot_hint;
-    struct named_slot *slot;
-
-    while (index < named->slot_count && named->slots[index].used) {
-        index++;
-    }
-    if (index == named->slot_count) {
-        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct named_slot), reterr));
-        memset(&named->slots[index], 0, sizeof(struct named_slot));
-        named->slot_count++;
-    }
-    slot = &named->slots[index];
-    slot->results = pl_memory_new(members, sizeof(struct pl_named_result), reterr);
-    if (!slot->results) {
-        return PL_MEMORY;
-    }
-    slot->used = true;
-    slot->generation++;
-    slot->members = members;
-    slot->undone = slot->unagreed = members;
-    slot->status = PL_OK;
-    named->free_slot_hint = index + 1;
-    *ret_slot = index;
-    return PL_OK;
-}
-
-static void release_slot(struct pl_named *named, size_t index)
-{
-    slot_clear(&named->slots[index]);
-    if (index < named->free_slot_hint) {
-        named->free_slot_hint = index;
-    }
-}
-
-static pl_named_handle handle_of(const struct pl_named *named, size_t index)
-{
-    return (uint64_t)named->slots[index].generation << 32 | (index + 1);
-}
-
-static enum pl_status slot_of(const struct pl_named *named, pl_named_handle handle, size_t *ret_index,
-                              struct pl_error *reterr)
-{
-    uint64_t index = (handle & UINT32_MAX) - 1;
-
-    if ((handle & UINT32_MAX) == 0 || index >= named->slot_count || !named->slots[index].used ||
-        named->slots[index].generation != handle >> 32) {
-        return pl_error_set(reterr, PL_INVALID, "handle %llx is not under way: never submitted, or waited for already",
-                            (unsigned long long)handle);
-    }
-    *ret_index = index;
-    return PL_OK;
-}
-
-size_t named_members(const struct pl_named *named, pl_named_handle handle)
-{
-    size_t index = 0;
-
-    return slot_of(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
-}
-
-const char *named_under_way(const struct pl_named *named)
-{
-    for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
-        for (const struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
-            if (entry->local) {
-                return entry->name;
-            }
-        }
-    }
-    return NULL;
-}
-
-static void queue(struct pl_named *named, struct named_local *local)
-{
-    local->next = NULL;
-    *(named->last_unannounced ? &named->last_unannounced->next : &named->first_unannounced) = local;
-    named->last_unannounced = local;
-    named->unannounced_bytes += local->bytes;
-}
-
 /* `number` counts the operations that have no name of their own, and up when this one is submitted; NULL: `name` is the
  * program's. */
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
@@ -420,7 +287,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         return PL_MEMORY;
     }
     PL_TRY(refuse_ended(named, reterr));
-    PL_TRY(new_slot(named, count, &slot, reterr));
+    PL_TRY(pl_named_queue_open(named, count, &slot, reterr));
     for (made = 0; made < count && status == PL_OK; made++) {
         snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made,
                  count);
@@ -439,16 +306,16 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
             named_local_free(locals[i]);
             named_table_drop_idle(&named->table, entry);
         }
-        release_slot(named, slot);
+        pl_named_queue_close(named, slot);
         return status;
     }
     if (number) {
         ++*number;
     }
     for (size_t i = 0; i < count; i++) {
-        queue(named, locals[i]);
+        pl_named_queue_push(named, locals[i]);
     }
-    *ret_handle = handle_of(named, slot);
+    *ret_handle = pl_named_queue_handle(named, slot);
     return named->unannounced_bytes >= named->options.start_bytes ? named_drive(named, false, false, reterr) : PL_OK;
 }
 
@@ -493,7 +360,7 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
 {
     size_t index = 0;
 
-    PL_TRY(slot_of(named, handle, &index, reterr));
+    PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
         /* A failure of the world is what the wait reports. */
         (void)named_drive(named, named->slots[index].unagreed > 0, false, NULL);
@@ -510,7 +377,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
     enum pl_status status;
     size_t index = 0;
 
-    PL_TRY(slot_of(named, handle, &index, reterr));
+    PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     while (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
         (void)named_drive(named, named->slots[index].unagreed > 0, true, NULL);
     }
@@ -527,7 +394,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
         memcpy(ret_result, slot->results, slot->members * sizeof(*ret_result));
         memset(slot->results, 0, slot->members * sizeof(*ret_result));
     }
-    release_slot(named, index);
+    pl_named_queue_close(named, index);
     return status;
 }
 

@@ -3,8 +3,9 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "runtime/agree.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/compare_lines.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/rounds.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +101,7 @@ static enum pl_status agree(struct pl_process_sets *sets, const char *verb, cons
         own->status = pl_text_check(&text, own);
     }
     line = pl_text_string(&text);
-    return pl_agree(sets->world, WHAT, own, &line, 1, reterr);
+    return pl_compare_lines(sets->world, WHAT, own, &line, 1, reterr);
 }
 
 static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count,
@@ -178,7 +179,7 @@ enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *rank
     }
     if (status == PL_OK) {
         own.status = open_member(sets, &set, &own);
-        status = pl_agree(sets->world, WHAT, &own, NULL, 0, reterr);
+        status = pl_compare_lines(sets->world, WHAT, &own, NULL, 0, reterr);
     }
     if (status != PL_OK) {
         set_release(sets, &set);

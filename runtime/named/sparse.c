@@ -2,7 +2,7 @@
 #include "runtime/sparse.h"
 
 #include "base/memory.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -257,7 +258,6 @@ static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows,
 static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
 {
     const struct pl_loader_options *options = &loader->options;
-    int code;
 
     loader->slots = pl_memory_new(loader->slot_count, sizeof(*loader->slots), reterr);
     if (!loader->slots) {
@@ -275,11 +275,10 @@ static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
     }
     (void)pthread_mutex_init(&loader->mutex, NULL);
     (void)pthread_cond_init(&loader->changed, NULL);
-    code = pthread_create(&loader->thread, NULL, run, loader);
-    if (code != 0) {
+    if (pl_thread_start(&loader->thread, run, loader, "the loader's thread", reterr) != PL_OK) {
         (void)pthread_cond_destroy(&loader->changed);
         (void)pthread_mutex_destroy(&loader->mutex);
-        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start the loader's thread");
+        return PL_SYSTEM;
     }
     loader->thread_started = true;
     return PL_OK;

@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <curl/curl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -467,23 +467,9 @@ static void release(struct pl_http *http)
     free(http);
 }
 
-/* All signals stay with the program's own threads. */
-static int start_thread(struct pl_http *http)
-{
-    sigset_t all, before;
-    int code;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&http->thread, NULL, engine_main, http);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code;
-}
-
 enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http, struct pl_error *reterr)
 {
     struct pl_http *http = pl_memory_new(1, sizeof(*http), reterr);
-    int code;
 
     if (!http) {
         return PL_MEMORY;
@@ -504,10 +490,9 @@ enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http
         release(http);
         return pl_error_set(reterr, PL_LIBRARY, "libcurl cannot start");
     }
-    code = start_thread(http);
-    if (code != 0) {
+    if (pl_thread_start(&http->thread, engine_main, http, "the transfer thread", reterr) != PL_OK) {
         release(http);
-        return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start the transfer thread");
+        return PL_SYSTEM;
     }
     *ret_http = http;
     return PL_OK;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "s3io/pipe/share_link.h"
 #include "s3io/pipe/share_ring.h"
 
@@ -357,7 +358,6 @@ static void release(struct pl_dealer *dealer)
 static enum pl_status set_up(struct pl_dealer *dealer, struct pl_error *reterr)
 {
     uint32_t ranks = dealer->options.deal.size;
-    int code;
 
     dealer->members = pl_memory_new(dealer->options.local_size, sizeof(*dealer->members), reterr);
     dealer->mine = pl_memory_new(ranks, sizeof(*dealer->mine), reterr);
@@ -378,8 +378,7 @@ static enum pl_status set_up(struct pl_dealer *dealer, struct pl_error *reterr)
         return pl_error_errno(reterr, "create an eventfd");
     }
     PL_TRY(pl_share_link_listen(dealer->options.socket_path, &dealer->listen_fd, reterr));
-    code = pthread_create(&dealer->thread, NULL, run, dealer);
-    return code ? pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start the dealer's thread") : PL_OK;
+    return pl_thread_start(&dealer->thread, run, dealer, "the dealer's thread", reterr);
 }
 
 enum pl_status pl_dealer_start(const struct pl_share_options *options, const struct pl_share_feed *feed,

@@ -2,7 +2,7 @@
 /* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
 #include "base/clock.h"
 #include "collectives/core/types.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/engine.h"
 #include "tests/support/refuse_growth.h"
 #include "tests/unit/runtime/named/engine.h"
 

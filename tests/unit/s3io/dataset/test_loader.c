@@ -4,6 +4,7 @@
 #include "tests/support/unit.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 enum { COUNT = 103, BATCH = 8 };
@@ -315,8 +316,37 @@ START_TEST(batches_lie_in_the_callers_memory)
 }
 END_TEST
 
+static sigset_t input_mask;
+
+static enum pl_status look_at_mask(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, &input_mask);
+    return trouble_start(context, epoch, deadline_ns, reterr);
+}
+
+START_TEST(signals_of_the_process_never_interrupt_the_loaders_thread)
+{
+    struct fixture fixture;
+    struct trouble trouble = {.at = BATCH};
+    struct pl_batch batch;
+
+    set_up(&fixture);
+    fixture.input = (struct pl_loader_input){.context = &trouble, .start = look_at_mask, .next = trouble_next};
+    fixture.options = (struct pl_loader_options){.fields = 1, .sample_bytes = {4}, .batch_samples = BATCH};
+    start(&fixture);
+    ck_assert_ok(pl_loader_start(fixture.loader, 0, &fixture.error), &fixture.error);
+    ck_assert_ok(pl_loader_next(fixture.loader, PL_DEADLINE_NEVER, &batch, &fixture.error), &fixture.error);
+    for (int signal = 1; signal <= SIGSYS; signal++) {
+        if (signal != SIGKILL && signal != SIGSTOP) {
+            ck_assert_msg(sigismember(&input_mask, signal) == 1, "signal %d is not blocked", signal);
+        }
+    }
+    pl_loader_free(fixture.loader);
+}
+END_TEST
+
 UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order,
           batch_before_the_first_start_is_refused_and_not_the_end, short_last_batch_can_be_left_out,
           shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch,
           error_comes_behind_the_whole_batches_before_it, input_that_hangs_is_a_timeout_and_can_be_left,
-          batches_lie_in_the_callers_memory)
+          batches_lie_in_the_callers_memory, signals_of_the_process_never_interrupt_the_loaders_thread)

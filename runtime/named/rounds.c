@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order.
  * */
+#include "runtime/named/rounds.h"
+
 #include "base/clock.h"
 #include "base/memory.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/batch.h"
+#include "runtime/named/device.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,22 +211,6 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
     return PL_OK;
 }
 
-/* This rank will not announce `local`, if it has not. */
-static void unqueue(struct pl_named *named, const struct named_local *local)
-{
-    struct named_local **at = &named->first_unannounced, *last = NULL;
-
-    while (*at && *at != local) {
-        last = *at;
-        at = &last->next;
-    }
-    if (*at) {
-        *at = local->next;
-        named->last_unannounced = local->next ? named->last_unannounced : last;
-        named->unannounced_bytes -= local->bytes;
-    }
-}
-
 /* Fail every tensor that is under way, here and, since all ranks do the same, everywhere. */
 static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure,
                                    struct pl_error *reterr)
@@ -231,7 +220,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
 
         PL_TRY(named_table_settle(&named->table, entry, false, reterr));
         if (entry->local) {
-            unqueue(named, entry->local);
+            pl_named_queue_remove(named, entry->local);
             named_end_local(named, entry->local, status, failure);
         } else {
             named_table_drop_idle(&named->table, entry);
@@ -434,6 +423,25 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
     }
     named_batch_end(named, batch);
     return PL_OK;
+}
+
+void named_link(struct pl_named *named, struct pl_named *other)
+{
+    struct pl_named *next = named->beside;
+
+    named->beside = other->beside;
+    other->beside = next;
+}
+
+void pl_named_rounds_unlink(struct pl_named *named)
+{
+    struct pl_named *before = named;
+
+    while (before->beside != named) {
+        before = before->beside;
+    }
+    before->beside = named->beside;
+    named->beside = named;
 }
 
 /* Whether operations of this rank are under way in `named`, and whether a round has to bring them on. */

@@ -3,9 +3,11 @@
  * Named tensors in device memory: many sums become one. A kernel gathers them side by side, one allreduce adds them, a
  * kernel brings them back; which buffers belong together is remembered, since a training step repeats them.
  */
+#include "runtime/named/device.h"
+
 #include "base/memory.h"
 #include "device/kernel.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/batch.h"
 
 #include <stdlib.h>
 #include <string.h>

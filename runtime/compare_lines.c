@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/agree.h"
+#include "runtime/compare_lines.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -103,8 +103,8 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
                         texts, pl_world_label(world, (int)other), texts + other * LINE_BYTES);
 }
 
-enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines,
-                        size_t count, struct pl_error *reterr)
+enum pl_status pl_compare_lines(struct pl_world *world, const char *what, const struct pl_error *own,
+                                const char *const *lines, size_t count, struct pl_error *reterr)
 {
     struct summary mine;
     uint64_t hash = PL_HASH_START;

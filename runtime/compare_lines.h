@@ -5,8 +5,8 @@
  *
  * Test  tests/unit/runtime/gradient/test_plan.c
  */
-#ifndef PL_RUNTIME_AGREE_H
-#define PL_RUNTIME_AGREE_H
+#ifndef PL_RUNTIME_COMPARE_LINES_H
+#define PL_RUNTIME_COMPARE_LINES_H
 
 #include "collectives/world.h"
 
@@ -21,7 +21,7 @@
  *
  * Collective  yes.
  */
-enum pl_status pl_agree(struct pl_world *world, const char *what, const struct pl_error *own, const char *const *lines,
-                        size_t count, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_compare_lines(struct pl_world *world, const char *what, const struct pl_error *own,
+                                const char *const *lines, size_t count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,130 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running what ranks have agreed on: tensors that are ready become collectives, in device memory one for many. */
+#include "runtime/named/run.h"
+
 #include "base/memory.h"
-#include "runtime/named/named_engine.h"
+#include "runtime/named/batch.h"
+#include "runtime/named/device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { FUSED_BYTES = 64 << 20 }; /* at most so much travels as one from device memory */
-
-void named_batch_free(struct pl_named *named, struct named_batch *batch)
-{
-    bool stranded = pl_world_is_stranded(named->world);
-
-    for (size_t i = 0; i < batch->count; i++) {
-        struct named_item *item = &batch->items[i];
-
-        if (item->scratch && item->in_device_memory) {
-            pl_device_release(named->device.device, item->scratch);
-        } else {
-            free(stranded ? NULL : item->scratch);
-        }
-        if (stranded) {
-            item->result.data = NULL;
-        }
-        pl_named_result_done(&item->result);
-    }
-    free(batch);
-}
-
-void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure)
-{
-    struct named_slot *slot = &named->slots[local->slot];
-    struct named_entry *entry = local->entry;
-
-    slot->undone--;
-    if (status != PL_OK) {
-        slot->unagreed--;
-        if (slot->status == PL_OK) {
-            slot->status = status;
-            slot->failure = failure ? strdup(failure) : NULL;
-        }
-    }
-    entry->local = NULL;
-    named_local_free(local);
-    named_table_drop_idle(&named->table, entry);
-}
-
-void named_batch_end(struct pl_named *named, struct named_batch *batch)
-{
-    for (size_t i = 0; i < batch->count; i++) {
-        struct named_item *item = &batch->items[i];
-
-        if (item->local) {
-            named->slots[item->local->slot].results[item->local->member] = item->result;
-            memset(&item->result, 0, sizeof(item->result));
-            named_end_local(named, item->local, PL_OK, NULL);
-        } else {
-            named_table_drop_idle(&named->table, item->entry);
-        }
-    }
-    named_batch_free(named, batch);
-}
-
-static uint64_t elems_from(const struct named_definition *definition, uint32_t first)
-{
-    uint64_t elems = 1;
-
-    for (uint32_t i = first; i < definition->dims; i++) {
-        elems *= definition->shape[i]; /* checked at submit */
-    }
-    return elems;
-}
-
-uint64_t named_definition_elems(const struct named_definition *definition)
-{
-    return elems_from(definition, 0);
-}
-
-const char *named_collective_name(const struct named_entry *entry)
-{
-    return entry->transient ? NULL : entry->name;
-}
-
-/* The bits of what changes nothing: in a product, a minimum and a maximum; in sums that is zero. */
-static const struct {
-    uint64_t one, largest, smallest;
-} neutral[PL_DTYPE_COUNT] = {
-    [PL_FLOAT32] = {0x3f800000, 0x7f800000, 0xff800000},
-    [PL_FLOAT64] = {UINT64_C(0x3ff0000000000000), UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000)},
-    [PL_FLOAT16] = {0x3c00, 0x7c00, 0xfc00},
-    [PL_BFLOAT16] = {0x3f80, 0x7f80, 0xff80},
-    [PL_INT8] = {1, INT8_MAX, 0x80},
-    [PL_INT16] = {1, INT16_MAX, 0x8000},
-    [PL_INT32] = {1, INT32_MAX, 0x80000000},
-    [PL_INT64] = {1, INT64_MAX, UINT64_C(1) << 63},
-    [PL_UINT8] = {1, UINT8_MAX, 0},
-    [PL_BOOL] = {1, 1, 0},
-};
-
-/* The bytes of an element are little-endian. */
-void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
-{
-    size_t elem_bytes = pl_dtype_bytes(dtype);
-    uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one
-                    : op == PL_MIN   ? neutral[dtype].largest
-                    : op == PL_MAX   ? neutral[dtype].smallest
-                                     : 0;
-
-    for (uint64_t i = 0; i < elems; i++) {
-        memcpy((char *)data + i * elem_bytes, &bits, elem_bytes);
-    }
-}
-
-void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
-                        struct pl_collective *collective)
-{
-    collective->op = (enum pl_op)definition->op;
-    collective->flags |= definition->flags;
-    collective->scaled = definition->scaled;
-    collective->prescale = definition->prescale;
-    collective->postscale = definition->postscale;
-    if (contributors < named->ranks && collective->op == PL_AVERAGE &&
-        named->options.join_divisor == PL_NAMED_DIVIDE_BY_CONTRIBUTORS) {
-        collective->divisor = (uint32_t)contributors;
-    }
-}
 
 /* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
 static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype,
@@ -151,7 +36,7 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct na
                                          struct pl_error *reterr)
 {
     named_describe_sum(named, &entry->definition, entry->announced, collective);
-    collective->count = elems_from(&entry->definition, 0);
+    collective->count = named_definition_elems(&entry->definition);
     if (!item->local) {
         PL_TRY(make_scratch(named, item, collective->count, collective->dtype, &collective->op, reterr));
         collective->send = collective->recv = item->scratch;
@@ -188,8 +73,8 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
                                     struct pl_error *reterr)
 {
     const struct named_definition *definition = &entry->definition;
-    uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank, row_elems = elems_from(definition, 1),
-             rows = 0;
+    uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank,
+             row_elems = named_definition_elems_from(definition, 1), rows = 0;
 
     for (uint64_t i = 0; i < ranks; i++) {
         switch (collective->kind) {
@@ -253,7 +138,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
         return describe_allreduce(named, entry, item, collective, reterr);
     case PL_BROADCAST:
         collective->root = entry->definition.root;
-        collective->count = elems_from(&entry->definition, 0);
+        collective->count = named_definition_elems(&entry->definition);
         if (!item->local) {
             PL_TRY(make_scratch(named, item, collective->count, collective->dtype, NULL, reterr));
             collective->recv = item->scratch;
@@ -269,20 +154,6 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
     }
     PL_BUG_IF(true);
     return PL_INVALID;
-}
-
-struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
-{
-    struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
-
-    if (batch) {
-        batch->count = count;
-        for (size_t i = 0; i < count; i++) {
-            batch->items[i].entry = entries[i];
-            batch->items[i].local = entries[i]->local;
-        }
-    }
-    return batch;
 }
 
 /* Post one entry from where it lies. */
@@ -305,22 +176,6 @@ static enum pl_status post(struct pl_named *named, struct named_entry *entry, st
         return status;
     }
     return named_batch_posted(named, batch, reterr);
-}
-
-enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
-{
-    /* From now on the engine gives its request up, should it fail. */
-    *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
-    named->last_batch = batch;
-    for (size_t i = 0; i < batch->count; i++) {
-        struct named_local *local = batch->items[i].local;
-
-        if (local) {
-            named->slots[local->slot].unagreed--;
-        }
-        PL_TRY(named_table_settle(&named->table, batch->items[i].entry, true, reterr));
-    }
-    return PL_OK;
 }
 
 /* A ready entry that exchanges nothing: ranks disagree, or reaching agreement was all (barrier). */
@@ -383,7 +238,7 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
         for (end = first; end < count && may_be_one(entries[first], entries[end]); end++) {
             const struct named_definition *definition = &entries[end]->definition;
 
-            bytes += elems_from(definition, 0) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+            bytes += named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
             if (bytes > FUSED_BYTES && end > first) {
                 break;
             }

@@ -6,8 +6,8 @@
  * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
  * exception is `local`, which points to this rank's own operation.
  */
-#ifndef PL_RUNTIME_NAMED_NAMED_TABLE_H
-#define PL_RUNTIME_NAMED_NAMED_TABLE_H
+#ifndef PL_RUNTIME_NAMED_TABLE_H
+#define PL_RUNTIME_NAMED_TABLE_H
 
 #include "base/text.h"
 #include "runtime/named.h"
@@ -91,6 +91,10 @@ void named_table_drop_idle(struct named_table *table, struct named_entry *entry)
  * How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL.
  */
 size_t named_definition_extras(const struct named_definition *definition, int ranks);
+
+/** Elements of a definition's shape; of its dimensions from `first` on, so that 1 gives those of a row. */
+uint64_t named_definition_elems(const struct named_definition *definition);
+uint64_t named_definition_elems_from(const struct named_definition *definition, uint32_t first);
 
 /**
  * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL when

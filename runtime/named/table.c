@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/named/named_table.h"
+#include "runtime/named/table.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -145,6 +145,21 @@ size_t named_definition_extras(const struct named_definition *definition, int ra
         return 1;
     }
     return definition->kind == PL_ALLTOALL ? (size_t)ranks : 0;
+}
+
+uint64_t named_definition_elems_from(const struct named_definition *definition, uint32_t first)
+{
+    uint64_t elems = 1;
+
+    for (uint32_t i = first; i < definition->dims; i++) {
+        elems *= definition->shape[i]; /* checked at submit */
+    }
+    return elems;
+}
+
+uint64_t named_definition_elems(const struct named_definition *definition)
+{
+    return named_definition_elems_from(definition, 0);
 }
 
 static void pending_append(struct named_table *table, struct named_entry *entry)

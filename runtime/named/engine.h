@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The structs of the engine of named tensors. Those who work on them, from the bottom up: queue.c (what was submitted),
+ * batch.c (requests), device.c (many sums as one), run.c (what is ready), rounds.c (what ranks tell each other),
+ * named.c (the calls). Internal to runtime/.
+ */
+#ifndef PL_RUNTIME_NAMED_ENGINE_H
+#define PL_RUNTIME_NAMED_ENGINE_H
+
+#include "device/device.h"
+#include "runtime/named/table.h"
+
+/** This rank's operation of one name, from submit to done. */
+struct named_local {
+    struct named_entry *entry;
+    struct named_definition definition;
+    const void *send;
+    void *recv;
+    uint64_t *extras; /* rows or splits, see named_definition_extras() */
+    uint64_t bytes;
+    size_t slot;   /* the handle it counts for */
+    size_t member; /* and its place there */
+    bool transient;
+    struct named_local *next; /* of those not yet announced */
+};
+
+/** What a handle stands for. */
+struct named_slot {
+    bool used;
+    uint32_t generation;
+    size_t members;
+    size_t undone;   /* members that have not ended */
+    size_t unagreed; /* members that still need a round */
+    enum pl_status status;
+    char *failure;
+    struct pl_named_result *results; /* [members] */
+};
+
+/** One entry of a request under way. */
+struct named_item {
+    struct named_entry *entry;
+    struct named_local *local; /* NULL where this rank has joined */
+    void *scratch;             /* what a joined rank receives into */
+    bool in_device_memory;     /* the scratch */
+    struct pl_named_result result;
+};
+
+/**
+ * A list of sums in device memory that travels as one; kept for the next time that the same buffers come together
+ * (device.c).
+ */
+struct named_fusion;
+
+struct named_batch {
+    struct pl_request *request;
+    struct named_fusion *fusion; /* NULL: one entry, from where it lies */
+    struct named_batch *next;
+    size_t count;
+    struct named_item items[];
+};
+
+enum {
+    NAMED_HEAD_NEWS = 1 << 0,    /* announces, joins or leaves */
+    NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
+    NAMED_HEAD_JOIN = 1 << 2,
+    NAMED_HEAD_LEAVE = 1 << 3,
+    NAMED_HEAD_LATE = 1 << 4, /* rounds have agreed on nothing for as long as a rank may wait */
+    NAMED_HEAD_RUNS = 7,
+};
+
+/**
+ * What every rank sends in a round: 64 bytes. Known names go as runs of numbers, all else into the payload that
+ * follows.
+ */
+struct named_head {
+    uint32_t flags;
+    uint32_t payload_bytes;
+    struct {
+        uint32_t first, count;
+    } runs[NAMED_HEAD_RUNS];
+};
+
+struct named_round {
+    struct pl_request *request; /* NULL: no round under way */
+    bool in_payload;            /* the heads have arrived, the payloads are under way */
+    struct named_head own;
+    struct named_head *heads; /* [n] */
+    struct pl_text payload;   /* own */
+    uint64_t *payload_bytes;  /* [n] */
+    unsigned char *received;  /* payloads, one rank behind the other */
+    size_t received_capacity;
+    uint64_t oldest_number; /* pending_number of what heads the waiting, where this is rank 0 */
+    int64_t oldest_since_ns, oldest_told_ns;
+    /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
+    int64_t deadline_ns;
+};
+
+/** What operations in device memory need. */
+struct named_device {
+    struct pl_device *device; /* NULL: the world has none */
+    void *stream;             /* packs, unpacks; made when first needed */
+    void *submitted;          /* event: what the program's stream had been given */
+    struct named_fusion *fusions;
+    uint64_t fusion_bytes;
+    uint64_t uses; /* counts up, so that the fusion least recently used is known */
+};
+
+struct pl_named {
+    struct pl_world *world;
+    struct named_device device;
+    int rank, ranks;
+    struct pl_named_options options;
+    struct named_table table;
+    struct named_round round;
+    struct named_slot *slots;
+    size_t slot_count, slot_capacity, free_slot_hint;
+    struct named_local *first_unannounced, *last_unannounced;
+    uint64_t unannounced_bytes;
+    struct named_batch *first_batch, *last_batch; /* requests under way, in order */
+    uint64_t numbered[PL_KIND_COUNT];
+    uint64_t numbered_groups;
+    bool joining, join_told;
+    int join_last_rank;
+    bool leaving, left;
+    int left_rank;
+    struct pl_error failure; /* of the world; sticky */
+    struct pl_named *beside; /* a ring of the engines that go on while this one waits; itself when alone */
+};
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What ranks tell each other, and how an engine goes on. Internal to runtime/. */
+#ifndef PL_RUNTIME_NAMED_ROUNDS_H
+#define PL_RUNTIME_NAMED_ROUNDS_H
+
+#include "runtime/named/engine.h"
+
+/**
+ * Let two engines of one rank go on while the other waits, until one is freed. A thread in one of them may then be in
+ * both.
+ */
+void named_link(struct pl_named *named, struct pl_named *other);
+
+/** `named` is alone again. */
+void pl_named_rounds_unlink(struct pl_named *named);
+
+/**
+ * Advance once: end what has ended, and begin a round where one is needed. With `block` wait until something moved.
+ * `need_round`: the caller waits for something that only a round can bring. A failure is also kept in named->failure.
+ */
+enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
+
+/**
+ * Advance the engines beside this one that have work, without waiting, because a rank that this one waits for may first
+ * wait for this one there. What they fail with is told by their own calls. False when none had any.
+ */
+bool named_drive_beside(struct pl_named *named);
+
+#endif
