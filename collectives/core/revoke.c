@@ -2,7 +2,7 @@
 #include "collectives/core/revoke.h"
 
 #include "base/clock.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
 enum { DISTANCES_MOST = 31 };

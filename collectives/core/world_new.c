@@ -3,7 +3,7 @@
 #include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/kernel.h"
 

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "device/kernel.h"
 
 #include <stdio.h>

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "collectives/gpu/compare_calls.h"
 #include "collectives/gpu/library_nccl.h"

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/p2p/p2p.h"
 
 #include <inttypes.h>

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include <math.h>
 #include <sched.h>

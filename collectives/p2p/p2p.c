@@ -2,6 +2,7 @@
 #include "collectives/p2p/p2p.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include <stdlib.h>
 #include <string.h>

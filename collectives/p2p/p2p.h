@@ -10,7 +10,7 @@
 #define PL_COLLECTIVES_P2P_P2P_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 
 #include <inttypes.h>
