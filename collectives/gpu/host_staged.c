@@ -13,13 +13,14 @@
  *
  * The host's reductions and the device's give the same bits, so results are those of host memory.
  */
-#include "collectives/gpu/segments.h"
+#include "collectives/gpu/backends.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/gpu/segments.h"
 #include "device/kernel.h"
 
 #include <stdio.h>

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/gpu/backends.h"
 #include "collectives/gpu/compare_calls.h"
 #include "collectives/gpu/library_nccl.h"
 #include "collectives/gpu/stream_events.h"

@@ -3,7 +3,7 @@
  * caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/core/backend.h"
+#include "collectives/gpu/backends.h"
 #include "collectives/gpu/stream_events.h"
 #include "device/kernel.h"
 
@@ -101,6 +101,7 @@ static void describe(void *state, struct pl_text *text)
 
 const struct pl_backend pl_backend_solo = {.name = "solo",
                                            .on_device = true,
+                                           .always_on = true,
                                            .streamed = true,
                                            .probe = probe,
                                            .init = init,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The hierarchy backend's table: set up, agree, take down, describe. */
-#include "collectives/hier/state.h"
+#include "collectives/hier/backend.h"
 
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/hier/state.h"
+#include "collectives/p2p/backend.h"
 #include "collectives/p2p/p2p.h"
 
 #include <inttypes.h>
@@ -264,6 +266,7 @@ static void arena_free(void *state, struct pl_span *span)
 }
 
 const struct pl_backend pl_backend_hierarchy = {.name = "hierarchy",
+                                                .has_sub_worlds = true,
                                                 .probe = probe,
                                                 .init = init,
                                                 .serves = serves,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/backend.h"
 
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/p2p/p2p.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * how long messages are, and which pattern is chosen. */
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/core/types.h"
+#include "collectives/p2p/backend.h"
 #include "collectives/p2p/p2p.h"
 
 #include "tests/support/ranks.h"

@@ -3,7 +3,9 @@
  * look. */
 #include "base/clock.h"
 #include "collectives/bootstrap/transport.h"
+#include "collectives/hier/backend.h"
 #include "collectives/hier/state.h"
+#include "collectives/p2p/backend.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/p2p/p2p.h"
 
