@@ -7,7 +7,8 @@
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/hier/state.h"
 #include "collectives/p2p/backend.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

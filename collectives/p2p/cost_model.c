@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which pattern, and how large the pieces: the cost model. */
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -32,14 +33,6 @@ static const struct {
     size_t bytes;
     int turns;
 } probes[PL_EXCHANGE_PROBES] = {{8, 5}, {4096, 5}, {16384, 2}, {MESSAGE_MOST_BYTES, 2}, {PROBE_MOST_BYTES, 2}};
-
-bool pl_exchange_needs_direct(const struct pl_collective *c)
-{
-    bool whole = !pl_dtype_is_float(c->dtype);
-
-    /* An exact integer average, or a scaled integer, cannot be made from partial results of the same type. */
-    return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
-}
 
 /* Every rank passes `bytes` to the next at once, as a ring does: nanoseconds a turn. */
 static enum pl_status time_shift(const struct pl_exchange *exchange, char *data, size_t bytes, int turns,

@@ -3,7 +3,8 @@
 
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "collectives/hier/state.h"
 #include "collectives/p2p/backend.h"
 #include "collectives/p2p/check_calls.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/state.h"
 
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"

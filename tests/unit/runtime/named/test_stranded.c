@@ -4,7 +4,7 @@
 #include "collectives/hier/backend.h"
 #include "collectives/hier/state.h"
 #include "collectives/p2p/backend.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/state.h"
 #include "runtime/named.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
