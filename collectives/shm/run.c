@@ -385,35 +385,6 @@ static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
 
 /* ---- all modes ---- */
 
-bool pl_shm_is_through(const struct pl_shm *shm, int rank)
-{
-    const struct pl_shm_op *op = &shm->op;
-    struct pl_shm_words *words = pl_shm_words(shm, rank);
-
-    switch (op->mode) {
-    case PL_SHM_HEADS:
-        return atomic_load(&pl_shm_head(shm, rank, op->sequence)->sequence) >= op->sequence;
-    case PL_SHM_FLAT:
-        break;
-    case PL_SHM_DIRECT:
-        return rank == shm->rank || atomic_load(&words->done) >= op->sequence;
-    case PL_SHM_STAGED:
-        return atomic_load(&words->staged) >= shm->rounds_base + op->rounds &&
-               atomic_load(&words->consumed) >= shm->rounds_base + op->rounds;
-    }
-    return true;
-}
-
-bool pl_shm_is_ready(const struct pl_shm *shm)
-{
-    const struct pl_shm_op *op = &shm->op;
-
-    if (op->mode == PL_SHM_STAGED) {
-        return pl_shm_staged_can_move(shm);
-    }
-    return (op->mode == PL_SHM_DIRECT && !op->worked) || op->waits_for < 0 || pl_shm_is_through(shm, op->waits_for);
-}
-
 enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_shm *shm = state;
