@@ -43,7 +43,7 @@ struct nccl {
     struct pl_world *world;
     struct pl_device *device;
     struct pl_nccl library;
-    struct pl_stream stream;
+    struct pl_stream_events stream;
     struct pl_rolls rolls;
     void *token; /* device memory that a barrier adds up */
     int rank;
@@ -288,7 +288,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
     bool made = false;
     enum pl_status status;
 
-    PL_TRY(pl_stream_order(&n->stream, request, n->stream.stream, reterr));
+    PL_TRY(pl_stream_events_order(&n->stream, request, n->stream.stream, reterr));
     if (pl_kind_reduces(c->kind)) {
         (void)find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
@@ -360,7 +360,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
     for (int i = 0; i < n->given_count; i++, request = request->sibling) {
         PL_TRY(finish(n, &request->collective, reterr));
-        PL_TRY(pl_device_event_record(n->device, *pl_stream_event_of(request), n->stream.stream, reterr));
+        PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
         request->launched = true;
         request->moves++;
     }
@@ -394,7 +394,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct nccl *n = state;
 
     (void)ret_done;
-    PL_TRY(pl_stream_mark(&n->stream, request->collective.stream, pl_stream_event_of(request), reterr));
+    PL_TRY(pl_stream_events_mark(&n->stream, request->collective.stream, pl_stream_events_event_of(request), reterr));
     if (!(request->collective.flags & PL_AGREED)) {
         PL_TRY(pl_roll_call(&n->rolls, &request->signature, NULL, roll_of(request), reterr));
     }
@@ -437,7 +437,8 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     if (!n->stuck_since_ns) {
         status = move(n, &n->stuck_error);
         if (status == PL_OK && asks) {
-            status = pl_stream_reached(&n->stream, pl_stream_event_of(request), &reached, &n->stuck_error);
+            status =
+                pl_stream_events_reached(&n->stream, pl_stream_events_event_of(request), &reached, &n->stuck_error);
         }
     }
     if (status != PL_OK || n->stuck_since_ns) {
@@ -454,7 +455,7 @@ static enum pl_status order(void *state, struct pl_request *request, void *strea
 {
     const struct nccl *n = state;
 
-    return pl_stream_order(&n->stream, request, stream, reterr);
+    return pl_stream_events_order(&n->stream, request, stream, reterr);
 }
 
 static enum pl_status rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
@@ -489,7 +490,7 @@ static void cancel(void *state, struct pl_request *request)
         /* the device notes what hangs */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL);
     }
-    pl_stream_give_back(&n->stream, pl_stream_event_of(request));
+    pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
     pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
     n->waiting = NULL;
     n->given_count = 0;
@@ -536,7 +537,7 @@ static void free_nccl(void *state)
     if (n->token) {
         pl_device_release(n->device, n->token);
     }
-    pl_stream_done(&n->stream);
+    pl_stream_events_done(&n->stream);
     free(n->place_of);
     free(n);
 }
@@ -560,7 +561,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
     /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
     PL_TRY(pl_device_load_kernels(n->device, reterr));
     PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
-    return pl_stream_init(&n->stream, n->device, reterr);
+    return pl_stream_events_init(&n->stream, n->device, reterr);
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)

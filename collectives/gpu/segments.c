@@ -63,7 +63,7 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
  * whole ones before it, and the slot, where the parts lie one after the other.
  */
 static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data,
-                                 const uint64_t *counts, const struct pl_stream *stream, struct pl_error *reterr)
+                                 const uint64_t *counts, const struct pl_stream_events *stream, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t item = pl_dtype_bytes(c->dtype);
@@ -122,7 +122,7 @@ static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_err
     } else {
         PL_TRY(copy_parts(d, segment, c->send, data, c->counts, &d->down, reterr));
     }
-    return pl_stream_mark(&d->down, d->down.stream, &slot->event, reterr);
+    return pl_stream_events_mark(&d->down, d->down.stream, &slot->event, reterr);
 }
 
 /* The same collective of the hosts, on the segment. */
@@ -183,7 +183,7 @@ static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_
         PL_TRY(copy_parts(d, segment, c->recv, results_of(d, segment),
                           c->kind == PL_ALLTOALL ? c->recv_counts : c->counts, &d->up, reterr));
     }
-    return pl_stream_mark(&d->up, d->up.stream, &slot->event, reterr);
+    return pl_stream_events_mark(&d->up, d->up.stream, &slot->event, reterr);
 }
 
 enum pl_status pl_staged_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr)
@@ -205,7 +205,7 @@ static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, s
     bool done = false;
 
     if (slot->stage == PL_SLOT_DOWN && segment == d->posted) {
-        PL_TRY(pl_stream_reached(&d->down, &slot->event, &done, reterr));
+        PL_TRY(pl_stream_events_reached(&d->down, &slot->event, &done, reterr));
         if (done) {
             PL_TRY(pass_on(d, segment, reterr));
             d->posted++;
@@ -216,7 +216,7 @@ static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, s
             PL_TRY(bring_up(d, segment, reterr));
         }
     } else if (slot->stage == PL_SLOT_UP) {
-        PL_TRY(pl_stream_reached(&d->up, &slot->event, &done, reterr));
+        PL_TRY(pl_stream_events_reached(&d->up, &slot->event, &done, reterr));
         if (done) {
             slot->stage = PL_SLOT_FREE;
             d->ended++;
@@ -269,7 +269,7 @@ void pl_staged_cancel(struct pl_staged *d)
             pl_request_cancel(slot->request);
             slot->request = NULL;
         }
-        pl_stream_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
+        pl_stream_events_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
         *slot = (struct pl_slot){.stage = PL_SLOT_FREE};
     }
 }
