@@ -110,14 +110,11 @@ static struct scaling scaling_of(const struct nccl *n, const struct pl_collectiv
     struct scaling scaling = {.before = c->prescale, .behind = c->postscale};
 
     if (c->op == PL_AVERAGE) {
-        double guard = 1.0;
-
-        while (guard < n->size) {
-            guard *= 2;
-        }
         if (pl_is_half(c->dtype)) {
-            scaling.before /= guard;
-            scaling.behind *= guard / c->divisor;
+            double guard = pl_kernel_guard(n->size);
+
+            scaling.before *= guard;
+            scaling.behind *= 1.0 / guard / c->divisor;
         } else if ((c->divisor & (c->divisor - 1)) == 0) {
             scaling.before /= c->divisor;
         } else {

@@ -100,21 +100,13 @@ static void convert(const struct pl_exchange *exchange, const struct pl_reductio
     pl_kernel_reduce(exchange->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
-/*
- * float16 sums of many ranks can overflow before the division by n: such averages are scaled down by a power of two
- * first, exactly but for the smallest numbers, and up again at the end. (Up to 16 ranks the direct pattern is used,
- * which needs none of this.)
- */
+/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks the direct pattern is used, which
+ * needs no guard. */
 static double guard_factor(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
-    double factor = 1.0;
+    bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !puts_aside(exchange->pattern);
 
-    if (c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !puts_aside(exchange->pattern)) {
-        for (int n = 1; n < exchange->size; n *= 2) {
-            factor *= 0.5;
-        }
-    }
-    return factor;
+    return guarded ? pl_kernel_guard(exchange->size) : 1.0;
 }
 
 /* Bring a rank's input of the lane to where the work is done. */
