@@ -2,6 +2,7 @@
 /* A world of one rank: every collective is a copy, scaled where asked. */
 #include "collectives/self.h"
 
+#include "collectives/core/counts.h"
 #include "collectives/reduce/kernel.h"
 
 #include <string.h>
@@ -29,7 +30,7 @@ static bool serves(void *state, const struct pl_collective *collective)
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     const struct pl_collective *c = &request->collective;
-    uint64_t count = c->counts ? c->counts[0] : c->count;
+    uint64_t count = pl_counts_get(c->counts, c->count, 0);
 
     (void)state;
     (void)reterr;

@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/counts.h"
 #include "collectives/gpu/segments.h"
 #include "device/kernel.h"
 
@@ -117,10 +118,8 @@ static enum pl_status call_roll(struct pl_staged *d, struct pl_error *reterr)
         words[CARD_SEND] = place_of(d, c->send, bytes);
         words[CARD_RECV] = place_of(d, c->recv, bytes);
     }
-    for (int r = 0; c->kind == PL_ALLTOALL && r < d->size; r++) {
-        uint64_t most = c->counts ? c->counts[r] : c->count;
-
-        words[CARD_MOST] = most > words[CARD_MOST] ? most : words[CARD_MOST];
+    if (c->kind == PL_ALLTOALL) {
+        words[CARD_MOST] = pl_counts_max(c->counts, c->count, d->size);
     }
     return pl_roll_call(&d->rolls, &d->request->signature, words, &d->roll, reterr);
 }

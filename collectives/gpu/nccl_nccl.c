@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/counts.h"
 #include "collectives/core/types.h"
 #include "collectives/gpu/backends.h"
 #include "collectives/gpu/compare_calls.h"
@@ -186,11 +187,6 @@ static ncclRedOp_t plain_op(enum pl_op op)
     return op == PL_MIN ? ncclMin : op == PL_MAX ? ncclMax : op == PL_PRODUCT ? ncclProd : ncclSum;
 }
 
-static uint64_t count_of(const struct pl_collective *c, int rank)
-{
-    return c->counts ? c->counts[rank] : c->count;
-}
-
 /* Block after block, each with the rank whose it is as root. */
 static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
 {
@@ -199,7 +195,7 @@ static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, nc
     uint64_t at = 0;
 
     for (int r = 0; r < n->size && (result == ncclSuccess || result == ncclInProgress); r++) {
-        uint64_t count = count_of(c, r);
+        uint64_t count = pl_counts_get(c->counts, c->count, r);
 
         if (count && c->kind == PL_ALLGATHER) {
             char *block = at_elem(c->recv, at, c->dtype);
@@ -224,8 +220,8 @@ static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
     uint64_t recv_at = 0;
 
     for (int r = 0; r < n->size && (result == ncclSuccess || result == ncclInProgress); r++) {
-        uint64_t send = count_of(c, r);
-        uint64_t recv = c->recv_counts ? c->recv_counts[r] : c->count;
+        uint64_t send = pl_counts_get(c->counts, c->count, r);
+        uint64_t recv = pl_counts_get(c->recv_counts, c->count, r);
 
         if (send) {
             result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->place_of[r], l->comm,
@@ -308,7 +304,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
     double factor = scaling_of(n, c).behind;
-    uint64_t count = c->kind == PL_REDUCE_SCATTER                 ? count_of(c, n->rank)
+    uint64_t count = c->kind == PL_REDUCE_SCATTER                 ? pl_counts_get(c->counts, c->count, n->rank)
                      : c->kind == PL_REDUCE && n->rank != c->root ? 0
                                                                   : c->count;
 

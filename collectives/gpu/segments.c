@@ -5,6 +5,8 @@
  */
 #include "collectives/gpu/segments.h"
 
+#include "collectives/core/counts.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +19,6 @@ static bool is_whole(enum pl_kind kind)
 static char *slot_data(const struct pl_staged *d, uint64_t segment)
 {
     return (char *)d->staging.data + segment % PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES;
-}
-
-static uint64_t block_of(const uint64_t *counts, uint64_t count, int rank)
-{
-    return counts ? counts[rank] : count;
 }
 
 /* Elements of a block of `block` that the segment takes. */
@@ -42,11 +39,8 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t room = PL_STAGED_SLOT_BYTES / pl_dtype_bytes(c->dtype);
-    uint64_t most = c->kind == PL_ALLTOALL ? most_elems : c->count;
+    uint64_t most = c->kind == PL_ALLTOALL ? most_elems : pl_counts_max(c->counts, c->count, d->size);
 
-    for (int r = 0; c->counts && c->kind != PL_ALLTOALL && r < d->size; r++) {
-        most = r == 0 || c->counts[r] > most ? c->counts[r] : most;
-    }
     d->share_elems = is_whole(c->kind)        ? room
                      : c->kind == PL_ALLTOALL ? room / 2 / (uint64_t)d->size
                                               : room / (uint64_t)d->size;
@@ -71,7 +65,7 @@ static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, co
     uint64_t at = 0;
 
     for (int b = 0; b < blocks; b++) {
-        uint64_t block = block_of(counts, c->count, b);
+        uint64_t block = pl_counts_get(counts, c->count, b);
         uint64_t part = taken(d, block, segment);
         char *there = (char *)(uintptr_t)device_data + (at + segment * d->share_elems) * item;
         bool up = stream == &d->up;
@@ -93,7 +87,7 @@ static uint64_t own_part_at(const struct pl_staged *d, uint64_t segment)
     uint64_t at = 0;
 
     for (int r = 0; r < d->rank; r++) {
-        at += taken(d, block_of(c->counts, c->count, r), segment);
+        at += taken(d, pl_counts_get(c->counts, c->count, r), segment);
     }
     return at;
 }
@@ -104,7 +98,7 @@ static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_err
     struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
     char *data = slot_data(d, segment);
     uint64_t item = pl_dtype_bytes(c->dtype);
-    uint64_t own = taken(d, block_of(c->counts, c->count, d->rank), segment);
+    uint64_t own = taken(d, pl_counts_get(c->counts, c->count, d->rank), segment);
 
     slot->stage = PL_SLOT_DOWN;
     slot->event = NULL;
@@ -148,8 +142,8 @@ static enum pl_status pass_on(struct pl_staged *d, uint64_t segment, struct pl_e
         part.count = taken(d, c->count, segment);
     } else {
         for (int r = 0; r < d->size; r++) {
-            d->counts[r] = taken(d, block_of(c->counts, c->count, r), segment);
-            d->counts[d->size + r] = taken(d, block_of(c->recv_counts, c->count, r), segment);
+            d->counts[r] = taken(d, pl_counts_get(c->counts, c->count, r), segment);
+            d->counts[d->size + r] = taken(d, pl_counts_get(c->recv_counts, c->count, r), segment);
         }
         part.counts = d->counts;
         part.recv_counts = c->kind == PL_ALLTOALL ? d->counts + d->size : NULL;
@@ -168,7 +162,7 @@ static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_
     const struct pl_collective *c = &d->request->collective;
     struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
     uint64_t item = pl_dtype_bytes(c->dtype);
-    uint64_t own = taken(d, block_of(c->counts, c->count, d->rank), segment);
+    uint64_t own = taken(d, pl_counts_get(c->counts, c->count, d->rank), segment);
 
     slot->stage = PL_SLOT_UP;
     if (c->kind == PL_REDUCE_SCATTER) {

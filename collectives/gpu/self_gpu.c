@@ -3,6 +3,7 @@
  * caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/core/counts.h"
 #include "collectives/gpu/backends.h"
 #include "collectives/gpu/stream_events.h"
 #include "device/kernel.h"
@@ -47,7 +48,7 @@ static bool serves(void *state, const struct pl_collective *collective)
 
 static enum pl_status launch(struct pl_stream_events *stream, const struct pl_collective *c, struct pl_error *reterr)
 {
-    uint64_t count = c->counts ? c->counts[0] : c->count;
+    uint64_t count = pl_counts_get(c->counts, c->count, 0);
 
     if (!count || !c->send) {
         return PL_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which pattern, and how large the pieces: the cost model. */
+#include "collectives/core/counts.h"
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
 
@@ -320,17 +321,12 @@ static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const str
 
 static uint64_t longest_block(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
-    uint64_t longest = c->count;
-
     /* Equal on all ranks except in a ragged alltoall, where each pair agrees on its own block and the last lanes are
      * empty. */
-    for (int r = 0; c->counts && r < exchange->size; r++) {
-        longest = r == 0 || c->counts[r] > longest ? c->counts[r] : longest;
-    }
-    for (int r = 0; c->recv_counts && r < exchange->size; r++) {
-        longest = c->recv_counts[r] > longest ? c->recv_counts[r] : longest;
-    }
-    return longest;
+    uint64_t sent = pl_counts_max(c->counts, c->count, exchange->size);
+    uint64_t received = c->recv_counts ? pl_counts_max(c->recv_counts, c->count, exchange->size) : 0;
+
+    return sent > received ? sent : received;
 }
 
 /*

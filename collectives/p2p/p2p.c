@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/counts.h"
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
 
@@ -419,17 +420,6 @@ static void finish_inline(struct pl_exchange *exchange)
     }
 }
 
-/* Starts of the ranks' blocks. */
-static void lay_out(struct pl_exchange *exchange, const struct pl_collective *c)
-{
-    const uint64_t *in = c->recv_counts ? c->recv_counts : c->counts;
-
-    for (int r = 0; r < exchange->size; r++) {
-        exchange->send_at[r + 1] = exchange->send_at[r] + (c->counts ? c->counts[r] : c->count);
-        exchange->recv_at[r + 1] = exchange->recv_at[r] + (in ? in[r] : c->count);
-    }
-}
-
 static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_collective *c, struct pl_error *reterr)
 {
     size_t item = pl_dtype_bytes(c->dtype);
@@ -480,7 +470,8 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     exchange->lanes_ended = 0;
     exchange->lane_count = 0;
     exchange->wired = false;
-    lay_out(exchange, c);
+    pl_counts_starts(c->counts, c->count, exchange->size, exchange->send_at);
+    pl_counts_starts(c->recv_counts ? c->recv_counts : c->counts, c->count, exchange->size, exchange->recv_at);
     inline_bytes = pl_exchange_inline_bytes(exchange, c);
     if (!inline_bytes && c->kind != PL_BARRIER) {
         PL_TRY(plan_lanes(exchange, c, reterr));
