@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/counts.h"
+#include "collectives/core/deferred_error.h"
 #include "collectives/core/types.h"
 #include "collectives/gpu/backends.h"
 #include "collectives/gpu/compare_calls.h"
@@ -56,9 +57,9 @@ struct nccl {
     struct pl_request **waiting_tail;
     struct pl_request *given; /* to NCCL, and not launched */
     int given_count;
-    int64_t stuck_since_ns; /* 0: NCCL has reported no error */
-    struct pl_error stuck_error;
-    int64_t alone_since_ns; /* 0: all ranks are there */
+    struct pl_deferred_error failure; /* that NCCL or the device has reported */
+    int64_t failed_ns;                /* when */
+    int64_t alone_since_ns;           /* 0: all ranks are there */
     bool aborted;
 };
 
@@ -396,23 +397,14 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     return PL_OK;
 }
 
-/* NCCL or the device has failed: that is the news, unless ranks disagree, which then is the reason. */
-static enum pl_status stuck(struct nccl *n, bool agreed, struct pl_error *reterr)
+/* NCCL or the device has failed. */
+static void note_failure(struct nccl *n)
 {
-    int64_t now_ns = pl_clock_now_ns();
-
-    if (!n->stuck_since_ns) {
-        n->stuck_since_ns = now_ns;
-        /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice.
-         * */
-        (void)!pl_device_stream_finish(n->device, n->stream.stream, now_ns, NULL);
-        (void)pl_device_failure(n->device, &n->stuck_error);
-    }
-    if (!agreed && now_ns - n->stuck_since_ns < HEAR_NS) {
-        return PL_OK;
-    }
-    *reterr = n->stuck_error;
-    return n->stuck_error.status;
+    n->failure.failed = true;
+    n->failed_ns = pl_clock_now_ns();
+    /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice. */
+    (void)!pl_device_stream_finish(n->device, n->stream.stream, n->failed_ns, NULL);
+    (void)pl_device_failure(n->device, &n->failure.error);
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -427,15 +419,18 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     if (roll) {
         PL_TRY(pl_roll_progress(&n->rolls, roll, &agreed, reterr));
     }
-    if (!n->stuck_since_ns) {
-        status = move(n, &n->stuck_error);
+    if (!n->failure.failed) {
+        status = move(n, &n->failure.error);
         if (status == PL_OK && asks) {
             status =
-                pl_stream_events_reached(&n->stream, pl_stream_events_event_of(request), &reached, &n->stuck_error);
+                pl_stream_events_reached(&n->stream, pl_stream_events_event_of(request), &reached, &n->failure.error);
+        }
+        if (status != PL_OK) {
+            note_failure(n);
         }
     }
-    if (status != PL_OK || n->stuck_since_ns) {
-        return stuck(n, agreed, reterr);
+    if (n->failure.failed) {
+        return pl_deferred_error_report(&n->failure, agreed || pl_clock_now_ns() - n->failed_ns >= HEAR_NS, reterr);
     }
     *ret_done = reached && agreed;
     if (*ret_done) {

@@ -465,7 +465,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
     reduction.prescale = c->prescale;
     exchange->request = request;
-    exchange->stuck = false;
+    exchange->failure.failed = false;
     exchange->lanes_started = 0;
     exchange->lanes_ended = 0;
     exchange->lane_count = 0;
@@ -484,23 +484,17 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_exchange *exchange = state;
+    struct pl_deferred_error *failure = &exchange->failure;
     bool agreed;
 
     *ret_done = false;
     PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
     agreed = exchange->agree.done;
-    for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !exchange->stuck; i++) {
-        /* A lane fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
-        exchange->stuck = run_lane(exchange, &exchange->lanes[i], &exchange->stuck_error) != PL_OK;
+    for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !failure->failed; i++) {
+        failure->failed = run_lane(exchange, &exchange->lanes[i], &failure->error) != PL_OK;
     }
-    if (exchange->stuck) {
-        if (!agreed) {
-            return PL_OK;
-        }
-        if (reterr) {
-            *reterr = exchange->stuck_error;
-        }
-        return exchange->stuck_error.status;
+    if (failure->failed) {
+        return pl_deferred_error_report(failure, agreed, reterr);
     }
     if (!agreed || exchange->lanes_ended < exchange->lane_count) {
         return PL_OK;

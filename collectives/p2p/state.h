@@ -12,6 +12,7 @@
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
+#include "collectives/core/deferred_error.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
 
@@ -76,9 +77,8 @@ struct pl_exchange {
     const void **sources; /* [size] scratch: one pointer a rank */
     bool wired;           /* float32 travels as `wire` */
     enum pl_dtype wire;
-    float *lost; /* [count] of the collective's name; NULL: not kept */
-    bool stuck;  /* a lane failed; `stuck_error` is reported unless the agreement knows better */
-    struct pl_error stuck_error;
+    float *lost;                      /* [count] of the collective's name; NULL: not kept */
+    struct pl_deferred_error failure; /* of a lane */
 };
 
 /** How much of every rank's data rides with the agreement; 0: none does. */
