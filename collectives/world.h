@@ -8,6 +8,7 @@
 
 #include "base/knob.h"
 #include "base/status.h"
+#include "collectives/bootstrap.h"
 #include "collectives/collective.h"
 
 #include <stddef.h>
@@ -15,88 +16,7 @@
 
 struct pl_world;
 struct pl_device;
-struct pl_transport;
 struct pl_text;
-
-/**
- * How ranks find each other before there is a world; made by one of the functions below or by a program of its own.
- * Every function may be called by one thread at a time per bootstrap, unless `any_thread` says more.
- */
-struct pl_bootstrap {
-    const char *name; /* "mpi", "threads", "self" */
-    void *context;
-    int rank;
-    int size;
-
-    /**
-     * Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective.
-     *
-     * A rank that cannot come to it calls with `recv` NULL and, in place of its `send`, the struct pl_error that tells
-     * why: then all ranks fail.
-     */
-    enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
-                                struct pl_error *reterr);
-
-    /** Return when every rank has called. Collective. */
-    enum pl_status (*barrier)(void *context, int64_t deadline_ns, struct pl_error *reterr);
-
-    /** End the whole job at once with exit status `code`, as far as that can be done from here. Does not return. */
-    void (*abort)(void *context, int code);
-
-    /** A bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
-    enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns,
-                            struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
-
-    /** True when several threads may use it, its transport and the ones split off it at once. */
-    bool any_thread;
-
-    /** pl_bootstrap_leave() went well: all ranks are at their end. */
-    bool together;
-
-    /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
-    struct pl_transport *transport;
-
-    /** Release `bootstrap` itself too. */
-    void (*free)(struct pl_bootstrap *bootstrap);
-};
-
-/**
- * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
- * if it is not yet (asking for MPI_THREAD_MULTIPLE), and then finalised by the pl_bootstrap_free() of the last
- * bootstrap over it, if pl_bootstrap_leave() went well on that: without a peer MPI_Finalize can hang, and leaving is
- * the program's `_exit`. SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has
- * died would raise it. PL_UNSUPPORTED where the build has no MPI.
- */
-enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
-
-/** True when this process was started by mpirun or has MPI initialised, so that pl_bootstrap_new_mpi() makes sense. */
-bool pl_bootstrap_under_mpi(void);
-
-/**
- * `size` bootstraps for `size` threads of this process in `ret_bootstraps` [size]; each is used and freed by its own
- * thread.
- */
-enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
-
-/** One rank alone. */
-enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * The end of a program that went well: return when every rank has come here, however late, up to the deadline. What
- * pl_bootstrap_free() ends after that (MPI) would wait for them for ever. Worlds made over `bootstrap` may be freed
- * before or after.
- *
- * Collective  yes.
- * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this
- *             program's end for a failure.
- */
-enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Release it on this rank; does not wait for ranks that pl_bootstrap_leave() has not met. NULL is fine. */
-void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
 
 /** Zero-initialise; zero means the default everywhere. */
 struct pl_world_options {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end a
  * communicator. */
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/clock.h"
 #include "base/environment.h"

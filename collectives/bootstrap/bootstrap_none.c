@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for bootstrap_mpi.c in a build without MPI. */
-#include "collectives/world.h"
+#include "collectives/bootstrap.h"
 
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
                                     struct pl_error *reterr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that are threads of one process, and messages between them: a locked list of copies for each receiver. */
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/memory.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Messages between two ranks: what the algorithms in exchange.c run on. Internal to collectives/.
+ * Messages between two ranks: what the algorithms of p2p/ run on. Internal to collectives/.
  *
  * Between one sender and one receiver, messages of equal tag are received in the order sent. A message longer than the
  * room at the receiver fills the room and fails with PL_MISMATCH; a shorter one is fine. Nothing here blocks.
@@ -19,6 +19,9 @@ enum {
     PL_TRANSFER_WORDS = 4,
     PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
 };
+
+/* Tags below PL_TAG_EXCHANGE belong to setting up. */
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_MEETING = 4 /* and 5 */, PL_TAG_EXCHANGE = 256 };
 
 /** A send or receive under way; the words belong to the transport. Zero-initialise. */
 struct pl_transfer {
@@ -59,5 +62,13 @@ static inline int pl_transport_label(const struct pl_transport *transport, int r
 {
     return transport->labels ? transport->labels[rank] : rank;
 }
+
+/** Wait for one transfer. `what` and `peer` go into the message. */
+enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
+                                const char *what, int peer, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_bootstrap's allgather over a transport, in ceil(log2 size) rounds; `bytes` 0 makes it a barrier. */
+enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
+                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

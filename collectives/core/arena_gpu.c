@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "device/device.h"
 #include "device/kernel.h"

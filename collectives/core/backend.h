@@ -134,8 +134,10 @@ static inline void pl_pause_cpu(void)
  */
 struct pl_backend {
     const char *name;
-    bool on_device; /* takes device memory only: off, without a probe, unless every rank was given a device */
-    bool streamed;  /* post never ends a request, progress of any request looks after all of them, order() is there */
+    bool on_device;      /* takes device memory only: off, without a probe, unless every rank was given a device */
+    bool always_on;      /* the setting `backend` does not turn it off */
+    bool has_sub_worlds; /* it runs on worlds of other backends: where it cannot, the setting leaves those free */
+    bool streamed; /* post never ends a request, progress of any request looks after all of them, order() is there */
 
     /**
      * True when it can run on this world; else `reason` says why not, for people. Same answer needed on all ranks: the
@@ -175,9 +177,9 @@ struct pl_backend {
 
     /**
      * While no request runs: this rank ends its world because of `why`, and who shares memory with it is to hear of it
-     * in its words; others are told by messages (notice.h). NULL where nobody does.
+     * in its words; others are told by messages (revoke.h). NULL where nobody does.
      */
-    void (*farewell)(void *state, const struct pl_error *why);
+    void (*abort)(void *state, const struct pl_error *why);
 
     /** The rank that `request` is waiting for, for messages; -1 when unknown. May be NULL. */
     int (*waits_for)(void *state, const struct pl_request *request);
@@ -201,14 +203,6 @@ struct pl_backend {
 
     void (*free)(void *state);
 };
-
-extern const struct pl_backend pl_backend_shm;       /* shm.c: all ranks on one host */
-extern const struct pl_backend pl_backend_hierarchy; /* hierarchy.c: several hosts, several ranks on one */
-extern const struct pl_backend pl_backend_exchange;  /* exchange.c: point-to-point messages */
-extern const struct pl_backend pl_backend_self;      /* self.c: one rank */
-extern const struct pl_backend pl_backend_solo;      /* solo.c: one rank, device memory */
-extern const struct pl_backend pl_backend_nccl;      /* nccl_nccl.c, nccl_none.c: a device a rank */
-extern const struct pl_backend pl_backend_device;    /* device.c: any devices, with the hosts' help */
 
 /* What a backend may ask a world besides world.h. */
 

@@ -117,14 +117,6 @@ enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr
     return PL_OK;
 }
 
-void pl_progress_wake(struct pl_progress *progress)
-{
-    if (progress && progress->synced.asleep) {
-        progress->synced.asleep = false;
-        sem_post(&progress->wake);
-    }
-}
-
 void pl_progress_stop(struct pl_world *world)
 {
     struct pl_progress *progress = world->progress;

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
 #include "device/device.h"
 
@@ -296,8 +297,8 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     world->last = request;
 }
 
-static inline enum pl_status post(struct pl_world *world, const struct pl_collective *collective, unsigned patience,
-                                  struct pl_request **ret_request, struct pl_error *reterr)
+enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned patience,
+                               struct pl_request **ret_request, struct pl_error *reterr)
 {
     struct pl_request *request;
 
@@ -317,7 +318,7 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
 {
     PL_AUTO_HOLD(world);
 
-    PL_TRY(post(world, collective, 0, ret_request, reterr));
+    PL_TRY(pl_request_post(world, collective, 0, ret_request, reterr));
     if (world->first) {
         pl_progress_wake(world->progress);
     }
@@ -393,20 +394,6 @@ enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_e
     return PL_OK;
 }
 
-void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
-                      struct pl_error *ret_heard)
-{
-    int rank = pl_world_label(world, world->rank);
-    char words[PL_ERROR_CAUSE_BYTES];
-
-    if (why->domain == PL_DOMAIN_RANK) {
-        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
-    } else {
-        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
-                             pl_error_text(why, words, sizeof(words)));
-    }
-}
-
 void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
 {
     pl_request_advance(world);
@@ -417,8 +404,8 @@ void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
     for (int i = 0; i < world->backend_count && !world->first; i++) {
         const struct pl_world_backend *entry = &world->backends[i];
 
-        if (entry->on && entry->backend->farewell) {
-            entry->backend->farewell(entry->state, why);
+        if (entry->on && entry->backend->abort) {
+            entry->backend->abort(entry->state, why);
             break;
         }
     }
@@ -471,75 +458,4 @@ void pl_request_drop_all(struct pl_world *world)
         free(request->counts);
         free(request);
     }
-}
-
-enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective,
-                                 struct pl_error *reterr)
-{
-    PL_AUTO_HOLD(world);
-    struct pl_request *request = NULL;
-
-    PL_TRY(post(world, collective, world->topology.oversubscribed ? 0 : PL_POLLS_BEFORE_CLOCK, &request, reterr));
-    return pl_request_wait_for(request, reterr);
-}
-
-enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
-                            enum pl_op op, struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world,
-        &(struct pl_collective){
-            .kind = PL_ALLREDUCE, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv},
-        reterr);
-}
-
-enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root,
-                            struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world,
-        &(struct pl_collective){.kind = PL_BROADCAST, .dtype = dtype, .root = root, .count = count, .recv = data},
-        reterr);
-}
-
-enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
-                         enum pl_op op, int root, struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world,
-        &(struct pl_collective){
-            .kind = PL_REDUCE, .dtype = dtype, .op = op, .root = root, .count = count, .send = send, .recv = recv},
-        reterr);
-}
-
-enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
-                            struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world,
-        &(struct pl_collective){.kind = PL_ALLGATHER, .dtype = dtype, .count = count, .send = send, .recv = recv},
-        reterr);
-}
-
-enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count,
-                                 enum pl_dtype dtype, enum pl_op op, struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world,
-        &(struct pl_collective){
-            .kind = PL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .send = send, .recv = recv},
-        reterr);
-}
-
-enum pl_status pl_alltoall(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
-                           struct pl_error *reterr)
-{
-    return pl_collective_run(
-        world, &(struct pl_collective){.kind = PL_ALLTOALL, .dtype = dtype, .count = count, .send = send, .recv = recv},
-        reterr);
-}
-
-enum pl_status pl_barrier(struct pl_world *world, struct pl_error *reterr)
-{
-    return pl_collective_run(world, &(struct pl_collective){.kind = PL_BARRIER}, reterr);
 }

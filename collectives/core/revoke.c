@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sending and receiving the message that ends the others' worlds. */
 #include "collectives/core/revoke.h"
 
 #include "base/clock.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
 enum { DISTANCES_MOST = 31 };
@@ -11,6 +12,20 @@ enum { DISTANCES_MOST = 31 };
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_notice) <= PL_TRANSPORT_NOTICE_BYTES, "a notice fits");
+
+void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                      struct pl_error *ret_heard)
+{
+    int rank = pl_world_label(world, world->rank);
+    char words[PL_ERROR_CAUSE_BYTES];
+
+    if (why->domain == PL_DOMAIN_RANK) {
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
+    } else {
+        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
+                             pl_error_text(why, words, sizeof(words)));
+    }
+}
 
 /* What others report: they share the wait that has ended, or see the same disagreement; or they have lost this rank. */
 static void write_notice(const struct pl_world *world, struct pl_notice *notice)

@@ -8,15 +8,11 @@
 #ifndef PL_COLLECTIVES_CORE_REVOKE_H
 #define PL_COLLECTIVES_CORE_REVOKE_H
 
-#include "collectives/core/backend.h"
+#include "base/status.h"
+
+struct pl_world;
 
 enum { PL_NOTICE_POLLS = 16 }; /* a look costs as much as a poll of a request or two */
-
-/** What a world has heard. */
-struct pl_notice {
-    uint64_t sequence; /* the first collective in which somebody takes no part; 0: nothing was heard */
-    struct pl_error heard;
-};
 
 /**
  * The world has ended by its `failure`: tell others, and come back when the messages have left, after 250 ms at most.

@@ -8,7 +8,7 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "device/device.h"
 

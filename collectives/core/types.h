@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The inside of a world, for the files that make it up: world.c, topology.c, request.c, request_wait.c, arena.c.
+ * The inside of a world, for the files of core/ that make it up.
  * Backends use backend.h.
  */
 #ifndef PL_COLLECTIVES_CORE_TYPES_H
@@ -8,8 +8,7 @@
 
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
-#include "collectives/core/progress.h"
-#include "collectives/core/revoke.h"
+#include "collectives/core/lock.h"
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
@@ -47,6 +46,12 @@ struct pl_news {
     char text[PL_BACKEND_REASON_BYTES];
 };
 
+/** What a world has heard. */
+struct pl_notice {
+    uint64_t sequence; /* the first collective in which somebody takes no part; 0: nothing was heard */
+    struct pl_error heard;
+};
+
 /** A piece of arena memory in device memory, or one of host memory that is pinned. */
 struct pl_device_span {
     struct pl_device_span *next;
@@ -81,6 +86,7 @@ struct pl_world {
     struct pl_world *host_part; /* see pl_world_host_part() */
     struct pl_topology topology;
     struct pl_knobs knobs;
+    const struct pl_backend *const *table; /* NULL ends it; sub-worlds have the same */
     struct pl_world_backend backends[PL_WORLD_MAX_BACKENDS];
     int backend_count;
     int64_t timeout_ns; /* negative: none */
@@ -111,6 +117,11 @@ struct pl_world {
     struct pl_transfer notice_in;
 };
 
+/** pl_world_new() on the backends of `table`, in order of preference and NULL after the last. */
+enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                       const struct pl_backend *const *table, struct pl_world **ret_world,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
                                 const struct pl_world_options *options, const struct pl_world *parent,
@@ -122,8 +133,14 @@ enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world
                                const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and
- * request_wait.c.
+ * pl_collective_post() under the lock, waking nobody. `patience`: how often a call may look again before it returns,
+ * because the caller would only wait.
+ */
+enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned patience,
+                               struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Run the queue as far as it gets without waiting. Under the lock of lock.h, as is all of request.c and wait.c.
  */
 void pl_request_advance(struct pl_world *world);
 

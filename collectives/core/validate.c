@@ -2,6 +2,7 @@
 /* What can be wrong with a descriptor, found before anything starts. */
 #include "base/hash.h"
 #include "base/memory.h"
+#include "collectives/core/counts.h"
 #include "collectives/core/types.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@ static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *c
     uint64_t sum = 0;
 
     for (int i = 0; i < world->size; i++) {
-        if (__builtin_add_overflow(sum, counts ? counts[i] : count, &sum)) {
+        if (__builtin_add_overflow(sum, pl_counts_get(counts, count, i), &sum)) {
             return pl_error_set(reterr, PL_INVALID, "the sum of %s overflows", what);
         }
     }
@@ -40,7 +41,7 @@ static uint64_t own_at(const struct pl_world *world, const struct pl_collective 
     uint64_t at = 0;
 
     for (int i = 0; i < world->rank; i++) {
-        at += c->counts ? c->counts[i] : c->count;
+        at += pl_counts_get(c->counts, c->count, i);
     }
     return at;
 }
@@ -81,13 +82,13 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
         break;
     case PL_ALLGATHER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
-        own = c->counts ? c->counts[world->rank] : c->count;
+        own = pl_counts_get(c->counts, c->count, world->rank);
         *ret =
             (struct extents){.send = own, .recv = total, .in_place_send = (uintptr_t)c->recv + own_at(world, c) * item};
         break;
     case PL_REDUCE_SCATTER:
         PL_TRY(sum_counts(world, c->counts, c->count, item, "counts", &total, reterr));
-        own = c->counts ? c->counts[world->rank] : c->count;
+        own = pl_counts_get(c->counts, c->count, world->rank);
         *ret =
             (struct extents){.send = total, .recv = own, .in_place_send = (uintptr_t)c->recv - own_at(world, c) * item};
         break;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Making and freeing worlds: settings, topology and backends in turn. */
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/memory.h"
-#include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/progress.h"
+#include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/kernel.h"
 
@@ -14,32 +16,6 @@
 
 /* How long a rank that makes no world waits for the others, whose settings it does not have, to tell them. */
 #define REFUSAL_NS (60 * PL_NS_PER_S)
-
-/* In order of preference: the first that runs and takes a collective gets it. */
-static const struct pl_backend *const table[] = {
-    &pl_backend_self, &pl_backend_solo,      &pl_backend_nccl,     &pl_backend_device,
-    &pl_backend_shm,  &pl_backend_hierarchy, &pl_backend_exchange,
-};
-
-_Static_assert(PL_ARRAY_ITEMS(table) <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
-
-enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
-                                   struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
-
-    if (!all) {
-        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
-    }
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
-    for (int r = 0; r < world->size; r++) {
-        if (all[r].status != PL_OK) {
-            *mine = all[r];
-            return PL_OK;
-        }
-    }
-    return PL_OK;
-}
 
 static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -54,43 +30,30 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
     return PL_OK;
 }
 
+/* The backend of that name; NULL: there is none. */
+static const struct pl_backend *find_backend(const struct pl_backend *const *table, const char *name)
+{
+    while (*table && strcmp((*table)->name, name) != 0) {
+        table++;
+    }
+    return *table;
+}
+
 /*
  * Whether the setting `backend` leaves this one out. It chooses among those for host memory or among those for device
- * memory, and leaves the others alone. The parts of a hierarchy, where it cannot run itself, are free.
+ * memory, and leaves the others alone. Where it chooses one made of sub-worlds, which cannot run here, this is one of
+ * those sub-worlds, which are free.
  */
 static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
 {
     const char *only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
-    bool chooses_on_device = strcmp(only, pl_backend_nccl.name) == 0 || strcmp(only, pl_backend_device.name) == 0;
+    const struct pl_backend *chosen = find_backend(world->table, only);
     char reason[PL_BACKEND_REASON_BYTES];
 
-    if (!*only || backend == &pl_backend_self || backend == &pl_backend_solo || strcmp(only, backend->name) == 0 ||
-        chooses_on_device != backend->on_device) {
+    if (!*only || backend->always_on || chosen == backend || (chosen && chosen->on_device) != backend->on_device) {
         return false;
     }
-    if (chooses_on_device) {
-        return true;
-    }
-    return strcmp(only, pl_backend_hierarchy.name) != 0 || pl_backend_hierarchy.probe(world, reason);
-}
-
-bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
-{
-    int with = 0;
-    int without = -1;
-
-    for (int r = 0; r < world->size; r++) {
-        bool has = world->topology.places[r].device[0] != '\0';
-
-        with += has;
-        without = has || without >= 0 ? without : r;
-    }
-    if (with == 0) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "this world was given no device");
-    } else if (without >= 0) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device", world->topology.labels[without]);
-    }
-    return with == world->size;
+    return !chosen || !chosen->has_sub_worlds || chosen->probe(world, reason);
 }
 
 static enum pl_status start_backend(struct pl_world *world, const struct pl_backend *backend, int64_t deadline_ns,
@@ -139,12 +102,13 @@ static enum pl_status start_backends(struct pl_world *world, int64_t deadline_ns
     bool any = false;
 
     world->has_notices = world->size > 1 && world->bootstrap->transport;
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(table); i++) {
+    for (int i = 0; world->table[i]; i++) {
         const struct pl_world_backend *entry = &world->backends[i];
 
-        PL_TRY(start_backend(world, table[i], deadline_ns, reterr));
+        PL_BUG_IF(i >= PL_WORLD_MAX_BACKENDS);
+        PL_TRY(start_backend(world, world->table[i], deadline_ns, reterr));
         any = any || entry->on;
-        world->has_notices = world->has_notices && !(entry->on && entry->backend == &pl_backend_shm);
+        world->has_notices = world->has_notices && !(entry->on && entry->backend->abort);
     }
     if (!any) {
         pl_error_set(reterr, PL_UNSUPPORTED, "no backend can run on this world");
@@ -204,7 +168,7 @@ static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns,
     return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
 }
 
-/* What pl_world_new(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
+/* What pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options,
                             const struct pl_world *parent, const int *parent_ranks, struct pl_error *reterr)
 {
@@ -240,8 +204,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
 static atomic_uint parts; /* sub-worlds that this process has made */
 
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                const struct pl_world *parent, const int *parent_ranks, bool inner,
-                                struct pl_world **ret_world, struct pl_error *reterr)
+                                const struct pl_backend *const *table, const struct pl_world *parent,
+                                const int *parent_ranks, bool inner, struct pl_world **ret_world,
+                                struct pl_error *reterr)
 {
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status;
@@ -255,6 +220,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
         return PL_MEMORY;
     }
     world->bootstrap = bootstrap;
+    world->table = table;
     world->owns_bootstrap = parent != NULL;
     world->device = options->device;
     world->rank = bootstrap->rank;
@@ -275,8 +241,9 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     return PL_OK;
 }
 
-enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                            struct pl_world **ret_world, struct pl_error *reterr)
+enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
+                                       const struct pl_backend *const *table, struct pl_world **ret_world,
+                                       struct pl_error *reterr)
 {
     static const struct pl_world_options none;
 
@@ -286,7 +253,7 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
                            "needs a bootstrap of its own");
         return pl_bootstrap_refuse(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(REFUSAL_NS));
     }
-    return new_world(bootstrap, options ? options : &none, NULL, NULL, false, ret_world, reterr);
+    return new_world(bootstrap, options ? options : &none, table, NULL, NULL, false, ret_world, reterr);
 }
 
 static enum pl_status check_list(const struct pl_world *parent, const int *ranks, int count, struct pl_error *reterr)
@@ -335,7 +302,7 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
         }
         return status;
     }
-    return new_world(bootstrap, &options, parent, ranks, inner, ret_world, reterr);
+    return new_world(bootstrap, &options, parent->table, parent, ranks, inner, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
@@ -376,168 +343,4 @@ void pl_world_free(struct pl_world *world)
 void pl_world_free_at(struct pl_world **world_at)
 {
     pl_world_free(*world_at);
-}
-
-int64_t pl_world_deadline_ns(const struct pl_world *world)
-{
-    return pl_deadline_after_ns(world->timeout_ns);
-}
-
-int pl_world_rank(const struct pl_world *world)
-{
-    return world->rank;
-}
-
-int pl_world_size(const struct pl_world *world)
-{
-    return world->size;
-}
-
-int pl_world_local_rank(const struct pl_world *world)
-{
-    return world->topology.local_of[world->rank];
-}
-
-int pl_world_local_size(const struct pl_world *world)
-{
-    return world->topology.local_size;
-}
-
-int pl_world_cross_rank(const struct pl_world *world)
-{
-    return world->topology.host_of[world->rank];
-}
-
-int pl_world_cross_size(const struct pl_world *world)
-{
-    return world->topology.hosts;
-}
-
-bool pl_world_is_homogeneous(const struct pl_world *world)
-{
-    return world->topology.homogeneous;
-}
-
-int pl_world_host_of(const struct pl_world *world, int rank)
-{
-    return world->topology.host_of[rank];
-}
-
-const struct pl_knobs *pl_world_knobs(const struct pl_world *world)
-{
-    return &world->knobs;
-}
-
-enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr)
-{
-    PL_AUTO_HOLD(world);
-
-    if (reterr && world->failure.status != PL_OK) {
-        *reterr = world->failure;
-    }
-    return world->failure.status;
-}
-
-bool pl_world_is_stranded(const struct pl_world *world)
-{
-    PL_AUTO_HOLD(world);
-
-    return pl_bootstrap_is_stranded(world->bootstrap);
-}
-
-void pl_world_abort(struct pl_world *world, int code)
-{
-    world->bootstrap->abort(world->bootstrap->context, code);
-    abort();
-}
-
-void pl_world_describe(const struct pl_world *world, struct pl_text *text)
-{
-    const struct pl_topology *topology = &world->topology;
-
-    pl_text_printf(text, "ranks %d on %d host%s (%s), this is rank %d: local %d of %d, host %d of %d\n", world->size,
-                   topology->hosts, topology->hosts == 1 ? "" : "s",
-                   topology->homogeneous ? "as many on each" : "not as many on each", world->rank,
-                   topology->local_of[world->rank], topology->local_size, topology->host_of[world->rank],
-                   topology->hosts);
-    pl_text_printf(text, "messages by %s; %s\n",
-                   world->bootstrap->transport ? world->bootstrap->transport->name : "nothing",
-                   topology->oversubscribed ? "more ranks than CPUs here: waiting ranks yield"
-                                            : "a CPU for each rank here: waiting ranks spin first");
-    pl_text_printf(text, "collectives advance %s%s\n",
-                   world->progress ? "while the program computes, in a thread" : "inside calls only: ",
-                   world->progress ? "" : world->no_progress);
-    for (int host = 0; host < topology->hosts; host++) {
-        pl_text_printf(text, "host %d: ranks", host);
-        for (int r = 0; r < world->size; r++) {
-            if (topology->host_of[r] == host) {
-                pl_text_printf(text, " %d", r);
-            }
-        }
-        pl_text_append(text, "\n");
-    }
-    for (int i = 0; i < world->backend_count; i++) {
-        const struct pl_world_backend *entry = &world->backends[i];
-
-        if (!entry->on) {
-            pl_text_printf(text, "backend %s: off, %s\n", entry->backend->name, entry->reason);
-            continue;
-        }
-        pl_text_printf(text, "backend %s: on\n", entry->backend->name);
-        for (int earlier = 0; earlier < i; earlier++) {
-            if (world->backends[earlier].on &&
-                world->backends[earlier].backend->on_device == entry->backend->on_device) {
-                pl_text_append(text, "  takes what those above leave\n");
-                break;
-            }
-        }
-        if (entry->backend->describe) {
-            entry->backend->describe(entry->state, text);
-        }
-    }
-}
-
-struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world)
-{
-    return world->bootstrap;
-}
-
-pid_t pl_world_pid_of(const struct pl_world *world, int rank)
-{
-    return world->topology.pid_of[rank];
-}
-
-int pl_world_label(const struct pl_world *world, int rank)
-{
-    return world->topology.labels[rank];
-}
-
-struct pl_device *pl_world_device(const struct pl_world *world)
-{
-    return world->device;
-}
-
-const struct pl_place *pl_world_place(const struct pl_world *world, int rank)
-{
-    return &world->topology.places[rank];
-}
-
-struct pl_world *pl_world_host_part(const struct pl_world *world)
-{
-    return world->host_part;
-}
-
-int pl_world_local_of(const struct pl_world *world, int rank)
-{
-    return world->topology.local_of[rank];
-}
-
-bool pl_world_is_one_process(const struct pl_world *world)
-{
-    return world->topology.one_process;
-}
-
-const int *pl_world_ring_order(const struct pl_world *world)
-{
-    return world->topology.order;
 }

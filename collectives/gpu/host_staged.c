@@ -13,13 +13,15 @@
  *
  * The host's reductions and the device's give the same bits, so results are those of host memory.
  */
-#include "collectives/gpu/segments.h"
+#include "collectives/gpu/backends.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/counts.h"
+#include "collectives/gpu/segments.h"
 #include "device/kernel.h"
 
 #include <stdio.h>
@@ -101,7 +103,7 @@ static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
                               d->down.stream, reterr));
     }
     d->stage = PL_STAGED_SHARED;
-    return pl_stream_mark(&d->down, d->down.stream, &d->event, reterr);
+    return pl_stream_events_mark(&d->down, d->down.stream, &d->event, reterr);
 }
 
 /* ---- the way of a request ---- */
@@ -116,10 +118,8 @@ static enum pl_status call_roll(struct pl_staged *d, struct pl_error *reterr)
         words[CARD_SEND] = place_of(d, c->send, bytes);
         words[CARD_RECV] = place_of(d, c->recv, bytes);
     }
-    for (int r = 0; c->kind == PL_ALLTOALL && r < d->size; r++) {
-        uint64_t most = c->counts ? c->counts[r] : c->count;
-
-        words[CARD_MOST] = most > words[CARD_MOST] ? most : words[CARD_MOST];
+    if (c->kind == PL_ALLTOALL) {
+        words[CARD_MOST] = pl_counts_max(c->counts, c->count, d->size);
     }
     return pl_roll_call(&d->rolls, &d->request->signature, words, &d->roll, reterr);
 }
@@ -149,7 +149,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     while (done) {
         switch (d->stage) {
         case PL_STAGED_READY:
-            PL_TRY(pl_stream_reached(&d->down, &d->event, &done, reterr));
+            PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
             if (done) {
                 PL_TRY(call_roll(d, reterr));
                 d->stage = PL_STAGED_ROLL;
@@ -162,7 +162,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
             }
             break;
         case PL_STAGED_SHARED:
-            PL_TRY(pl_stream_reached(&d->down, &d->event, &done, reterr));
+            PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
             if (done) {
                 PL_TRY(pl_collective_post(d->host,
                                           &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX},
@@ -188,7 +188,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
     d->request = request;
     d->stage = PL_STAGED_READY;
-    PL_TRY(pl_stream_mark(&d->down, request->collective.stream, &d->event, reterr));
+    PL_TRY(pl_stream_events_mark(&d->down, request->collective.stream, &d->event, reterr));
     return progress(state, request, ret_done, reterr);
 }
 
@@ -223,7 +223,7 @@ static void cancel(void *state, struct pl_request *request)
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "device: its last copies were not seen to end");
     }
-    pl_stream_give_back(&d->down, &d->event);
+    pl_stream_events_give_back(&d->down, &d->event);
 }
 
 static int waits_for(void *state, const struct pl_request *request)
@@ -259,8 +259,8 @@ static void free_staged(void *state)
         pl_arena_free(d->host, &d->staging);
     }
     pl_rolls_done(&d->rolls);
-    pl_stream_done(&d->down);
-    pl_stream_done(&d->up);
+    pl_stream_events_done(&d->down);
+    pl_stream_events_done(&d->up);
     free(d->counts);
     free(d);
 }
@@ -276,8 +276,8 @@ static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
     if (!d->counts) {
         return PL_MEMORY;
     }
-    PL_TRY(pl_stream_init(&d->down, pl_world_device(d->world), reterr));
-    return pl_stream_init(&d->up, pl_world_device(d->world), reterr);
+    PL_TRY(pl_stream_events_init(&d->down, pl_world_device(d->world), reterr));
+    return pl_stream_events_init(&d->up, pl_world_device(d->world), reterr);
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)

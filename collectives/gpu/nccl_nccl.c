@@ -17,8 +17,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/counts.h"
+#include "collectives/core/deferred_error.h"
 #include "collectives/core/types.h"
+#include "collectives/gpu/backends.h"
 #include "collectives/gpu/compare_calls.h"
 #include "collectives/gpu/library_nccl.h"
 #include "collectives/gpu/stream_events.h"
@@ -42,7 +45,7 @@ struct nccl {
     struct pl_world *world;
     struct pl_device *device;
     struct pl_nccl library;
-    struct pl_stream stream;
+    struct pl_stream_events stream;
     struct pl_rolls rolls;
     void *token; /* device memory that a barrier adds up */
     int rank;
@@ -54,9 +57,9 @@ struct nccl {
     struct pl_request **waiting_tail;
     struct pl_request *given; /* to NCCL, and not launched */
     int given_count;
-    int64_t stuck_since_ns; /* 0: NCCL has reported no error */
-    struct pl_error stuck_error;
-    int64_t alone_since_ns; /* 0: all ranks are there */
+    struct pl_deferred_error failure; /* that NCCL or the device has reported */
+    int64_t failed_ns;                /* when */
+    int64_t alone_since_ns;           /* 0: all ranks are there */
     bool aborted;
 };
 
@@ -109,14 +112,11 @@ static struct scaling scaling_of(const struct nccl *n, const struct pl_collectiv
     struct scaling scaling = {.before = c->prescale, .behind = c->postscale};
 
     if (c->op == PL_AVERAGE) {
-        double guard = 1.0;
-
-        while (guard < n->size) {
-            guard *= 2;
-        }
         if (pl_is_half(c->dtype)) {
-            scaling.before /= guard;
-            scaling.behind *= guard / c->divisor;
+            double guard = pl_kernel_guard(n->size);
+
+            scaling.before *= guard;
+            scaling.behind *= 1.0 / guard / c->divisor;
         } else if ((c->divisor & (c->divisor - 1)) == 0) {
             scaling.before /= c->divisor;
         } else {
@@ -188,11 +188,6 @@ static ncclRedOp_t plain_op(enum pl_op op)
     return op == PL_MIN ? ncclMin : op == PL_MAX ? ncclMax : op == PL_PRODUCT ? ncclProd : ncclSum;
 }
 
-static uint64_t count_of(const struct pl_collective *c, int rank)
-{
-    return c->counts ? c->counts[rank] : c->count;
-}
-
 /* Block after block, each with the rank whose it is as root. */
 static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
 {
@@ -201,7 +196,7 @@ static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, nc
     uint64_t at = 0;
 
     for (int r = 0; r < n->size && (result == ncclSuccess || result == ncclInProgress); r++) {
-        uint64_t count = count_of(c, r);
+        uint64_t count = pl_counts_get(c->counts, c->count, r);
 
         if (count && c->kind == PL_ALLGATHER) {
             char *block = at_elem(c->recv, at, c->dtype);
@@ -226,8 +221,8 @@ static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
     uint64_t recv_at = 0;
 
     for (int r = 0; r < n->size && (result == ncclSuccess || result == ncclInProgress); r++) {
-        uint64_t send = count_of(c, r);
-        uint64_t recv = c->recv_counts ? c->recv_counts[r] : c->count;
+        uint64_t send = pl_counts_get(c->counts, c->count, r);
+        uint64_t recv = pl_counts_get(c->recv_counts, c->count, r);
 
         if (send) {
             result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->place_of[r], l->comm,
@@ -287,7 +282,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
     bool made = false;
     enum pl_status status;
 
-    PL_TRY(pl_stream_order(&n->stream, request, n->stream.stream, reterr));
+    PL_TRY(pl_stream_events_order(&n->stream, request, n->stream.stream, reterr));
     if (pl_kind_reduces(c->kind)) {
         (void)find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
@@ -310,7 +305,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
     double factor = scaling_of(n, c).behind;
-    uint64_t count = c->kind == PL_REDUCE_SCATTER                 ? count_of(c, n->rank)
+    uint64_t count = c->kind == PL_REDUCE_SCATTER                 ? pl_counts_get(c->counts, c->count, n->rank)
                      : c->kind == PL_REDUCE && n->rank != c->root ? 0
                                                                   : c->count;
 
@@ -359,7 +354,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
     for (int i = 0; i < n->given_count; i++, request = request->sibling) {
         PL_TRY(finish(n, &request->collective, reterr));
-        PL_TRY(pl_device_event_record(n->device, *pl_stream_event_of(request), n->stream.stream, reterr));
+        PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
         request->launched = true;
         request->moves++;
     }
@@ -393,7 +388,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct nccl *n = state;
 
     (void)ret_done;
-    PL_TRY(pl_stream_mark(&n->stream, request->collective.stream, pl_stream_event_of(request), reterr));
+    PL_TRY(pl_stream_events_mark(&n->stream, request->collective.stream, pl_stream_events_event_of(request), reterr));
     if (!(request->collective.flags & PL_AGREED)) {
         PL_TRY(pl_roll_call(&n->rolls, &request->signature, NULL, roll_of(request), reterr));
     }
@@ -402,23 +397,14 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     return PL_OK;
 }
 
-/* NCCL or the device has failed: that is the news, unless ranks disagree, which then is the reason. */
-static enum pl_status stuck(struct nccl *n, bool agreed, struct pl_error *reterr)
+/* NCCL or the device has failed. */
+static void note_failure(struct nccl *n)
 {
-    int64_t now_ns = pl_clock_now_ns();
-
-    if (!n->stuck_since_ns) {
-        n->stuck_since_ns = now_ns;
-        /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice.
-         * */
-        (void)!pl_device_stream_finish(n->device, n->stream.stream, now_ns, NULL);
-        (void)pl_device_failure(n->device, &n->stuck_error);
-    }
-    if (!agreed && now_ns - n->stuck_since_ns < HEAR_NS) {
-        return PL_OK;
-    }
-    *reterr = n->stuck_error;
-    return n->stuck_error.status;
+    n->failure.failed = true;
+    n->failed_ns = pl_clock_now_ns();
+    /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice. */
+    (void)!pl_device_stream_finish(n->device, n->stream.stream, n->failed_ns, NULL);
+    (void)pl_device_failure(n->device, &n->failure.error);
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -433,14 +419,18 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     if (roll) {
         PL_TRY(pl_roll_progress(&n->rolls, roll, &agreed, reterr));
     }
-    if (!n->stuck_since_ns) {
-        status = move(n, &n->stuck_error);
+    if (!n->failure.failed) {
+        status = move(n, &n->failure.error);
         if (status == PL_OK && asks) {
-            status = pl_stream_reached(&n->stream, pl_stream_event_of(request), &reached, &n->stuck_error);
+            status =
+                pl_stream_events_reached(&n->stream, pl_stream_events_event_of(request), &reached, &n->failure.error);
+        }
+        if (status != PL_OK) {
+            note_failure(n);
         }
     }
-    if (status != PL_OK || n->stuck_since_ns) {
-        return stuck(n, agreed, reterr);
+    if (n->failure.failed) {
+        return pl_deferred_error_report(&n->failure, agreed || pl_clock_now_ns() - n->failed_ns >= HEAR_NS, reterr);
     }
     *ret_done = reached && agreed;
     if (*ret_done) {
@@ -453,7 +443,7 @@ static enum pl_status order(void *state, struct pl_request *request, void *strea
 {
     const struct nccl *n = state;
 
-    return pl_stream_order(&n->stream, request, stream, reterr);
+    return pl_stream_events_order(&n->stream, request, stream, reterr);
 }
 
 static enum pl_status rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
@@ -488,7 +478,7 @@ static void cancel(void *state, struct pl_request *request)
         /* the device notes what hangs */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL);
     }
-    pl_stream_give_back(&n->stream, pl_stream_event_of(request));
+    pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
     pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
     n->waiting = NULL;
     n->given_count = 0;
@@ -535,7 +525,7 @@ static void free_nccl(void *state)
     if (n->token) {
         pl_device_release(n->device, n->token);
     }
-    pl_stream_done(&n->stream);
+    pl_stream_events_done(&n->stream);
     free(n->place_of);
     free(n);
 }
@@ -559,7 +549,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
     /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
     PL_TRY(pl_device_load_kernels(n->device, reterr));
     PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
-    return pl_stream_init(&n->stream, n->device, reterr);
+    return pl_stream_events_init(&n->stream, n->device, reterr);
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A build without nccl.h: the backend is off. */
-#include "collectives/core/backend.h"
+#include "collectives/gpu/backends.h"
 
 #include <string.h>
 

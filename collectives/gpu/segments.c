@@ -5,6 +5,8 @@
  */
 #include "collectives/gpu/segments.h"
 
+#include "collectives/core/counts.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +19,6 @@ static bool is_whole(enum pl_kind kind)
 static char *slot_data(const struct pl_staged *d, uint64_t segment)
 {
     return (char *)d->staging.data + segment % PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES;
-}
-
-static uint64_t block_of(const uint64_t *counts, uint64_t count, int rank)
-{
-    return counts ? counts[rank] : count;
 }
 
 /* Elements of a block of `block` that the segment takes. */
@@ -42,11 +39,8 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t room = PL_STAGED_SLOT_BYTES / pl_dtype_bytes(c->dtype);
-    uint64_t most = c->kind == PL_ALLTOALL ? most_elems : c->count;
+    uint64_t most = c->kind == PL_ALLTOALL ? most_elems : pl_counts_max(c->counts, c->count, d->size);
 
-    for (int r = 0; c->counts && c->kind != PL_ALLTOALL && r < d->size; r++) {
-        most = r == 0 || c->counts[r] > most ? c->counts[r] : most;
-    }
     d->share_elems = is_whole(c->kind)        ? room
                      : c->kind == PL_ALLTOALL ? room / 2 / (uint64_t)d->size
                                               : room / (uint64_t)d->size;
@@ -63,7 +57,7 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
  * whole ones before it, and the slot, where the parts lie one after the other.
  */
 static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data,
-                                 const uint64_t *counts, const struct pl_stream *stream, struct pl_error *reterr)
+                                 const uint64_t *counts, const struct pl_stream_events *stream, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t item = pl_dtype_bytes(c->dtype);
@@ -71,7 +65,7 @@ static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, co
     uint64_t at = 0;
 
     for (int b = 0; b < blocks; b++) {
-        uint64_t block = block_of(counts, c->count, b);
+        uint64_t block = pl_counts_get(counts, c->count, b);
         uint64_t part = taken(d, block, segment);
         char *there = (char *)(uintptr_t)device_data + (at + segment * d->share_elems) * item;
         bool up = stream == &d->up;
@@ -93,7 +87,7 @@ static uint64_t own_part_at(const struct pl_staged *d, uint64_t segment)
     uint64_t at = 0;
 
     for (int r = 0; r < d->rank; r++) {
-        at += taken(d, block_of(c->counts, c->count, r), segment);
+        at += taken(d, pl_counts_get(c->counts, c->count, r), segment);
     }
     return at;
 }
@@ -104,7 +98,7 @@ static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_err
     struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
     char *data = slot_data(d, segment);
     uint64_t item = pl_dtype_bytes(c->dtype);
-    uint64_t own = taken(d, block_of(c->counts, c->count, d->rank), segment);
+    uint64_t own = taken(d, pl_counts_get(c->counts, c->count, d->rank), segment);
 
     slot->stage = PL_SLOT_DOWN;
     slot->event = NULL;
@@ -122,7 +116,7 @@ static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_err
     } else {
         PL_TRY(copy_parts(d, segment, c->send, data, c->counts, &d->down, reterr));
     }
-    return pl_stream_mark(&d->down, d->down.stream, &slot->event, reterr);
+    return pl_stream_events_mark(&d->down, d->down.stream, &slot->event, reterr);
 }
 
 /* The same collective of the hosts, on the segment. */
@@ -148,8 +142,8 @@ static enum pl_status pass_on(struct pl_staged *d, uint64_t segment, struct pl_e
         part.count = taken(d, c->count, segment);
     } else {
         for (int r = 0; r < d->size; r++) {
-            d->counts[r] = taken(d, block_of(c->counts, c->count, r), segment);
-            d->counts[d->size + r] = taken(d, block_of(c->recv_counts, c->count, r), segment);
+            d->counts[r] = taken(d, pl_counts_get(c->counts, c->count, r), segment);
+            d->counts[d->size + r] = taken(d, pl_counts_get(c->recv_counts, c->count, r), segment);
         }
         part.counts = d->counts;
         part.recv_counts = c->kind == PL_ALLTOALL ? d->counts + d->size : NULL;
@@ -168,7 +162,7 @@ static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_
     const struct pl_collective *c = &d->request->collective;
     struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
     uint64_t item = pl_dtype_bytes(c->dtype);
-    uint64_t own = taken(d, block_of(c->counts, c->count, d->rank), segment);
+    uint64_t own = taken(d, pl_counts_get(c->counts, c->count, d->rank), segment);
 
     slot->stage = PL_SLOT_UP;
     if (c->kind == PL_REDUCE_SCATTER) {
@@ -183,7 +177,7 @@ static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_
         PL_TRY(copy_parts(d, segment, c->recv, results_of(d, segment),
                           c->kind == PL_ALLTOALL ? c->recv_counts : c->counts, &d->up, reterr));
     }
-    return pl_stream_mark(&d->up, d->up.stream, &slot->event, reterr);
+    return pl_stream_events_mark(&d->up, d->up.stream, &slot->event, reterr);
 }
 
 enum pl_status pl_staged_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr)
@@ -205,7 +199,7 @@ static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, s
     bool done = false;
 
     if (slot->stage == PL_SLOT_DOWN && segment == d->posted) {
-        PL_TRY(pl_stream_reached(&d->down, &slot->event, &done, reterr));
+        PL_TRY(pl_stream_events_reached(&d->down, &slot->event, &done, reterr));
         if (done) {
             PL_TRY(pass_on(d, segment, reterr));
             d->posted++;
@@ -216,7 +210,7 @@ static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, s
             PL_TRY(bring_up(d, segment, reterr));
         }
     } else if (slot->stage == PL_SLOT_UP) {
-        PL_TRY(pl_stream_reached(&d->up, &slot->event, &done, reterr));
+        PL_TRY(pl_stream_events_reached(&d->up, &slot->event, &done, reterr));
         if (done) {
             slot->stage = PL_SLOT_FREE;
             d->ended++;
@@ -269,7 +263,7 @@ void pl_staged_cancel(struct pl_staged *d)
             pl_request_cancel(slot->request);
             slot->request = NULL;
         }
-        pl_stream_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
+        pl_stream_events_give_back(slot->stage == PL_SLOT_UP ? &d->up : &d->down, &slot->event);
         *slot = (struct pl_slot){.stage = PL_SLOT_FREE};
     }
 }

@@ -29,8 +29,8 @@ struct pl_staged {
     int rank;
     int size;
     struct pl_rolls rolls;
-    struct pl_stream down; /* copies to the host, and kernels */
-    struct pl_stream up;
+    struct pl_stream_events down; /* copies to the host, and kernels */
+    struct pl_stream_events up;
     struct pl_span staging;
     bool pinned;
     uint64_t *counts; /* [2 * size] scratch */

@@ -3,7 +3,8 @@
  * caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/core/backend.h"
+#include "collectives/core/counts.h"
+#include "collectives/gpu/backends.h"
 #include "collectives/gpu/stream_events.h"
 #include "device/kernel.h"
 
@@ -18,19 +19,19 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
 
 static void free_solo(void *state)
 {
-    pl_stream_done(state);
+    pl_stream_events_done(state);
     free(state);
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
-    struct pl_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
+    struct pl_stream_events *stream = pl_memory_new(1, sizeof(*stream), reterr);
     enum pl_status status;
 
     if (!stream) {
         return PL_MEMORY;
     }
-    status = pl_stream_init(stream, pl_world_device(world), reterr);
+    status = pl_stream_events_init(stream, pl_world_device(world), reterr);
     if (status != PL_OK) {
         free(stream);
         return status;
@@ -45,9 +46,9 @@ static bool serves(void *state, const struct pl_collective *collective)
     return collective->memory == PL_MEMORY_DEVICE;
 }
 
-static enum pl_status launch(struct pl_stream *stream, const struct pl_collective *c, struct pl_error *reterr)
+static enum pl_status launch(struct pl_stream_events *stream, const struct pl_collective *c, struct pl_error *reterr)
 {
-    uint64_t count = c->counts ? c->counts[0] : c->count;
+    uint64_t count = pl_counts_get(c->counts, c->count, 0);
 
     if (!count || !c->send) {
         return PL_OK;
@@ -66,12 +67,12 @@ static enum pl_status launch(struct pl_stream *stream, const struct pl_collectiv
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_stream *stream = state;
-    void **event = pl_stream_event_of(request);
+    struct pl_stream_events *stream = state;
+    void **event = pl_stream_events_event_of(request);
 
     (void)ret_done;
-    PL_TRY(pl_stream_mark(stream, request->collective.stream, event, reterr));
-    PL_TRY(pl_stream_order(stream, request, stream->stream, reterr));
+    PL_TRY(pl_stream_events_mark(stream, request->collective.stream, event, reterr));
+    PL_TRY(pl_stream_events_order(stream, request, stream->stream, reterr));
     PL_TRY(launch(stream, &request->collective, reterr));
     PL_TRY(pl_device_event_record(stream->device, *event, stream->stream, reterr));
     request->launched = true;
@@ -80,17 +81,17 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    return pl_stream_reached(state, pl_stream_event_of(request), ret_done, reterr);
+    return pl_stream_events_reached(state, pl_stream_events_event_of(request), ret_done, reterr);
 }
 
 static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
 {
-    return pl_stream_order(state, request, stream, reterr);
+    return pl_stream_events_order(state, request, stream, reterr);
 }
 
 static void cancel(void *state, struct pl_request *request)
 {
-    pl_stream_give_back(state, pl_stream_event_of(request));
+    pl_stream_events_give_back(state, pl_stream_events_event_of(request));
 }
 
 static void describe(void *state, struct pl_text *text)
@@ -101,6 +102,7 @@ static void describe(void *state, struct pl_text *text)
 
 const struct pl_backend pl_backend_solo = {.name = "solo",
                                            .on_device = true,
+                                           .always_on = true,
                                            .streamed = true,
                                            .probe = probe,
                                            .init = init,

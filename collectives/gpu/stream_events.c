@@ -5,13 +5,13 @@
 
 #include <stdlib.h>
 
-enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device, struct pl_error *reterr)
+enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_device *device, struct pl_error *reterr)
 {
-    *stream = (struct pl_stream){.device = device};
+    *stream = (struct pl_stream_events){.device = device};
     return pl_device_stream_new(device, &stream->stream, reterr);
 }
 
-void pl_stream_done(struct pl_stream *stream)
+void pl_stream_events_done(struct pl_stream_events *stream)
 {
     if (!stream->device) {
         return;
@@ -24,10 +24,11 @@ void pl_stream_done(struct pl_stream *stream)
     if (stream->stream) {
         pl_device_stream_free(stream->device, stream->stream);
     }
-    *stream = (struct pl_stream){.device = NULL};
+    *stream = (struct pl_stream_events){.device = NULL};
 }
 
-enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event, struct pl_error *reterr)
+enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
+                                     struct pl_error *reterr)
 {
     void *event;
 
@@ -45,29 +46,30 @@ enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_eve
     return PL_OK;
 }
 
-enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *ret_reached, struct pl_error *reterr)
+enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **event, bool *ret_reached,
+                                        struct pl_error *reterr)
 {
     *ret_reached = true;
     if (*event) {
         PL_TRY(pl_device_event_done(stream->device, *event, ret_reached, reterr));
         if (*ret_reached) {
-            pl_stream_give_back(stream, event);
+            pl_stream_events_give_back(stream, event);
         }
     }
     return PL_OK;
 }
 
-void pl_stream_give_back(struct pl_stream *stream, void **event)
+void pl_stream_events_give_back(struct pl_stream_events *stream, void **event)
 {
     if (*event) {
         stream->spare[stream->spare_count++] = PL_TAKE(*event); /* there is room: it was taken from there */
     }
 }
 
-enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other,
-                               struct pl_error *reterr)
+enum pl_status pl_stream_events_order(const struct pl_stream_events *stream, struct pl_request *request, void *other,
+                                      struct pl_error *reterr)
 {
-    void *event = *pl_stream_event_of(request);
+    void *event = *pl_stream_events_event_of(request);
 
     return event ? pl_device_stream_wait(stream->device, other, event, reterr) : PL_OK;
 }

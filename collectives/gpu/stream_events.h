@@ -12,7 +12,7 @@
 #include "collectives/core/backend.h"
 #include "device/device.h"
 
-struct pl_stream {
+struct pl_stream_events {
     struct pl_device *device;
     void *stream;
     void **spare; /* events */
@@ -21,34 +21,34 @@ struct pl_stream {
     size_t events; /* that there are, spare or not */
 };
 
-enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device,
-                              struct pl_error *reterr) PL_MUST_CHECK;
-void pl_stream_done(struct pl_stream *stream);
+enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_device *device,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+void pl_stream_events_done(struct pl_stream_events *stream);
 
 /**
  * An event behind everything that `on` (the stream itself or another one) was given so far; to be given back. Allocates
  * when more are out than ever before.
  */
-enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether the event has been reached; if so it is given back and `*event` is NULL. NULL counts as reached. */
-enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *ret_reached,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **event, bool *ret_reached,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give the event back, if there is one, without waiting for it; `*event` is NULL then. */
-void pl_stream_give_back(struct pl_stream *stream, void **event);
+void pl_stream_events_give_back(struct pl_stream_events *stream, void **event);
 
 /**
  * Where a streamed backend keeps the event behind a request once that is launched: the first of the request's words.
  */
-static inline void **pl_stream_event_of(struct pl_request *request)
+static inline void **pl_stream_events_event_of(struct pl_request *request)
 {
     return (void **)(void *)&request->words[0];
 }
 
 /** Let `other` wait for the event of `request` from now on: pl_backend.order. */
-enum pl_status pl_stream_order(const struct pl_stream *stream, struct pl_request *request, void *other,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_stream_events_order(const struct pl_stream_events *stream, struct pl_request *request, void *other,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The hierarchy backend's table: set up, agree, take down, describe. */
-#include "collectives/hier/state.h"
+#include "collectives/hier/backend.h"
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/hier/state.h"
+#include "collectives/p2p/backend.h"
+#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,16 +25,11 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 
     PL_TRY(pl_agree_progress(&h->agree, &request->moves, reterr));
     agreed = h->agree.done;
-    /* A part fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
-    if (!h->stuck) {
-        h->stuck = pl_hierarchy_advance(h, &ended, &h->stuck_error) != PL_OK;
+    if (!h->failure.failed) {
+        h->failure.failed = pl_hierarchy_advance(h, &ended, &h->failure.error) != PL_OK;
     }
-    if (h->stuck && agreed) {
-        *reterr = h->stuck_error;
-        return h->stuck_error.status;
-    }
-    *ret_done = ended && agreed && !h->stuck;
-    return PL_OK;
+    *ret_done = ended && agreed && !h->failure.failed;
+    return pl_deferred_error_report(&h->failure, agreed, reterr);
 }
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -38,7 +37,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct pl_hierarchy *h = state;
 
     h->request = request;
-    h->stuck = false;
+    h->failure.failed = false;
     PL_TRY(pl_hierarchy_begin(h, reterr));
     PL_TRY(pl_agree_start(&h->agree, &request->signature, NULL, 0, NULL, reterr));
     return progress(state, request, ret_done, reterr);
@@ -263,6 +262,7 @@ static void arena_free(void *state, struct pl_span *span)
 }
 
 const struct pl_backend pl_backend_hierarchy = {.name = "hierarchy",
+                                                .has_sub_worlds = true,
                                                 .probe = probe,
                                                 .init = init,
                                                 .serves = serves,

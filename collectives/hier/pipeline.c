@@ -10,7 +10,7 @@
 #include "collectives/hier/state.h"
 
 #include "base/memory.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/eligible.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,20 +38,13 @@ static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind 
                                   .memory = c->memory};
 }
 
-/*
- * Half-width averages are kept small by a power of two (exact but for the smallest numbers) from the first addition
- * inside a host to the last one between hosts, which takes it back, divides and rounds once: so the sums cannot
- * overflow.
- */
+/* Half-width averages are kept small from the first addition inside a host to the last one between hosts, which takes
+ * it back, divides and rounds once. */
 static double guard_factor(const struct pl_hierarchy *h, const struct pl_collective *c)
 {
     int ranks = h->lanes ? h->local_size : pl_world_size(h->world);
-    double factor = 1.0;
 
-    for (int n = 1; c->op == PL_AVERAGE && pl_is_half(c->dtype) && n < ranks; n *= 2) {
-        factor *= 0.5;
-    }
-    return factor;
+    return c->op == PL_AVERAGE && pl_is_half(c->dtype) ? pl_kernel_guard(ranks) : 1.0;
 }
 
 static void scale_first(const struct pl_hierarchy *h, const struct pl_collective *c, struct pl_collective *part)

@@ -10,6 +10,7 @@
 #ifndef PL_COLLECTIVES_HIER_STATE_H
 #define PL_COLLECTIVES_HIER_STATE_H
 
+#include "collectives/core/deferred_error.h"
 #include "collectives/core/types.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
@@ -60,11 +61,10 @@ struct pl_hierarchy {
     struct pl_hierarchy_chunk chunks[PL_HIERARCHY_AHEAD + 1];
     uint64_t chunk_elems;
     uint64_t chunk_count;
-    uint64_t scattered; /* chunks whose scatter was posted */
-    uint64_t sent;      /* chunks whose sum was posted */
-    uint64_t gathered;  /* chunks whose gather was posted */
-    bool stuck;
-    struct pl_error stuck_error;
+    uint64_t scattered;               /* chunks whose scatter was posted */
+    uint64_t sent;                    /* chunks whose sum was posted */
+    uint64_t gathered;                /* chunks whose gather was posted */
+    struct pl_deferred_error failure; /* of a part */
 };
 
 /** Begin h->request: choose between chunks and stages. */

@@ -5,7 +5,7 @@
  * collective of the same name and length comes again, so that over many steps nothing is lost (error feedback). Of NaN
  * and infinity nothing is kept: a program that skips such a step goes on with good numbers.
  */
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/state.h"
 
 #include "base/memory.h"
 
@@ -19,12 +19,6 @@ struct pl_residual {
     uint64_t count;
     float lost[];
 };
-
-bool pl_wire_is_wanted(const struct pl_collective *c)
-{
-    return (c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
-           (c->op == PL_SUM || c->op == PL_AVERAGE) && !pl_exchange_needs_direct(c);
-}
 
 enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr)
 {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which pattern, and how large the pieces: the cost model. */
-#include "collectives/p2p/p2p.h"
+#include "collectives/core/counts.h"
+#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 
 #include <math.h>
 #include <sched.h>
@@ -31,14 +34,6 @@ static const struct {
     size_t bytes;
     int turns;
 } probes[PL_EXCHANGE_PROBES] = {{8, 5}, {4096, 5}, {16384, 2}, {MESSAGE_MOST_BYTES, 2}, {PROBE_MOST_BYTES, 2}};
-
-bool pl_exchange_needs_direct(const struct pl_collective *c)
-{
-    bool whole = !pl_dtype_is_float(c->dtype);
-
-    /* An exact integer average, or a scaled integer, cannot be made from partial results of the same type. */
-    return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
-}
 
 /* Every rank passes `bytes` to the next at once, as a ring does: nanoseconds a turn. */
 static enum pl_status time_shift(const struct pl_exchange *exchange, char *data, size_t bytes, int turns,
@@ -326,17 +321,12 @@ static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const str
 
 static uint64_t longest_block(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
-    uint64_t longest = c->count;
-
     /* Equal on all ranks except in a ragged alltoall, where each pair agrees on its own block and the last lanes are
      * empty. */
-    for (int r = 0; c->counts && r < exchange->size; r++) {
-        longest = r == 0 || c->counts[r] > longest ? c->counts[r] : longest;
-    }
-    for (int r = 0; c->recv_counts && r < exchange->size; r++) {
-        longest = c->recv_counts[r] > longest ? c->recv_counts[r] : longest;
-    }
-    return longest;
+    uint64_t sent = pl_counts_max(c->counts, c->count, exchange->size);
+    uint64_t received = c->recv_counts ? pl_counts_max(c->recv_counts, c->count, exchange->size) : 0;
+
+    return sent > received ? sent : received;
 }
 
 /*

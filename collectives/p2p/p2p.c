@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/backend.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/counts.h"
+#include "collectives/p2p/eligible.h"
+#include "collectives/p2p/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,21 +101,13 @@ static void convert(const struct pl_exchange *exchange, const struct pl_reductio
     pl_kernel_reduce(exchange->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
-/*
- * float16 sums of many ranks can overflow before the division by n: such averages are scaled down by a power of two
- * first, exactly but for the smallest numbers, and up again at the end. (Up to 16 ranks the direct pattern is used,
- * which needs none of this.)
- */
+/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks the direct pattern is used, which
+ * needs no guard. */
 static double guard_factor(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
-    double factor = 1.0;
+    bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !puts_aside(exchange->pattern);
 
-    if (c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !puts_aside(exchange->pattern)) {
-        for (int n = 1; n < exchange->size; n *= 2) {
-            factor *= 0.5;
-        }
-    }
-    return factor;
+    return guarded ? pl_kernel_guard(exchange->size) : 1.0;
 }
 
 /* Bring a rank's input of the lane to where the work is done. */
@@ -424,17 +420,6 @@ static void finish_inline(struct pl_exchange *exchange)
     }
 }
 
-/* Starts of the ranks' blocks. */
-static void lay_out(struct pl_exchange *exchange, const struct pl_collective *c)
-{
-    const uint64_t *in = c->recv_counts ? c->recv_counts : c->counts;
-
-    for (int r = 0; r < exchange->size; r++) {
-        exchange->send_at[r + 1] = exchange->send_at[r] + (c->counts ? c->counts[r] : c->count);
-        exchange->recv_at[r + 1] = exchange->recv_at[r] + (in ? in[r] : c->count);
-    }
-}
-
 static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_collective *c, struct pl_error *reterr)
 {
     size_t item = pl_dtype_bytes(c->dtype);
@@ -480,12 +465,13 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
     reduction.prescale = c->prescale;
     exchange->request = request;
-    exchange->stuck = false;
+    exchange->failure.failed = false;
     exchange->lanes_started = 0;
     exchange->lanes_ended = 0;
     exchange->lane_count = 0;
     exchange->wired = false;
-    lay_out(exchange, c);
+    pl_counts_starts(c->counts, c->count, exchange->size, exchange->send_at);
+    pl_counts_starts(c->recv_counts ? c->recv_counts : c->counts, c->count, exchange->size, exchange->recv_at);
     inline_bytes = pl_exchange_inline_bytes(exchange, c);
     if (!inline_bytes && c->kind != PL_BARRIER) {
         PL_TRY(plan_lanes(exchange, c, reterr));
@@ -498,23 +484,17 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_exchange *exchange = state;
+    struct pl_deferred_error *failure = &exchange->failure;
     bool agreed;
 
     *ret_done = false;
     PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
     agreed = exchange->agree.done;
-    for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !exchange->stuck; i++) {
-        /* A lane fails where ranks disagree, too; the agreement then names both sides, so it is heard first. */
-        exchange->stuck = run_lane(exchange, &exchange->lanes[i], &exchange->stuck_error) != PL_OK;
+    for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !failure->failed; i++) {
+        failure->failed = run_lane(exchange, &exchange->lanes[i], &failure->error) != PL_OK;
     }
-    if (exchange->stuck) {
-        if (!agreed) {
-            return PL_OK;
-        }
-        if (reterr) {
-            *reterr = exchange->stuck_error;
-        }
-        return exchange->stuck_error.status;
+    if (failure->failed) {
+        return pl_deferred_error_report(failure, agreed, reterr);
     }
     if (!agreed || exchange->lanes_ended < exchange->lane_count) {
         return PL_OK;

@@ -70,3 +70,13 @@ const struct pl_kernel *pl_kernel_named(const char *name)
     }
     return NULL;
 }
+
+double pl_kernel_guard(int ranks)
+{
+    double factor = 1.0;
+
+    for (int n = 1; n < ranks; n *= 2) {
+        factor *= 0.5;
+    }
+    return factor;
+}

@@ -98,4 +98,10 @@ static inline void pl_kernel_widen(const struct pl_kernel *kernel, enum pl_dtype
     kernel->widen(source_dtype, dest, source, count_elems);
 }
 
+/**
+ * The power of two by which the inputs of a half-width average over `ranks` are multiplied, so that their sum cannot
+ * overflow; the sum is divided by it again. Exact but for the smallest numbers.
+ */
+double pl_kernel_guard(int ranks);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The shared-memory backend, inside a host. Internal to shm*.c; docs/collectives.md draws the algorithms.
+ * The shared-memory backend, inside a host. Internal to collectives/; docs/collectives.md draws the algorithms.
  *
  * Every collective begins with each rank posting a head (what it is about to do) and reading all others'. Heads
  * alternate between two slots a rank: a rank posts number s+1 only after it has seen all heads of s, so a slot is
@@ -178,7 +178,27 @@ static inline char *pl_shm_staging(const struct pl_shm *shm, int rank, uint64_t 
            (round % PL_SHM_DEPTH) * shm->round_bytes;
 }
 
-/* ---- shm_wait.c: publishing, sleeping, failing ---- */
+/* ---- state.c: how far the collective under way has come ---- */
+
+/** Whether the collective under way can go on now. */
+bool pl_shm_is_ready(const struct pl_shm *shm);
+
+/** Whether `rank` has published all that this rank needs of it for the collective under way. */
+bool pl_shm_is_through(const struct pl_shm *shm, int rank);
+
+/** The first rank whose staged, or consumed, rounds of this collective are fewer than `rounds`; -1 when none. */
+int pl_shm_state_short_of_staged(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds);
+int pl_shm_state_short_of_consumed(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds);
+
+/** Whether anything of a staged collective can go on; `*ret_waits_for` is a rank it waits for when not. */
+bool pl_shm_state_can_move(const struct pl_shm *shm, const struct pl_shm_op *op, int *ret_waits_for);
+
+static inline bool pl_shm_is_root(const struct pl_shm *shm, const struct pl_shm_op *op)
+{
+    return shm->rank == op->collective->root;
+}
+
+/* ---- eventcount.c: publishing, sleeping, failing ---- */
 
 /** Publish `value` in a word of this rank and wake sleepers. What was written before is visible to who reads it. */
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value);
@@ -206,20 +226,14 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);
 /** pidfds of the other processes, where the kernel gives them. */
 void pl_shm_watch(struct pl_shm *shm);
 
-/* ---- shm_run.c: the algorithms ---- */
+/* ---- run.c: the algorithms ---- */
 
 enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done,
                             struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret_done,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether the collective under way can go on now. */
-bool pl_shm_is_ready(const struct pl_shm *shm);
-
-/** Whether `rank` has published all that this rank needs of it for the collective under way. */
-bool pl_shm_is_through(const struct pl_shm *shm, int rank);
-
-/* ---- shm_rounds.c: what part of which buffer belongs to whom in which round ---- */
+/* ---- rounds.c: what part of which buffer belongs to whom in which round ---- */
 
 /** [elems] elements at element `at` of a buffer. */
 struct pl_shm_piece {
@@ -238,20 +252,17 @@ struct pl_shm_piece pl_shm_received(const struct pl_shm *shm, const struct pl_sh
 /** All ranks read the same part of staging memory: allgather, broadcast. */
 bool pl_shm_is_bulletin(enum pl_kind kind);
 
-/* ---- shm_direct.c ---- */
+/* ---- zero_copy.c ---- */
 
 /** Go on with a direct collective; true when this rank is done. Sets `waits_for` otherwise. */
 bool pl_shm_advance_direct(struct pl_shm *shm, struct pl_shm_op *op);
 
-/* ---- shm_staged.c ---- */
+/* ---- staged.c ---- */
 
 /** Go on with a staged collective; true when this rank is done. Sets `waits_for` otherwise. */
 bool pl_shm_advance_staged(struct pl_shm *shm, struct pl_shm_op *op);
 
-/** Whether pl_shm_advance_staged() would find something to do. */
-bool pl_shm_staged_can_move(const struct pl_shm *shm);
-
-/* ---- shm_arena.c ---- */
+/* ---- arena.c ---- */
 
 enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *ret_span,
                                   struct pl_error *reterr) PL_MUST_CHECK;

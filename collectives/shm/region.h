@@ -6,7 +6,7 @@
 #ifndef PL_COLLECTIVES_SHM_REGION_H
 #define PL_COLLECTIVES_SHM_REGION_H
 
-#include "collectives/world.h"
+#include "collectives/bootstrap.h"
 
 #include <stddef.h>
 

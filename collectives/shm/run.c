@@ -3,6 +3,7 @@
 #include "collectives/shm/layout.h"
 
 #include "base/clock.h"
+#include "collectives/core/counts.h"
 
 #include <math.h>
 #include <string.h>
@@ -88,15 +89,6 @@ static const void *send_buffer(const struct pl_collective *collective)
     return collective->kind == PL_BROADCAST ? collective->recv : collective->send;
 }
 
-static uint64_t sum_up(uint64_t *displ, const uint64_t *counts, uint64_t count, int size)
-{
-    displ[0] = 0;
-    for (int rank = 0; rank < size; rank++) {
-        displ[rank + 1] = displ[rank] + (counts != NULL ? counts[rank] : count);
-    }
-    return displ[size];
-}
-
 /* Fill the displacements that the kind needs and return the elements that this rank sends. */
 static uint64_t sent_elems(struct pl_shm *shm, const struct pl_collective *collective)
 {
@@ -106,13 +98,15 @@ static uint64_t sent_elems(struct pl_shm *shm, const struct pl_collective *colle
     case PL_BROADCAST:
         return collective->count;
     case PL_REDUCE_SCATTER:
-        return sum_up(shm->send_displ, collective->counts, collective->count, shm->size);
+        pl_counts_starts(collective->counts, collective->count, shm->size, shm->send_displ);
+        return shm->send_displ[shm->size];
     case PL_ALLGATHER:
-        (void)sum_up(shm->recv_displ, collective->counts, collective->count, shm->size);
+        pl_counts_starts(collective->counts, collective->count, shm->size, shm->recv_displ);
         return shm->recv_displ[shm->rank + 1] - shm->recv_displ[shm->rank];
     case PL_ALLTOALL:
-        (void)sum_up(shm->recv_displ, collective->recv_counts, collective->count, shm->size);
-        return sum_up(shm->send_displ, collective->counts, collective->count, shm->size);
+        pl_counts_starts(collective->recv_counts, collective->count, shm->size, shm->recv_displ);
+        pl_counts_starts(collective->counts, collective->count, shm->size, shm->send_displ);
+        return shm->send_displ[shm->size];
     case PL_BARRIER:
         break;
     }
@@ -384,35 +378,6 @@ static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
 }
 
 /* ---- all modes ---- */
-
-bool pl_shm_is_through(const struct pl_shm *shm, int rank)
-{
-    const struct pl_shm_op *op = &shm->op;
-    struct pl_shm_words *words = pl_shm_words(shm, rank);
-
-    switch (op->mode) {
-    case PL_SHM_HEADS:
-        return atomic_load(&pl_shm_head(shm, rank, op->sequence)->sequence) >= op->sequence;
-    case PL_SHM_FLAT:
-        break;
-    case PL_SHM_DIRECT:
-        return rank == shm->rank || atomic_load(&words->done) >= op->sequence;
-    case PL_SHM_STAGED:
-        return atomic_load(&words->staged) >= shm->rounds_base + op->rounds &&
-               atomic_load(&words->consumed) >= shm->rounds_base + op->rounds;
-    }
-    return true;
-}
-
-bool pl_shm_is_ready(const struct pl_shm *shm)
-{
-    const struct pl_shm_op *op = &shm->op;
-
-    if (op->mode == PL_SHM_STAGED) {
-        return pl_shm_staged_can_move(shm);
-    }
-    return (op->mode == PL_SHM_DIRECT && !op->worked) || op->waits_for < 0 || pl_shm_is_through(shm, op->waits_for);
-}
 
 enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {

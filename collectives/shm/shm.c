@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** The shared-memory backend's table: set up, take down, describe. */
-#include "collectives/shm/layout.h"
+#include "collectives/shm/backend.h"
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/shm/layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -156,7 +157,7 @@ static void shm_cancel(void *state, struct pl_request *request)
     pl_shm_declare(shm, why->status == PL_TIMEOUT && shm->op.waits_for >= 0 ? PL_TIMEOUT : PL_PEER, why);
 }
 
-static void shm_farewell(void *state, const struct pl_error *why)
+static void shm_abort(void *state, const struct pl_error *why)
 {
     pl_shm_declare(state, PL_PEER, why);
 }
@@ -208,7 +209,7 @@ const struct pl_backend pl_backend_shm = {
     .progress = pl_shm_advance,
     .rest = shm_rest,
     .cancel = shm_cancel,
-    .farewell = shm_farewell,
+    .abort = shm_abort,
     .waits_for = shm_waits_for,
     .look = pl_shm_look,
     .describe = shm_describe,

@@ -15,41 +15,6 @@
  */
 #include "collectives/shm/layout.h"
 
-static bool reads_all(const struct pl_shm_op *op)
-{
-    return op->collective->kind != PL_BROADCAST;
-}
-
-static bool is_root(const struct pl_shm *shm, const struct pl_shm_op *op)
-{
-    return shm->rank == op->collective->root;
-}
-
-/* The first rank whose staged, or consumed, rounds of this collective are fewer than `rounds`; -1 when none. */
-static int short_of_staged(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds)
-{
-    for (int rank = 0; rank < shm->size; rank++) {
-        bool reads = rank != shm->rank && (reads_all(op) || rank == op->collective->root);
-
-        if (reads && atomic_load(&pl_shm_words(shm, rank)->staged) < shm->rounds_base + rounds) {
-            return rank;
-        }
-    }
-    return -1;
-}
-
-static int short_of_consumed(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds)
-{
-    for (int rank = 0; rank < shm->size; rank++) {
-        bool waits = rank != shm->rank && (reads_all(op) || is_root(shm, op));
-
-        if (waits && atomic_load(&pl_shm_words(shm, rank)->consumed) < shm->rounds_base + rounds) {
-            return rank;
-        }
-    }
-    return -1;
-}
-
 /* Part `part` of `rank`'s staging memory in `round`. */
 static char *part_of(const struct pl_shm *shm, const struct pl_shm_op *op, int rank, int part, uint64_t round)
 {
@@ -128,7 +93,7 @@ static void finish(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
 {
     const struct pl_collective *collective = op->collective;
 
-    if (collective->kind != PL_ALLREDUCE && (collective->kind != PL_REDUCE || !is_root(shm, op))) {
+    if (collective->kind != PL_ALLREDUCE && (collective->kind != PL_REDUCE || !pl_shm_is_root(shm, op))) {
         return;
     }
     for (int i = 1; i < shm->size; i++) {
@@ -142,63 +107,30 @@ static void finish(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
     }
 }
 
-/* Whether anything can go on; `*ret_waits_for` is a rank it waits for when not. */
-static bool can_move(const struct pl_shm *shm, const struct pl_shm_op *op, int *ret_waits_for)
-{
-    int missing = -1;
-
-    if (op->staged < op->rounds && op->staged - op->finished < PL_SHM_DEPTH) {
-        return true;
-    }
-    if (op->consumed < op->staged) {
-        missing = short_of_staged(shm, op, op->consumed + 1);
-        if (missing < 0) {
-            return true;
-        }
-    }
-    if (op->finished < op->consumed) {
-        int reader = short_of_consumed(shm, op, op->finished + 1);
-
-        if (reader < 0) {
-            return true;
-        }
-        missing = missing < 0 ? reader : missing;
-    }
-    *ret_waits_for = missing;
-    return false;
-}
-
-bool pl_shm_staged_can_move(const struct pl_shm *shm)
-{
-    int waits_for;
-
-    return can_move(shm, &shm->op, &waits_for);
-}
-
 bool pl_shm_advance_staged(struct pl_shm *shm, struct pl_shm_op *op)
 {
     struct pl_shm_words *words = pl_shm_words(shm, shm->rank);
     bool broadcast = op->collective->kind == PL_BROADCAST;
 
     while (op->finished < op->rounds) {
-        if (op->finished < op->consumed && short_of_consumed(shm, op, op->finished + 1) < 0) {
+        if (op->finished < op->consumed && pl_shm_state_short_of_consumed(shm, op, op->finished + 1) < 0) {
             finish(shm, op, op->finished++);
-        } else if (op->consumed < op->staged && short_of_staged(shm, op, op->consumed + 1) < 0) {
+        } else if (op->consumed < op->staged && pl_shm_state_short_of_staged(shm, op, op->consumed + 1) < 0) {
             if (pl_kind_reduces(op->collective->kind)) {
                 consume_reduces(shm, op, op->consumed);
-            } else if (!broadcast || !is_root(shm, op)) {
+            } else if (!broadcast || !pl_shm_is_root(shm, op)) {
                 consume_copies(shm, op, op->consumed);
             }
             op->consumed++;
             pl_shm_publish(shm, &words->consumed, shm->rounds_base + op->consumed);
         } else if (op->staged < op->rounds && op->staged - op->finished < PL_SHM_DEPTH) {
-            if (!broadcast || is_root(shm, op)) {
+            if (!broadcast || pl_shm_is_root(shm, op)) {
                 stage(shm, op, op->staged);
             }
             op->staged++;
             pl_shm_publish(shm, &words->staged, shm->rounds_base + op->staged);
         } else {
-            (void)can_move(shm, op, &op->waits_for);
+            (void)pl_shm_state_can_move(shm, op, &op->waits_for);
             return false;
         }
         op->request->moves++;

@@ -9,7 +9,7 @@
  */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "tests/scenarios/conformance.h"
 #include "tests/scenarios/mixed.h"

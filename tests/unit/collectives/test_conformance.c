@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one.
  * */
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
 #include "tests/scenarios/conformance.h"

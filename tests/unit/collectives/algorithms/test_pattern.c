@@ -3,7 +3,8 @@
  * how long messages are, and which pattern is chosen. */
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/core/types.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/backend.h"
+#include "collectives/p2p/state.h"
 
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"

@@ -3,6 +3,7 @@
 #include "tests/support/alloc_budget.h"
 
 #include "base/clock.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/collective.h"
 #include "tests/support/unit.h"
 

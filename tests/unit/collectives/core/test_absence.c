@@ -2,10 +2,12 @@
 /* Ranks that do not come, or fall silent: noticed at the deadline, by name, by those who wait and by those who only
  * look. */
 #include "base/clock.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
+#include "collectives/hier/backend.h"
 #include "collectives/hier/state.h"
+#include "collectives/p2p/backend.h"
 #include "collectives/p2p/check_calls.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/state.h"
 
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"

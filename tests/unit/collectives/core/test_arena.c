@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "collectives/arena.h"
 #include "collectives/core/types.h"
+#include "collectives/shm/backend.h"
 #include "collectives/shm/layout.h"
 
 #include "tests/support/ranks.h"

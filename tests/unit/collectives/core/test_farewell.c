@@ -2,7 +2,7 @@
 /* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however
  * many it was passed on. */
 #include "base/clock.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
 #include "tests/support/ranks.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
 #include "base/clock.h"

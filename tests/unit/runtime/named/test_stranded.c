@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages that cannot be taken back, as MPI has them: what they come to and leave from stays as it is until the
  * process ends. */
+#include "collectives/hier/backend.h"
 #include "collectives/hier/state.h"
-#include "collectives/p2p/p2p.h"
+#include "collectives/p2p/backend.h"
+#include "collectives/p2p/state.h"
 #include "runtime/named.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Collectives over point-to-point messages; internal to exchange*.c.
+ * Collectives over point-to-point messages; internal to collectives/.
  *
- * A collective is one pattern (pattern.h) run over many lanes. A lane is a piece of the vector, small enough to stay in
+ * A collective is one pattern (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to stay in
  * cache; up to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside
- * the lanes runs the agreement (agree.h), which also carries the data of small collectives.
+ * the lanes runs the agreement (check_calls.h), which also carries the data of small collectives.
  */
-#ifndef PL_COLLECTIVES_P2P_P2P_H
-#define PL_COLLECTIVES_P2P_P2P_H
+#ifndef PL_COLLECTIVES_P2P_STATE_H
+#define PL_COLLECTIVES_P2P_STATE_H
 
 #include "collectives/algorithms/algorithm.h"
-#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
+#include "collectives/core/deferred_error.h"
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
 
@@ -20,7 +21,7 @@ enum { PL_EXCHANGE_LANES = 8 };
 
 enum { PL_EXCHANGE_PROBES = 5 }; /* message sizes that are timed */
 
-struct pl_residual; /* exchange_wire.c */
+struct pl_residual; /* compress.c */
 
 /* A message of a lane, in pieces of which each is one of the transport's and the first is under way. */
 struct pl_train {
@@ -76,9 +77,8 @@ struct pl_exchange {
     const void **sources; /* [size] scratch: one pointer a rank */
     bool wired;           /* float32 travels as `wire` */
     enum pl_dtype wire;
-    float *lost; /* [count] of the collective's name; NULL: not kept */
-    bool stuck;  /* a lane failed; `stuck_error` is reported unless the agreement knows better */
-    struct pl_error stuck_error;
+    float *lost;                      /* [count] of the collective's name; NULL: not kept */
+    struct pl_deferred_error failure; /* of a lane */
 };
 
 /** How much of every rank's data rides with the agreement; 0: none does. */
@@ -111,12 +111,6 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
 enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes);
 
 void pl_exchange_describe(void *state, struct pl_text *text);
-
-/** True where blocks must be added up once, from all inputs, in rank order. */
-bool pl_exchange_needs_direct(const struct pl_collective *collective);
-
-/** Whether the collective asks for a narrow wire, and is of a sort that can have it. */
-bool pl_wire_is_wanted(const struct pl_collective *collective);
 
 /** Find or make what earlier calls of this name have lost. */
 enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;

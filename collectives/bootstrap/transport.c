@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A wait for one message, and an allgather made of messages between two ranks. */
+#include "collectives/bootstrap/transport.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
+                                const char *what, int peer, struct pl_error *reterr)
+{
+    int64_t nap_ns = 5 * PL_NS_PER_US;
+    size_t bytes;
+
+    for (unsigned polls = 0;; polls++) {
+        bool done;
+
+        PL_TRY(transport->test(transport->context, transfer, &done, &bytes, reterr));
+        if (done) {
+            return PL_OK;
+        }
+        if (polls < 200) {
+            continue;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what,
+                                pl_transport_label(transport, peer));
+        }
+        pl_clock_nap(nap_ns, deadline_ns);
+        nap_ns = nap_ns < PL_NS_PER_MS ? nap_ns * 2 : nap_ns;
+    }
+}
+
+/* How a message begins: what is known of a rank that takes no part. */
+struct head {
+    int32_t refuser; /* the rank + 1; 0: none is known of, and blocks follow */
+    int32_t status;
+};
+
+/* The whole message where one is. */
+struct refusal {
+    struct head head;
+    char text[PL_TRANSPORT_SPARE_BYTES - sizeof(struct head)];
+};
+
+static struct refusal refuse(int rank, const struct pl_error *why)
+{
+    struct refusal refusal;
+
+    memset(&refusal, 0, sizeof(refusal));
+    refusal.head = (struct head){.refuser = rank + 1, .status = (int32_t)why->status};
+    pl_error_text(why, refusal.text, sizeof(refusal.text));
+    return refusal;
+}
+
+/* A round: send to one rank, receive from another. With `cut` what comes may be longer than its room. */
+static enum pl_status turn(struct pl_transport *transport, const void *data, size_t bytes, int to, void *room,
+                           size_t room_bytes, int from, bool cut, int64_t deadline_ns, bool *ret_idle,
+                           struct pl_error *reterr)
+{
+    static const char what[] = "meeting the other ranks";
+    struct pl_transfer out = {0};
+    struct pl_transfer in = {0};
+    enum pl_status status = transport->recv(transport->context, room, room_bytes, from, PL_TAG_BOOTSTRAP, &in, reterr);
+
+    if (status == PL_OK) {
+        status = transport->send(transport->context, data, bytes, to, PL_TAG_BOOTSTRAP, &out, reterr);
+    }
+    if (status == PL_OK) {
+        status = pl_transfer_wait(transport, &in, deadline_ns, what, from, reterr);
+    }
+    if (status == PL_OK || (status == PL_MISMATCH && cut)) {
+        status = pl_transfer_wait(transport, &out, deadline_ns, what, to, reterr);
+    }
+    *ret_idle = !in.active || transport->cancel(transport->context, &in);
+    *ret_idle = (!out.active || transport->cancel(transport->context, &out)) && *ret_idle;
+    return status;
+}
+
+/*
+ * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
+ * block of rank (rank - i) mod size at place i, so that what is sent is one contiguous piece, behind its head. A
+ * refusal takes the place of the blocks and is passed on in their stead, so that in the end all know of one; who has no
+ * room for blocks needs none for that.
+ */
+enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
+                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_error own = recv || !bytes ? PL_ERROR_NONE : *(const struct pl_error *)send;
+    size_t room_bytes = PL_TRANSPORT_SPARE_BYTES;
+    PL_AUTO_FREE char *held = NULL; /* two rooms: for what leaves and for what comes */
+    char *out = transport->spare[0];
+    char *in = transport->spare[1];
+
+    if (own.status == PL_OK && (__builtin_mul_overflow((size_t)size, bytes, &room_bytes) ||
+                                __builtin_add_overflow(room_bytes, (size_t)PL_TRANSPORT_SPARE_BYTES, &room_bytes))) {
+        own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes", size, bytes);
+    }
+    if (own.status == PL_OK) {
+        room_bytes -= room_bytes % _Alignof(struct head); /* more is spare than that takes */
+        held = pl_memory_new(2, room_bytes, &own);
+    }
+    if (held) {
+        out = held;
+        in = held + room_bytes;
+        memcpy(out + sizeof(struct head), send ? send : "", bytes);
+    } else {
+        room_bytes = PL_TRANSPORT_SPARE_BYTES;
+        *(struct refusal *)(void *)out = refuse(rank, &own);
+    }
+    for (int distance = 1; distance < size; distance *= 2) {
+        struct head *mine = (void *)out, *theirs = (void *)in;
+        size_t blocks = (size_t)(distance < size - distance ? distance : size - distance);
+        size_t out_bytes = mine->refuser ? sizeof(struct refusal) : sizeof(struct head) + blocks * bytes;
+        bool idle;
+        enum pl_status status = turn(transport, out, out_bytes, (rank + distance) % size, in, room_bytes,
+                                     (rank - distance + size) % size, !held, deadline_ns, &idle, reterr);
+
+        if (!idle) {
+            held = NULL; /* may still be written to: better lost than reused */
+        }
+        PL_TRY(status);
+        if (!mine->refuser && theirs->refuser) {
+            memcpy(out, in, sizeof(struct refusal));
+        } else if (!mine->refuser) {
+            memcpy(out + sizeof(struct head) + (size_t)distance * bytes, in + sizeof(struct head), blocks * bytes);
+        }
+    }
+    if (own.status != PL_OK) {
+        if (reterr) {
+            *reterr = own;
+        }
+        return own.status;
+    }
+    if (((struct head *)(void *)out)->refuser) {
+        const struct refusal *heard = (void *)out;
+        int refuser = pl_transport_label(transport, heard->head.refuser - 1);
+
+        return pl_error_raise(reterr, (enum pl_status)heard->head.status, PL_DOMAIN_RANK, refuser, "rank %d: %s",
+                              refuser, heard->text);
+    }
+    for (int i = 0; i < size && bytes; i++) {
+        memcpy((char *)recv + (size_t)((rank - i + size) % size) * bytes, out + sizeof(struct head) + (size_t)i * bytes,
+               bytes);
+    }
+    return PL_OK;
+}

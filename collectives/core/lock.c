@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the progress thread is woken. */
+#include "collectives/core/lock.h"
+
+void pl_progress_wake(struct pl_progress *progress)
+{
+    if (progress && progress->synced.asleep) {
+        progress->synced.asleep = false;
+        sem_post(&progress->wake);
+    }
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The lock of a world, which the program's threads and the progress thread take in turns; a world without that thread
+ * has none. Internal to collectives/.
+ */
+#ifndef PL_COLLECTIVES_CORE_LOCK_H
+#define PL_COLLECTIVES_CORE_LOCK_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+
+struct pl_world;
+
+struct pl_progress {
+    struct pl_world *world;
+    pthread_t thread;
+    sem_t wake;
+    pthread_mutex_t lock; /* requests, backends and failure of the world, and: */
+    struct {
+        bool asleep; /* the thread waits for `wake` */
+        bool stop;
+    } synced;
+};
+
+/**
+ * Something is under way and the program goes on computing: wake the thread if it sleeps. Under the lock. `progress`
+ * may be NULL.
+ */
+void pl_progress_wake(struct pl_progress *progress);
+
+static inline struct pl_progress *pl_progress_hold(struct pl_progress *progress)
+{
+    if (progress) {
+        pthread_mutex_lock(&progress->lock);
+    }
+    return progress;
+}
+
+static inline void pl_progress_release(struct pl_progress *const *held_at)
+{
+    if (*held_at) {
+        pthread_mutex_unlock(&(*held_at)->lock);
+    }
+}
+
+/** Hold the lock of `world`, if it has one, until the end of the block. */
+#define PL_AUTO_HOLD(world)                                                                                            \
+    __attribute__((cleanup(pl_progress_release), unused)) struct pl_progress *const held_ =                            \
+        pl_progress_hold((world)->progress)
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a world is asked: its ranks and hosts, its settings, its failure. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/types.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
+                                   struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+
+    if (!all) {
+        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
+    for (int r = 0; r < world->size; r++) {
+        if (all[r].status != PL_OK) {
+            *mine = all[r];
+            return PL_OK;
+        }
+    }
+    return PL_OK;
+}
+
+bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
+{
+    int with = 0;
+    int without = -1;
+
+    for (int r = 0; r < world->size; r++) {
+        bool has = world->topology.places[r].device[0] != '\0';
+
+        with += has;
+        without = has || without >= 0 ? without : r;
+    }
+    if (with == 0) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "this world was given no device");
+    } else if (without >= 0) {
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device", world->topology.labels[without]);
+    }
+    return with == world->size;
+}
+
+int64_t pl_world_deadline_ns(const struct pl_world *world)
+{
+    return pl_deadline_after_ns(world->timeout_ns);
+}
+
+int pl_world_rank(const struct pl_world *world)
+{
+    return world->rank;
+}
+
+int pl_world_size(const struct pl_world *world)
+{
+    return world->size;
+}
+
+int pl_world_local_rank(const struct pl_world *world)
+{
+    return world->topology.local_of[world->rank];
+}
+
+int pl_world_local_size(const struct pl_world *world)
+{
+    return world->topology.local_size;
+}
+
+int pl_world_cross_rank(const struct pl_world *world)
+{
+    return world->topology.host_of[world->rank];
+}
+
+int pl_world_cross_size(const struct pl_world *world)
+{
+    return world->topology.hosts;
+}
+
+bool pl_world_is_homogeneous(const struct pl_world *world)
+{
+    return world->topology.homogeneous;
+}
+
+int pl_world_host_of(const struct pl_world *world, int rank)
+{
+    return world->topology.host_of[rank];
+}
+
+const struct pl_knobs *pl_world_knobs(const struct pl_world *world)
+{
+    return &world->knobs;
+}
+
+enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+
+    if (reterr && world->failure.status != PL_OK) {
+        *reterr = world->failure;
+    }
+    return world->failure.status;
+}
+
+bool pl_world_is_stranded(const struct pl_world *world)
+{
+    PL_AUTO_HOLD(world);
+
+    return pl_bootstrap_is_stranded(world->bootstrap);
+}
+
+void pl_world_abort(struct pl_world *world, int code)
+{
+    world->bootstrap->abort(world->bootstrap->context, code);
+    abort();
+}
+
+void pl_world_describe(const struct pl_world *world, struct pl_text *text)
+{
+    const struct pl_topology *topology = &world->topology;
+
+    pl_text_printf(text, "ranks %d on %d host%s (%s), this is rank %d: local %d of %d, host %d of %d\n", world->size,
+                   topology->hosts, topology->hosts == 1 ? "" : "s",
+                   topology->homogeneous ? "as many on each" : "not as many on each", world->rank,
+                   topology->local_of[world->rank], topology->local_size, topology->host_of[world->rank],
+                   topology->hosts);
+    pl_text_printf(text, "messages by %s; %s\n",
+                   world->bootstrap->transport ? world->bootstrap->transport->name : "nothing",
+                   topology->oversubscribed ? "more ranks than CPUs here: waiting ranks yield"
+                                            : "a CPU for each rank here: waiting ranks spin first");
+    pl_text_printf(text, "collectives advance %s%s\n",
+                   world->progress ? "while the program computes, in a thread" : "inside calls only: ",
+                   world->progress ? "" : world->no_progress);
+    for (int host = 0; host < topology->hosts; host++) {
+        pl_text_printf(text, "host %d: ranks", host);
+        for (int r = 0; r < world->size; r++) {
+            if (topology->host_of[r] == host) {
+                pl_text_printf(text, " %d", r);
+            }
+        }
+        pl_text_append(text, "\n");
+    }
+    for (int i = 0; i < world->backend_count; i++) {
+        const struct pl_world_backend *entry = &world->backends[i];
+
+        if (!entry->on) {
+            pl_text_printf(text, "backend %s: off, %s\n", entry->backend->name, entry->reason);
+            continue;
+        }
+        pl_text_printf(text, "backend %s: on\n", entry->backend->name);
+        for (int earlier = 0; earlier < i; earlier++) {
+            if (world->backends[earlier].on &&
+                world->backends[earlier].backend->on_device == entry->backend->on_device) {
+                pl_text_append(text, "  takes what those above leave\n");
+                break;
+            }
+        }
+        if (entry->backend->describe) {
+            entry->backend->describe(entry->state, text);
+        }
+    }
+}
+
+struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world)
+{
+    return world->bootstrap;
+}
+
+pid_t pl_world_pid_of(const struct pl_world *world, int rank)
+{
+    return world->topology.pid_of[rank];
+}
+
+int pl_world_label(const struct pl_world *world, int rank)
+{
+    return world->topology.labels[rank];
+}
+
+struct pl_device *pl_world_device(const struct pl_world *world)
+{
+    return world->device;
+}
+
+const struct pl_place *pl_world_place(const struct pl_world *world, int rank)
+{
+    return &world->topology.places[rank];
+}
+
+struct pl_world *pl_world_host_part(const struct pl_world *world)
+{
+    return world->host_part;
+}
+
+int pl_world_local_of(const struct pl_world *world, int rank)
+{
+    return world->topology.local_of[rank];
+}
+
+bool pl_world_is_one_process(const struct pl_world *world)
+{
+    return world->topology.one_process;
+}
+
+const int *pl_world_ring_order(const struct pl_world *world)
+{
+    return world->topology.order;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What a collective's own fields say about how it may travel between ranks. Internal to collectives/. */
+#ifndef PL_COLLECTIVES_P2P_ELIGIBLE_H
+#define PL_COLLECTIVES_P2P_ELIGIBLE_H
+
+#include "collectives/collective.h"
+
+/** True where blocks must be added up once, from all inputs, in rank order. */
+bool pl_exchange_needs_direct(const struct pl_collective *collective);
+
+/** Whether the collective asks for a narrow wire, and is of a sort that can have it. */
+bool pl_wire_is_wanted(const struct pl_collective *collective);
+
+#endif
