@@ -3,6 +3,7 @@
 #include "s3io/s3/s3_operation.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "s3io/http/completion.h"
 
 #define ASK_NS (100 * PL_NS_PER_MS) /* how often a thread that waits is asked whether it still wants to */
@@ -22,7 +23,7 @@ static void call_done(struct pl_s3_operation *operation, enum pl_status status)
 
 static void start_posted(struct pl_http_task *task)
 {
-    pl_s3_operation_start((struct pl_s3_operation *)((char *)task - offsetof(struct pl_s3_operation, start_task)));
+    pl_s3_operation_start(PL_CONTAINER_OF(task, struct pl_s3_operation, start_task));
 }
 
 void pl_s3_operation_post(struct pl_s3_operation *operation)
