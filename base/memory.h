@@ -43,4 +43,7 @@ void pl_memory_free_at(void *pointer_at);
 
 #define PL_ARRAY_ITEMS(array) (sizeof(array) / sizeof((array)[0]))
 
+/** The struct of `type` whose `member` is at `pointer`. */
+#define PL_CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "device/kernel_list.h"
 #include "device/load_cuda.h"
 
@@ -125,17 +126,12 @@ static uint64_t blocks_for(const struct pl_device *device, uint64_t parts)
 {
     uint64_t most = (uint64_t)device->info.multiprocessors * BLOCKS_A_MULTIPROCESSOR;
 
-    return parts < most ? parts : most;
+    return pl_number_min(parts, most);
 }
 
 static bool aligned(const void *memory, size_t bytes)
 {
     return (uintptr_t)memory % bytes == 0;
-}
-
-static uint64_t divide_up(uint64_t count, uint64_t by)
-{
-    return count / by + (count % by != 0);
 }
 
 /* ---- moving ---- */
@@ -145,7 +141,7 @@ static uint64_t count_chunks(const struct pl_device_piece *pieces, size_t count)
     uint64_t chunks = 0;
 
     for (size_t p = 0; p < count; p++) {
-        chunks += divide_up(pieces[p].count_elems, PL_CHUNK_ELEMS);
+        chunks += pl_number_divide_up(pieces[p].count_elems, PL_CHUNK_ELEMS);
     }
     return chunks;
 }
@@ -296,7 +292,7 @@ enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype
                                enum pl_dtype from_dtype, uint64_t count_elems, double factor, void *stream,
                                struct pl_error *reterr)
 {
-    struct pl_move_args args = {.chunk_count = divide_up(count_elems, PL_CHUNK_ELEMS),
+    struct pl_move_args args = {.chunk_count = pl_number_divide_up(count_elems, PL_CHUNK_ELEMS),
                                 .count = count_elems,
                                 .to = to,
                                 .from = from,
@@ -362,9 +358,10 @@ enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void
     }
     kernel = is_integer(dtype) && (args.divisor != 1.0 || pre != 1.0 || post != 1.0) ? PL_KERNEL_reduce_integers
                                                                                      : kernels[dtype];
-    return count_elems > 0 ? launch(device, kernel, blocks_for(device, divide_up(count_elems, PL_CHUNK_ELEMS)), &args,
-                                    stream, reterr)
-                           : PL_OK;
+    return count_elems > 0
+               ? launch(device, kernel, blocks_for(device, pl_number_divide_up(count_elems, PL_CHUNK_ELEMS)), &args,
+                        stream, reterr)
+               : PL_OK;
 }
 
 /* ---- training steps ---- */
@@ -419,9 +416,10 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
     }
     args.vector = aligned(value, 16) && aligned(gradient, 4 * pl_dtype_bytes(gradient_dtype)) && aligned(slot0, 16) &&
                   aligned(slot1, 16);
-    return count_elems > 0 ? launch(device, kernels[step->kind][column],
-                                    blocks_for(device, divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
-                           : PL_OK;
+    return count_elems > 0
+               ? launch(device, kernels[step->kind][column],
+                        blocks_for(device, pl_number_divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
+               : PL_OK;
 }
 
 enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/sampler.h"
 
+#include "base/number.h"
 #include "base/random.h"
 
 enum { FEISTEL_ROUNDS = 6 };
@@ -98,7 +99,7 @@ struct pl_sampler_state pl_sampler_save(const struct pl_sampler *sampler)
         .count = sampler->count,
         .seed = sampler->seed,
         .epoch = sampler->epoch,
-        .position = position < sampler->count ? position : sampler->count,
+        .position = pl_number_min(position, sampler->count),
     };
 }
 

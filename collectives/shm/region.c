@@ -2,12 +2,12 @@
 #include "collectives/shm/region.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,51 +81,6 @@ static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *wha
     return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s did not come in time", what);
 }
 
-static enum pl_status send_descriptor(int socket_fd, int fd, struct pl_error *reterr)
-{
-    char byte = 0;
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
-
-    memset(&control, 0, sizeof(control));
-    control.header.cmsg_level = SOL_SOCKET;
-    control.header.cmsg_type = SCM_RIGHTS;
-    control.header.cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-    if (sendmsg(socket_fd, &message, MSG_NOSIGNAL) != 1) {
-        return pl_error_errno(reterr, "send the shared memory's descriptor");
-    }
-    return PL_OK;
-}
-
-static enum pl_status receive_descriptor(int socket_fd, int *ret_fd, struct pl_error *reterr)
-{
-    char byte;
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
-    ssize_t got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-
-    if (got < 0) {
-        return pl_error_errno(reterr, "receive the shared memory's descriptor");
-    }
-    if (header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) {
-        return pl_error_set(reterr, PL_SYSTEM, "rank 0 sent no descriptor of the shared memory");
-    }
-    memcpy(ret_fd, CMSG_DATA(header), sizeof(*ret_fd));
-    return PL_OK;
-}
-
 static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
 {
     *ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -148,8 +103,6 @@ static enum pl_status listen_here(const unsigned char nonce[NONCE_BYTES], int *r
 static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadline_ns, struct pl_error *reterr)
 {
     while (others > 0) {
-        struct ucred peer;
-        socklen_t length = sizeof(peer);
         PL_AUTO_CLOSE int accepted_fd = -1;
 
         PL_TRY(wait_readable(listen_fd, deadline_ns, "a rank that fetches the shared memory", reterr));
@@ -160,10 +113,12 @@ static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadli
         if (accepted_fd < 0) {
             return pl_error_errno(reterr, "accept on the shared memory's socket");
         }
-        if (getsockopt(accepted_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != geteuid()) {
+        if (!pl_fd_peer_is_same_user(accepted_fd)) {
             continue;
         }
-        PL_TRY(send_descriptor(accepted_fd, fd, reterr));
+        if (pl_fd_send(accepted_fd, &fd, 1) != 0) {
+            return pl_error_errno(reterr, "send the shared memory's descriptor");
+        }
         others--;
     }
     return PL_OK;
@@ -174,12 +129,17 @@ static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES
 {
     struct sockaddr_un address;
     socklen_t length = name_socket(nonce, &address);
+    int got;
 
     if (connect(socket_fd, (struct sockaddr *)&address, length) != 0) {
         return pl_error_errno(reterr, "connect to rank 0's socket for shared memory");
     }
     PL_TRY(wait_readable(socket_fd, deadline_ns, "the shared memory's descriptor", reterr));
-    return receive_descriptor(socket_fd, ret_fd, reterr);
+    got = pl_fd_receive(socket_fd, 1, ret_fd);
+    if (got < 0) {
+        return pl_error_errno(reterr, "receive the shared memory's descriptor");
+    }
+    return got > 0 ? PL_OK : pl_error_set(reterr, PL_SYSTEM, "rank 0 sent no descriptor of the shared memory");
 }
 
 /* Address space aligned for huge pages: reserve more, then map into the aligned part. */
@@ -238,21 +198,19 @@ static _Atomic int *users_of(const struct pl_shm_region *region)
 static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region,
                                   int *ret_fd, int *ret_listen_fd, struct offer *offer, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = memfd_create("paceline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    PL_AUTO_CLOSE int fd = -1;
     struct sysinfo machine;
 
-    if (fd < 0) {
-        return pl_error_errno(reterr, "memfd_create");
-    }
     /* Of a memory file the kernel refuses nothing: it would end processes until there is room. */
     if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
         return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has",
                             region->bytes);
     }
-    if (ftruncate(fd, (off_t)region->bytes) != 0) {
-        return pl_error_errno(reterr, "size shared memory to %zu bytes", region->bytes);
+    fd = pl_fd_new_memory("paceline", region->bytes);
+    if (fd < 0) {
+        return pl_error_errno(reterr, "make shared memory of %zu bytes", region->bytes);
     }
-    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    (void)pl_fd_seal_size(fd);
     if (one_process) {
         PL_TRY(map(fd, region, reterr));
         region->users = users_of(region);

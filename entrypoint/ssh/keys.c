@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entrypoint/ssh/keys.h"
 
+#include "base/number.h"
+
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
@@ -77,7 +79,7 @@ static enum pl_status put_base64(struct pl_text *text, const struct pl_text *byt
     }
     length = EVP_EncodeBlock(encoded, (const unsigned char *)bytes->data, (int)bytes->length);
     for (size_t at = 0; at < (size_t)length; at += line_length) {
-        size_t part = (size_t)length - at < line_length ? (size_t)length - at : line_length;
+        size_t part = pl_number_min((size_t)length - at, line_length);
 
         pl_text_append_n(text, (const char *)encoded + at, part);
         if (line_length == BASE64_LINE) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "entrypoint/supervise/tail.h"
 
+#include "base/number.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
     }
     while (count > 0) {
         size_t room = PL_TAIL_BYTES - tail->behind;
-        size_t part = count < room ? count : room;
+        size_t part = pl_number_min(count, room);
 
         memcpy(tail->bytes + tail->behind, bytes, part);
         tail->behind = (tail->behind + part) % PL_TAIL_BYTES;
@@ -90,7 +91,7 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
 {
     char flat[PL_TAIL_BYTES + 1];
     size_t start = (tail->behind + PL_TAIL_BYTES - tail->used) % PL_TAIL_BYTES;
-    size_t first_part = PL_TAIL_BYTES - start < tail->used ? PL_TAIL_BYTES - start : tail->used;
+    size_t first_part = pl_number_min(PL_TAIL_BYTES - start, tail->used);
     size_t end = tail->used, free_from = text_bytes;
 
     if (text_bytes == 0) {

@@ -2,6 +2,7 @@
 #include "s3io/bytes/inflate.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <isa-l/igzip_lib.h>
 #include <limits.h>
@@ -31,7 +32,7 @@ bool pl_inflate_is_gzip(const struct pl_window *window)
                                            /* with deflate, the only method there is: a record of 0x8b1f bytes begins
                                             * with two of them */
                                            8};
-    size_t bytes = window->available < sizeof(magic) ? window->available : sizeof(magic);
+    size_t bytes = pl_number_min(window->available, sizeof(magic));
 
     return bytes >= 2 && memcmp(window->data, magic, bytes) == 0;
 }
@@ -78,7 +79,7 @@ static enum pl_status plain_read(struct inflate_source *inflate, void *data, siz
         return pl_source_read(inflate->below, data, bytes, deadline_ns, ret_bytes, reterr);
     }
     PL_TRY(pl_window_need(window, 1, deadline_ns, reterr));
-    got = bytes < window->available ? bytes : window->available;
+    got = pl_number_min(bytes, window->available);
     if (got) {
         memcpy(data, window->data, got);
         pl_window_consume(window, got);

@@ -2,6 +2,7 @@
 #include "s3io/source.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static enum pl_status memory_read(struct pl_source *source, void *data, size_t b
                                   size_t *ret_bytes, struct pl_error *reterr)
 {
     struct memory_source *memory = (struct memory_source *)source;
-    size_t got = bytes < memory->left ? bytes : memory->left;
+    size_t got = pl_number_min(bytes, memory->left);
 
     (void)deadline_ns;
     (void)reterr;

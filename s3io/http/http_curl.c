@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "s3io/http/completion.h"
 
 #include <curl/curl.h>
 #include <netinet/in.h>
@@ -531,11 +532,7 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
 struct waited_task {
     struct pl_http_task head;
     struct pl_http_task *task;
-    pthread_mutex_t lock;
-    pthread_cond_t ran_cond;
-    struct {
-        bool ran;
-    } synced; /* under `lock` */
+    struct pl_completion ran;
 };
 
 static void run_waited(struct pl_http_task *task)
@@ -543,27 +540,18 @@ static void run_waited(struct pl_http_task *task)
     struct waited_task *waited = (struct waited_task *)task;
 
     waited->task->run(waited->task);
-    pthread_mutex_lock(&waited->lock);
-    waited->synced.ran = true;
-    pthread_cond_signal(&waited->ran_cond);
-    pthread_mutex_unlock(&waited->lock); /* the waiter goes on from here */
+    pl_completion_set(&waited->ran);
 }
 
 void pl_http_run(struct pl_http *http, struct pl_http_task *task)
 {
-    struct waited_task waited = {.head = {.run = run_waited},
-                                 .task = task,
-                                 .lock = PTHREAD_MUTEX_INITIALIZER,
-                                 .ran_cond = PTHREAD_COND_INITIALIZER};
+    struct waited_task waited = {.head = {.run = run_waited}, .task = task, .ran = PL_COMPLETION_NONE};
 
     PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
     pl_http_post(http, &waited.head);
-    pthread_mutex_lock(&waited.lock);
-    while (!waited.synced.ran) {
+    while (!pl_completion_wait(&waited.ran, PL_DEADLINE_NEVER)) {
         /* The engine runs every task, and none waits for anything. */
-        pthread_cond_wait(&waited.ran_cond, &waited.lock);
     }
-    pthread_mutex_unlock(&waited.lock);
 }
 
 void pl_http_send(struct pl_http *http, struct pl_http_request *request)

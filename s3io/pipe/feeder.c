@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "s3io/record/record_formats.h"
 
@@ -231,7 +232,7 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
     const unsigned char *from = data;
 
     while (bytes > 0) {
-        size_t room = CHUNK_BYTES - feeder->filled, now = bytes < room ? bytes : room;
+        size_t room = CHUNK_BYTES - feeder->filled, now = pl_number_min(bytes, room);
 
         memcpy(feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled, from, now);
         feeder->filled += now;
@@ -273,7 +274,7 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
         size_t room = CHUNK_BYTES - feeder->filled, got;
 
         PL_TRY(read_some(feeder, source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled,
-                         bytes < room ? (size_t)bytes : room, &got, reterr));
+                         pl_number_min(bytes, room), &got, reterr));
         if (got == 0 && !all) {
             return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than listed", source->name,
                                 (unsigned long long)bytes);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/thread.h"
 #include "s3io/pipe/share_link.h"
 #include "s3io/pipe/share_ring.h"
@@ -139,7 +140,7 @@ static void put_record(struct pl_dealer *dealer, struct member *member, uint64_t
     size_t most = pl_ring_most_data(&member->ring), done = 0;
 
     do {
-        size_t now = record->bytes - done < most ? record->bytes - done : most;
+        size_t now = pl_number_min(record->bytes - done, most);
         struct pl_share_frame *frame = reserve(dealer, member, epoch, now);
 
         if (!frame) {

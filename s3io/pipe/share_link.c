@@ -2,6 +2,7 @@
 #include "s3io/pipe/share_link.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -47,14 +48,6 @@ enum pl_status pl_share_link_listen(const char *path, int *ret_fd, struct pl_err
     return PL_OK;
 }
 
-static bool same_user(int fd)
-{
-    struct ucred peer;
-    socklen_t bytes = sizeof(peer);
-
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
-}
-
 /* Until `fd` is readable; PL_CANCELLED when `stop_fd` is. */
 static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
@@ -94,7 +87,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
             return pl_error_errno(reterr, "accept on a unix socket");
         }
         /* A stranger, or one who leaves at once, is not a rank; the ranks may still come. */
-        if (!same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
+        if (!pl_fd_peer_is_same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
             continue;
         }
         got = recv(fd, ret_hello, sizeof(*ret_hello), 0);
@@ -119,7 +112,7 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *he
             return pl_error_errno(reterr, "create a unix socket");
         }
         errno = EAGAIN; /* what a stranger who listens there counts as */
-        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && same_user(fd) &&
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && pl_fd_peer_is_same_user(fd) &&
             send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello)) {
             *ret_fd = fd;
             fd = -1;
@@ -138,26 +131,9 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *he
     }
 }
 
-/* The control data of one message with descriptors, aligned as cmsg(3) wants it. */
-union control {
-    struct cmsghdr head;
-    char bytes[CMSG_SPACE(PL_SHARE_LINK_FDS * sizeof(int))];
-};
-
 enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
 {
-    union control control = {.bytes = {0}};
-    char byte = 0;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int));
-    memcpy(CMSG_DATA(head), fds, PL_SHARE_LINK_FDS * sizeof(int));
-    if (sendmsg(fd, &message, MSG_NOSIGNAL) != 1) {
+    if (pl_fd_send(fd, fds, PL_SHARE_LINK_FDS) != 0) {
         return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "hand a ring to a rank");
     }
     return PL_OK;
@@ -166,23 +142,10 @@ enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], 
 enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fds[PL_SHARE_LINK_FDS],
                                          struct pl_error *reterr)
 {
-    union control control = {.bytes = {0}};
-    char byte;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *head;
-    ssize_t got;
-
     PL_TRY(wait_readable(fd, -1, deadline_ns, "the ring from local rank 0", reterr));
-    do {
-        got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
-    head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(PL_SHARE_LINK_FDS * sizeof(int))) {
+    if (pl_fd_receive(fd, PL_SHARE_LINK_FDS, ret_fds) <= 0) {
         return pl_error_set(reterr, PL_PEER,
                             "local rank 0 closed the connection before it handed over a ring (see its own error)");
     }
-    memcpy(ret_fds, CMSG_DATA(head), PL_SHARE_LINK_FDS * sizeof(int));
     return PL_OK;
 }

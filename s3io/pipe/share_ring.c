@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/pipe/share_ring.h"
 
+#include "base/fd.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *r
     int code;
 
     ring->bytes = ring_bytes;
-    ring->memory_fd = memfd_create("paceline-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ring->memory_fd = pl_fd_new_memory("paceline-ring", HEAD_BYTES + ring_bytes);
     ring->rank_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ring->dealer_fd = fcntl(dealer_fd, F_DUPFD_CLOEXEC, 0);
     if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->dealer_fd < 0) {
@@ -56,7 +57,7 @@ static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *r
     if (code != 0) {
         return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
     }
-    if (fcntl(ring->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    if (pl_fd_seal_size(ring->memory_fd) != 0) {
         return pl_error_errno(reterr, "seal a ring");
     }
     return map_ring(ring, reterr);

@@ -2,6 +2,7 @@
 #include "s3io/idx.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "s3io/bytes/inflate.h"
 #include "s3io/record/idx_format.h"
 #include "s3io/record/record_formats.h"
@@ -197,7 +198,7 @@ enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline
         if (window->available == 0) {
             return corrupt(window, "the input ends inside an IDX array", reterr);
         }
-        now = bytes - used < window->available ? bytes - used : window->available;
+        now = pl_number_min(bytes - used, window->available);
         memcpy(data + used, window->data, now);
         pl_window_consume(window, now);
         used += now;

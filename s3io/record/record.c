@@ -2,6 +2,7 @@
 /* Records one after the other, each found by its format. */
 #include "s3io/record.h"
 
+#include "base/number.h"
 #include "s3io/record/record_formats.h"
 
 /* Step over what the last call left: all of it lies in the window unless that call skipped a record. */
@@ -20,8 +21,7 @@ static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_
             return pl_record_corrupt(reader, reterr, "the record before ends %llu bytes too early",
                                      (unsigned long long)reader->discard_bytes);
         }
-        now =
-            reader->discard_bytes < reader->window.available ? (size_t)reader->discard_bytes : reader->window.available;
+        now = pl_number_min(reader->discard_bytes, reader->window.available);
         pl_window_consume(&reader->window, now);
         reader->discard_bytes -= now;
     }

@@ -433,8 +433,7 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
 static enum pl_status fetch_body(struct pl_http_request *request, const void *data, size_t bytes,
                                  struct pl_error *reterr)
 {
-    struct pl_credentials *credentials =
-        (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
+    struct pl_credentials *credentials = PL_CONTAINER_OF(request, struct pl_credentials, request);
 
     if (credentials->body.length + bytes > MAX_BODY_BYTES) {
         return pl_error_set(reterr, PL_LIMIT, "an answer of more than %d bytes", MAX_BODY_BYTES);
@@ -465,8 +464,7 @@ static enum pl_status refused(const struct pl_credentials *credentials, int http
 
 static void fetch_done(struct pl_http_request *request, enum pl_status status)
 {
-    struct pl_credentials *credentials =
-        (struct pl_credentials *)((char *)request - offsetof(struct pl_credentials, request));
+    struct pl_credentials *credentials = PL_CONTAINER_OF(request, struct pl_credentials, request);
     unsigned attempts = nobody_may_answer(credentials) ? MAX_FIRST_ATTEMPTS : MAX_ATTEMPTS;
     struct pl_error error = request->error;
     bool more = false;

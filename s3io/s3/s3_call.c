@@ -3,32 +3,27 @@
 #include "s3io/s3/s3_operation.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "s3io/http/completion.h"
 
 #define ASK_NS (100 * PL_NS_PER_MS) /* how often a thread that waits is asked whether it still wants to */
 
 struct call {
-    pthread_mutex_t lock;
-    pthread_cond_t ended_cond;
-    struct {
-        bool ended;
-        enum pl_status status;
-    } synced; /* under `lock` */
+    struct pl_completion ended;
+    enum pl_status status; /* once it has ended */
 };
 
 static void call_done(struct pl_s3_operation *operation, enum pl_status status)
 {
     struct call *call = operation->context;
 
-    pthread_mutex_lock(&call->lock);
-    call->synced.ended = true;
-    call->synced.status = status;
-    pthread_cond_signal(&call->ended_cond);
-    pthread_mutex_unlock(&call->lock); /* the waiter may end the call from here on */
+    call->status = status;
+    pl_completion_set(&call->ended);
 }
 
 static void start_posted(struct pl_http_task *task)
 {
-    pl_s3_operation_start((struct pl_s3_operation *)((char *)task - offsetof(struct pl_s3_operation, start_task)));
+    pl_s3_operation_start(PL_CONTAINER_OF(task, struct pl_s3_operation, start_task));
 }
 
 void pl_s3_operation_post(struct pl_s3_operation *operation)
@@ -61,35 +56,36 @@ void pl_s3_operation_give_up(struct pl_s3_operation *operation)
     pl_http_run(operation->client->http, &giving_up.task);
 }
 
+/* Never: the engine ends every operation at its deadline. */
+static int64_t next_asking_ns(const struct pl_s3_patience *patience)
+{
+    return patience && patience->go_on ? pl_deadline_after_ns(ASK_NS) : PL_DEADLINE_NEVER;
+}
+
 void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock)
 {
-    /* Never: the engine ends every operation at its deadline. */
-    pl_deadline_wait(patience && patience->go_on ? pl_deadline_after_ns(ASK_NS) : PL_DEADLINE_NEVER, cond, lock);
+    pl_deadline_wait(next_asking_ns(patience), cond, lock);
 }
 
 enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
                           const struct pl_s3_patience *patience, struct pl_error *reterr)
 {
     static const struct pl_s3_operation_handler handler = {.done = call_done};
-    struct call call = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended_cond = PTHREAD_COND_INITIALIZER};
+    struct call call = {.ended = PL_COMPLETION_NONE};
+    int64_t asking_ns = 0;
 
     operation->client = client;
     operation->handler = &handler;
     operation->context = &call;
     pl_s3_operation_post(operation);
-    pthread_mutex_lock(&call.lock);
-    while (!call.synced.ended) {
+    while (!pl_completion_wait(&call.ended, asking_ns)) {
         if (pl_s3_patience_ends(patience)) {
-            pthread_mutex_unlock(&call.lock);
             pl_s3_operation_give_up(operation);
-            pthread_mutex_lock(&call.lock);
-        } else {
-            pl_s3_patience_wait(patience, &call.ended_cond, &call.lock);
         }
+        asking_ns = next_asking_ns(patience);
     }
-    pthread_mutex_unlock(&call.lock);
-    if (call.synced.status != PL_OK && reterr) {
+    if (call.status != PL_OK && reterr) {
         *reterr = operation->error;
     }
-    return call.synced.status;
+    return call.status;
 }

@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "s3io/s3/s3_operation.h"
 
 #include <errno.h>
@@ -235,7 +236,7 @@ static bool plan_part(struct pl_s3_stream *stream)
         uint64_t left =
             stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
 
-        bytes = left < bytes ? left : bytes;
+        bytes = pl_number_min(left, bytes);
     }
     blocks = (bytes + stream->block_bytes - 1) / stream->block_bytes;
     pthread_mutex_lock(&stream->lock);
@@ -297,7 +298,7 @@ static void plan(struct pl_s3_stream *stream)
 
 static void plan_task(struct pl_http_task *task)
 {
-    struct pl_s3_stream *stream = (struct pl_s3_stream *)((char *)task - offsetof(struct pl_s3_stream, plan_task));
+    struct pl_s3_stream *stream = PL_CONTAINER_OF(task, struct pl_s3_stream, plan_task);
 
     pthread_mutex_lock(&stream->lock);
     stream->synced.plan_posted = false;
@@ -307,7 +308,7 @@ static void plan_task(struct pl_http_task *task)
 
 static void close_task(struct pl_http_task *task)
 {
-    struct pl_s3_stream *stream = (struct pl_s3_stream *)((char *)task - offsetof(struct pl_s3_stream, close_task));
+    struct pl_s3_stream *stream = PL_CONTAINER_OF(task, struct pl_s3_stream, close_task);
 
     for (size_t i = 0; i < stream->part_slots; i++) {
         pl_s3_operation_cancel(&stream->parts[i].operation);
@@ -342,7 +343,7 @@ static enum pl_status settle_options(const struct pl_s3_client *client, const st
     /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill.
      * */
     most_bytes = 2 * client->connections * options->part_bytes;
-    options->budget_bytes = options->budget_bytes < most_bytes ? options->budget_bytes : most_bytes;
+    options->budget_bytes = pl_number_min(options->budget_bytes, most_bytes);
     return PL_OK;
 }
 
@@ -489,7 +490,7 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
     if (visible <= stream->consumed && !empty) {
         return false;
     }
-    visible = visible < block_end ? visible : block_end;
+    visible = pl_number_min(visible, block_end);
     stream->given_empty = empty;
     *ret_chunk = (struct pl_s3_chunk){.data = empty ? stream->buffer
                                                     : part->blocks[stream->consumed / stream->block_bytes] + in_block,

@@ -23,7 +23,7 @@ static void start_pending(struct pl_s3_client *client);
 
 static struct pl_s3_operation *of_request(struct pl_http_request *request)
 {
-    return (struct pl_s3_operation *)((char *)request - offsetof(struct pl_s3_operation, request));
+    return PL_CONTAINER_OF(request, struct pl_s3_operation, request);
 }
 
 /* The server does its work: what repetitions have taken is there again. */
@@ -87,8 +87,7 @@ static void send(struct pl_s3_operation *operation, int64_t delay_ns)
 
 static void keys_ready(struct pl_credentials_waiter *waiter, enum pl_status status, const struct pl_error *error)
 {
-    struct pl_s3_operation *operation =
-        (struct pl_s3_operation *)((char *)waiter - offsetof(struct pl_s3_operation, waiter));
+    struct pl_s3_operation *operation = PL_CONTAINER_OF(waiter, struct pl_s3_operation, waiter);
 
     if (status == PL_OK) {
         send(operation, 0);

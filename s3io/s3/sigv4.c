@@ -330,71 +330,20 @@ enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct p
     return status;
 }
 
-/* The signature of a request in the canonical form that pl_sigv4_canonical() gives it. */
-static enum pl_status sign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
-                           const struct pl_sigv4_request *request, char hex[static PL_SIGV4_HEX_BYTES],
-                           struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text canonical = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text string_to_sign = PL_TEXT_NONE;
-
-    PL_TRY(pl_sigv4_canonical(request, &canonical, reterr));
-    PL_TRY(pl_sigv4_string_to_sign(scope, canonical.data, &string_to_sign, reterr));
-    return pl_sigv4_signature(key, scope, string_to_sign.data, hex, reterr);
-}
-
 enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
                                   const struct pl_sigv4_request *request, struct pl_text *text, struct pl_error *reterr)
 {
+    PL_AUTO_TEXT struct pl_text canonical = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text string_to_sign = PL_TEXT_NONE;
     char hex[PL_SIGV4_HEX_BYTES];
 
-    PL_TRY(sign(key, scope, request, hex, reterr));
+    PL_TRY(pl_sigv4_canonical(request, &canonical, reterr));
+    PL_TRY(pl_sigv4_string_to_sign(scope, canonical.data, &string_to_sign, reterr));
+    PL_TRY(pl_sigv4_signature(key, scope, string_to_sign.data, hex, reterr));
     pl_text_printf(text, "%s Credential=%s/", algorithm, key->access_key);
     append_scope(scope, text);
     pl_text_append(text, ", SignedHeaders=");
     PL_TRY(append_headers(request, NULL, text, reterr));
     pl_text_printf(text, ", Signature=%s", hex);
-    return pl_text_check(text, reterr);
-}
-
-static void append_token_item(const char *token, struct pl_text *text)
-{
-    pl_text_append(text, "&X-Amz-Security-Token=");
-    pl_sigv4_encode(token, strlen(token), false, text);
-}
-
-enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
-                                const struct pl_sigv4_request *request, uint32_t expires_s, bool late_token,
-                                struct pl_text *text, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text credential = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
-    struct pl_sigv4_request presigned = *request;
-    char date[PL_SIGV4_DATE_BYTES];
-    char hex[PL_SIGV4_HEX_BYTES];
-
-    pl_sigv4_date(scope->time_s, date);
-    pl_text_printf(&credential, "%s/", key->access_key);
-    append_scope(scope, &credential);
-    PL_TRY(append_headers(request, NULL, &names, reterr));
-    if (request->query && *request->query) {
-        pl_text_printf(&query, "%s&", request->query);
-    }
-    pl_text_printf(&query, "X-Amz-Algorithm=%s&X-Amz-Credential=", algorithm);
-    pl_sigv4_encode(pl_text_string(&credential), credential.length, false, &query);
-    pl_text_printf(&query, "&X-Amz-Date=%s&X-Amz-Expires=%u&X-Amz-SignedHeaders=", date, expires_s);
-    pl_sigv4_encode(pl_text_string(&names), names.length, false, &query);
-    if (key->session_token && !late_token) {
-        append_token_item(key->session_token, &query);
-    }
-    PL_TRY(pl_text_check(&query, reterr));
-    PL_TRY(pl_text_check(&credential, reterr));
-    presigned.query = query.data;
-    PL_TRY(sign(key, scope, &presigned, hex, reterr));
-    pl_text_printf(text, "%s&X-Amz-Signature=%s", query.data, hex);
-    if (key->session_token && late_token) {
-        append_token_item(key->session_token, text);
-    }
     return pl_text_check(text, reterr);
 }

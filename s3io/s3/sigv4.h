@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * AWS Signature Version 4: what goes into the Authorization header of a request, or into the query of a presigned URL.
- * Pure functions; the time is an argument.
+ * AWS Signature Version 4: what goes into the Authorization header of a request. Pure functions; the time is an
+ * argument.
  *
  * Source  "Signing AWS API requests" in the AWS General Reference; "Authenticating Requests (AWS Signature Version 4)"
  *         in the Amazon S3 API Reference.
@@ -81,13 +81,5 @@ enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct p
 enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
                                   const struct pl_sigv4_request *request, struct pl_text *text,
                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * Append the query of a presigned URL: the request's own, the X-Amz items, the signature. With `late_token` the session
- * token is added behind the signature instead of being signed.
- */
-enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
-                                const struct pl_sigv4_request *request, uint32_t expires_s, bool late_token,
-                                struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

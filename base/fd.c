@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors that processes of one host share: memory files, and handing descriptors over a unix socket. */
+#include "base/fd.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int pl_fd_new_memory(const char *name, size_t bytes)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
+        pl_file_close_at(&fd);
+    }
+    return fd;
+}
+
+int pl_fd_seal_size(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+/* The control data of one message with descriptors, aligned as cmsg(3) wants it. */
+union control {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(PL_FD_MOST_PASSED * sizeof(int))];
+};
+
+int pl_fd_send(int socket_fd, const int *fds, size_t count)
+{
+    union control control = {.bytes = {0}};
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+
+    PL_BUG_IF(count == 0 || count > PL_FD_MOST_PASSED);
+    control.head.cmsg_level = SOL_SOCKET;
+    control.head.cmsg_type = SCM_RIGHTS;
+    control.head.cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
+    return sendmsg(socket_fd, &message, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+int pl_fd_receive(int socket_fd, size_t count, int *ret_fds)
+{
+    union control control = {.bytes = {0}};
+    char byte;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+    const struct cmsghdr *head;
+    ssize_t got;
+
+    PL_BUG_IF(count == 0 || count > PL_FD_MOST_PASSED);
+    do {
+        got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(count * sizeof(int))) {
+        return got < 0 ? -1 : 0;
+    }
+    memcpy(ret_fds, CMSG_DATA(head), count * sizeof(int));
+    return 1;
+}
+
+bool pl_fd_peer_is_same_user(int socket_fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+
+    return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}

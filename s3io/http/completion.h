@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** One thing that one thread waits for and another one, the engine's, completes. Inside s3io only. */
+#ifndef PL_S3IO_HTTP_COMPLETION_H
+#define PL_S3IO_HTTP_COMPLETION_H
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct pl_completion {
+    pthread_mutex_t lock;
+    pthread_cond_t changed_cond;
+    struct {
+        bool complete;
+    } synced; /* under `lock` */
+};
+
+#define PL_COMPLETION_NONE                                                                                             \
+    ((struct pl_completion){.lock = PTHREAD_MUTEX_INITIALIZER, .changed_cond = PTHREAD_COND_INITIALIZER})
+
+/** What was written before this is there for the thread that waited, which may end the completion from here on. */
+static inline void pl_completion_set(struct pl_completion *completion)
+{
+    pthread_mutex_lock(&completion->lock);
+    completion->synced.complete = true;
+    pthread_cond_signal(&completion->changed_cond);
+    pthread_mutex_unlock(&completion->lock);
+}
+
+/** Wait once, until `deadline_ns` at most; whether it is complete. */
+static inline bool pl_completion_wait(struct pl_completion *completion, int64_t deadline_ns)
+{
+    bool complete;
+
+    pthread_mutex_lock(&completion->lock);
+    if (!completion->synced.complete) {
+        pl_deadline_wait(deadline_ns, &completion->changed_cond, &completion->lock);
+    }
+    complete = completion->synced.complete;
+    pthread_mutex_unlock(&completion->lock);
+    return complete;
+}
+
+#endif
