@@ -65,6 +65,14 @@ void pl_deadline_wait(int64_t deadline_ns, pthread_cond_t *cond, pthread_mutex_t
     }
 }
 
+int64_t pl_clock_backoff_ns(int64_t waited_ns, int64_t least_ns, int64_t most_ns)
+{
+    int64_t nap_ns = waited_ns / 64;
+
+    nap_ns = nap_ns < most_ns ? nap_ns : most_ns;
+    return nap_ns > least_ns ? nap_ns : least_ns;
+}
+
 void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
 {
     struct timespec nap;

@@ -29,6 +29,12 @@ int pl_deadline_poll_ms(int64_t deadline_ns);
 /** Wait for `cond`, under `lock`, until `deadline_ns` at most; early returns happen, as with pthread_cond_wait(3). */
 void pl_deadline_wait(int64_t deadline_ns, pthread_cond_t *cond, pthread_mutex_t *lock);
 
+/**
+ * How long to nap between two looks at something that sends no event, after `waited_ns` of waiting for it: a 64th of
+ * that, within the two bounds.
+ */
+int64_t pl_clock_backoff_ns(int64_t waited_ns, int64_t least_ns, int64_t most_ns);
+
 /** Sleep until `deadline_ns` or for `nap_ns`, whichever comes first; for polling what sends no event. */
 void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns);
 

@@ -13,11 +13,11 @@
 #ifndef PL_DEVICE_KERNEL_CODE_H
 #define PL_DEVICE_KERNEL_CODE_H
 
+#include "base/half.h"
 #include "device/kernel.h"
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 enum { PL_THREADS = 256, PL_CHUNK_ELEMS = 4096, PL_NORM_BLOCKS = PL_DEVICE_NORM_BYTES / 2 / sizeof(double) };
 
@@ -60,76 +60,39 @@ struct PL_RAW(16) pl_raw_doubles {
 
 /* ---- numbers ---- */
 
-PL_CODE float float_of_bits(uint32_t bits)
+PL_CODE bool is_nan_bits(uint32_t bits)
 {
-    float value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
+    return (bits & 0x7fffffff) > 0x7f800000;
 }
 
-PL_CODE uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-#ifdef __CUDACC__
+/* A device's own conversions where it has them. Their NaN is always the same one. */
 PL_CODE float float_of_half(uint16_t half)
 {
+#ifdef __CUDACC__
     float value;
 
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
     return value;
+#else
+    return pl_half_float16_to_float(half);
+#endif
 }
 
 PL_CODE uint16_t half_of_float(float value)
 {
+#ifdef __CUDACC__
     uint16_t half;
 
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
     return half;
-}
 #else
-PL_CODE float float_of_half(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t exponent = (half >> 10) & 0x1f;
-    uint32_t fraction = half & 0x3ff;
-
-    if (exponent == 0) { /* subnormal: fraction * 2^-24, exact in float32 */
-        float magnitude = (float)fraction * 0x1p-24F;
-
-        return sign ? -magnitude : magnitude;
-    }
-    return float_of_bits(sign | (exponent == 0x1f ? 0xffU : exponent + 112) << 23 | fraction << 13);
-}
-
-PL_CODE uint16_t half_of_float(float value)
-{
-    uint32_t bits = bits_of_float(value);
-    uint32_t sign = (bits >> 16) & 0x8000;
-    uint32_t magnitude = bits & 0x7fffffff;
-
-    if (magnitude > 0x7f800000) {
-        return 0x7fff;
-    }
-    if (magnitude >= 0x477ff000) {
-        return (uint16_t)(sign | 0x7c00); /* 65520 and above rounds to infinity */
-    }
-    if (magnitude < 0x38800000) { /* subnormal result: the adder rounds at 2^-24, the last place of 0.5 */
-        return (uint16_t)(sign | (bits_of_float(float_of_bits(magnitude) + 0.5F) - bits_of_float(0.5F)));
-    }
-    magnitude += 0xfff + ((magnitude >> 13) & 1);
-    return (uint16_t)(sign | ((magnitude - (112U << 23)) >> 13));
-}
+    return is_nan_bits(pl_half_bits_of_float(value)) ? 0x7fff : pl_half_float16_from_float(value);
 #endif
+}
 
 PL_CODE float float_of_brain(uint16_t brain)
 {
-    return float_of_bits((uint32_t)brain << 16);
+    return pl_half_bfloat16_to_float(brain);
 }
 
 PL_CODE uint16_t brain_of_float(float value)
@@ -140,9 +103,7 @@ PL_CODE uint16_t brain_of_float(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(brain) : "f"(value));
     return brain;
 #else
-    uint32_t bits = bits_of_float(value);
-
-    return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+    return is_nan_bits(pl_half_bits_of_float(value)) ? 0x7fff : pl_half_bfloat16_from_float(value);
 #endif
 }
 
@@ -201,14 +162,14 @@ PL_CODE void store_words(const uint32_t words, char *at, const uint32_t *from)
 
 PL_CODE float load_float(const enum pl_dtype dtype, const char *at)
 {
-    return dtype == PL_FLOAT32 ? float_of_bits(((const struct pl_raw4 *)at)->word[0])
+    return dtype == PL_FLOAT32 ? pl_half_float_of_bits(((const struct pl_raw4 *)at)->word[0])
                                : widen(dtype, ((const struct pl_raw2 *)at)->half[0]);
 }
 
 PL_CODE void store_float(const enum pl_dtype dtype, char *at, float value)
 {
     if (dtype == PL_FLOAT32) {
-        ((struct pl_raw4 *)at)->word[0] = bits_of_float(value);
+        ((struct pl_raw4 *)at)->word[0] = pl_half_bits_of_float(value);
     } else {
         ((struct pl_raw2 *)at)->half[0] = (uint16_t)narrow(dtype, value);
     }
@@ -222,7 +183,8 @@ PL_CODE void load_floats(const enum pl_dtype dtype, const uint32_t elems, const 
     load_words(elems * bytes_of(dtype) / 4, at, word);
     PL_UNROLL for (uint32_t i = 0; i < elems; i++)
     {
-        to[i] = dtype == PL_FLOAT32 ? float_of_bits(word[i & 3]) : widen(dtype, word[i / 2] >> (i % 2 * 16) & 0xffff);
+        to[i] = dtype == PL_FLOAT32 ? pl_half_float_of_bits(word[i & 3])
+                                    : widen(dtype, word[i / 2] >> (i % 2 * 16) & 0xffff);
     }
 }
 
@@ -233,7 +195,7 @@ PL_CODE void store_floats(const enum pl_dtype dtype, const uint32_t elems, char 
     PL_UNROLL for (uint32_t i = 0; i < elems; i++)
     {
         if (dtype == PL_FLOAT32) {
-            word[i & 3] = bits_of_float(from[i]);
+            word[i & 3] = pl_half_bits_of_float(from[i]);
         } else {
             word[i / 2] |= narrow(dtype, from[i]) << (i % 2 * 16);
         }

@@ -7,10 +7,13 @@
 
 #include <string.h>
 
+static const int64_t NAP_SHORTEST_NS = 5 * PL_NS_PER_US;
+static const int64_t NAP_LONGEST_NS = PL_NS_PER_MS;
+
 enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
                                 const char *what, int peer, struct pl_error *reterr)
 {
-    int64_t nap_ns = 5 * PL_NS_PER_US;
+    int64_t began_ns = 0;
     size_t bytes;
 
     for (unsigned polls = 0;; polls++) {
@@ -27,8 +30,8 @@ enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_
             return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what,
                                 pl_transport_label(transport, peer));
         }
-        pl_clock_nap(nap_ns, deadline_ns);
-        nap_ns = nap_ns < PL_NS_PER_MS ? nap_ns * 2 : nap_ns;
+        began_ns = began_ns ? began_ns : pl_clock_now_ns();
+        pl_clock_nap(pl_clock_backoff_ns(pl_clock_now_ns() - began_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
     }
 }
 

@@ -27,13 +27,12 @@ static struct mark mark_of(const struct pl_world *world)
     return world->first ? (struct mark){world->first->signature.sequence, world->first->moves} : (struct mark){0, 0};
 }
 
-/* Shorter while things move; up to a 64th of the time for which nothing has. */
+/* Shorter while things move; up to what one backs off after the time for which nothing has. */
 static int64_t next_nap_ns(int64_t nap_ns, bool moved, int64_t still_ns)
 {
-    int64_t most_ns = still_ns / 64 > NAP_MOVING_NS ? still_ns / 64 : NAP_MOVING_NS;
+    int64_t most_ns = pl_clock_backoff_ns(still_ns, NAP_MOVING_NS, NAP_LONGEST_NS);
 
     nap_ns = moved ? nap_ns / 2 : nap_ns * 2;
-    most_ns = most_ns < NAP_LONGEST_NS ? most_ns : NAP_LONGEST_NS;
     nap_ns = nap_ns < most_ns ? nap_ns : most_ns;
     return nap_ns > NAP_SHORTEST_NS ? nap_ns : NAP_SHORTEST_NS;
 }

@@ -85,10 +85,7 @@ static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_
 {
     struct pl_request *head = world->first;
     const struct pl_world_backend *backend = head->backend;
-    int64_t nap_ns = idle_ns / 64;
 
-    nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
-    nap_ns = nap_ns > NAP_LONGEST_NS ? NAP_LONGEST_NS : nap_ns;
     if (backend->backend->rest) {
         struct pl_error error;
         int64_t until_ns = now_ns + 10 * NAP_LONGEST_NS;
@@ -99,7 +96,7 @@ static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_
         }
         return;
     }
-    pl_clock_nap(nap_ns, deadline_ns);
+    pl_clock_nap(pl_clock_backoff_ns(idle_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
 }
 
 enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)

@@ -4,6 +4,7 @@
  * combined, finished and stored; the three accumulator types are float, double and a 128-bit integer, in which no sum
  * of integers overflows.
  */
+#include "base/half.h"
 #include "collectives/reduce/kernel_tables.h"
 
 #include <math.h>
@@ -13,77 +14,6 @@ enum { BLOCK_ELEMS = 256 };
 
 __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 unsigned_wide;
-
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t bits_of_float(float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static float float_of_half(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t exponent = (half >> 10) & 0x1f;
-    uint32_t fraction = half & 0x3ff;
-
-    if (exponent == 0x1f) {
-        return float_of_bits(sign | 0x7f800000 | fraction << 13 | (fraction != 0 ? 0x400000 : 0));
-    }
-    if (exponent == 0) {
-        /* Subnormal: fraction * 2^-24, exact in float32. */
-        float magnitude = (float)fraction * 0x1p-24F;
-
-        return sign != 0 ? -magnitude : magnitude;
-    }
-    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-static uint16_t half_of_float(float value)
-{
-    uint32_t bits = bits_of_float(value);
-    uint32_t sign = (bits >> 16) & 0x8000;
-    uint32_t magnitude = bits & 0x7fffffff;
-
-    if (magnitude > 0x7f800000) {
-        return (uint16_t)(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
-    }
-    if (magnitude >= 0x477ff000) {
-        return (uint16_t)(sign | 0x7c00); /* 65520 and above rounds to infinity */
-    }
-    if (magnitude < 0x38800000) {
-        /* Subnormal result: let the adder round at 2^-24 by adding 0.5, whose last place that is. */
-        float rounded = float_of_bits(magnitude) + 0.5F;
-
-        return (uint16_t)(sign | (bits_of_float(rounded) - bits_of_float(0.5F)));
-    }
-    magnitude += 0xfff + ((magnitude >> 13) & 1);
-    return (uint16_t)(sign | ((magnitude - (UINT32_C(112) << 23)) >> 13));
-}
-
-static float float_of_brain(uint16_t brain)
-{
-    return float_of_bits((uint32_t)brain << 16);
-}
-
-static uint16_t brain_of_float(float value)
-{
-    uint32_t bits = bits_of_float(value);
-
-    if ((bits & 0x7fffffff) > 0x7f800000) {
-        return (uint16_t)(bits >> 16 | 0x40);
-    }
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 /* Toward zero, saturating; NaN becomes 0. */
 static wide wide_of_double(double value, wide low, wide high)
@@ -108,7 +38,7 @@ static void load_floats(enum pl_dtype dtype, float *restrict into, const char *s
             memcpy(&into[i], source + (at + i) * sizeof(float), sizeof(float));
         } else {
             memcpy(&half, source + (at + i) * sizeof(half), sizeof(half));
-            into[i] = dtype == PL_FLOAT16 ? float_of_half(half) : float_of_brain(half);
+            into[i] = dtype == PL_FLOAT16 ? pl_half_float16_to_float(half) : pl_half_bfloat16_to_float(half);
         }
     }
 }
@@ -119,7 +49,8 @@ static void store_floats(enum pl_dtype dtype, char *dest, const float *restrict 
         if (dtype == PL_FLOAT32) {
             memcpy(dest + (at + i) * sizeof(float), &from[i], sizeof(float));
         } else {
-            uint16_t half = dtype == PL_FLOAT16 ? half_of_float(from[i]) : brain_of_float(from[i]);
+            uint16_t half =
+                dtype == PL_FLOAT16 ? pl_half_float16_from_float(from[i]) : pl_half_bfloat16_from_float(from[i]);
 
             memcpy(dest + (at + i) * sizeof(half), &half, sizeof(half));
         }
@@ -381,14 +312,16 @@ static void plain_copy(void *dest, const void *source, size_t bytes, enum pl_ker
 static void plain_narrow(enum pl_dtype dest_dtype, uint16_t *dest, const float *source, size_t count_elems)
 {
     for (size_t i = 0; i < count_elems; i++) {
-        dest[i] = dest_dtype == PL_FLOAT16 ? half_of_float(source[i]) : brain_of_float(source[i]);
+        dest[i] =
+            dest_dtype == PL_FLOAT16 ? pl_half_float16_from_float(source[i]) : pl_half_bfloat16_from_float(source[i]);
     }
 }
 
 static void plain_widen(enum pl_dtype source_dtype, float *dest, const uint16_t *source, size_t count_elems)
 {
     for (size_t i = 0; i < count_elems; i++) {
-        dest[i] = source_dtype == PL_FLOAT16 ? float_of_half(source[i]) : float_of_brain(source[i]);
+        dest[i] =
+            source_dtype == PL_FLOAT16 ? pl_half_float16_to_float(source[i]) : pl_half_bfloat16_to_float(source[i]);
     }
 }
 

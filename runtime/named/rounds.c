@@ -25,7 +25,7 @@ enum { WAITING_LINES = 8 };
 
 #define AGREEING "agreeing on named tensors" /* in what ranks are told */
 
-/* Between two looks after several engines lies a 64th of the time already waited, in these bounds. */
+/* How long the nap between two looks after several engines is. */
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 
@@ -473,7 +473,7 @@ bool named_drive_beside(struct pl_named *named)
 /* Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn. */
 static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
 {
-    int64_t began_ns = pl_clock_now_ns(), waited_ns, told_ns = 0, nap_ns;
+    int64_t began_ns = pl_clock_now_ns(), waited_ns, told_ns = 0;
     bool done;
 
     for (;;) {
@@ -483,10 +483,8 @@ static enum pl_status look_after_others(struct pl_named *named, struct pl_reques
         }
         waited_ns = pl_clock_now_ns() - began_ns;
         pl_world_tell_waited(named->world, waited_ns, &told_ns, NULL);
-        nap_ns = waited_ns / 64;
-        if (nap_ns > NAP_SHORTEST_NS / 8) { /* at first without a nap */
-            nap_ns = nap_ns < NAP_SHORTEST_NS ? NAP_SHORTEST_NS : nap_ns;
-            pl_clock_nap(nap_ns < NAP_LONGEST_NS ? nap_ns : NAP_LONGEST_NS, PL_DEADLINE_NEVER);
+        if (waited_ns > 8 * NAP_SHORTEST_NS) { /* at first without a nap */
+            pl_clock_nap(pl_clock_backoff_ns(waited_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), PL_DEADLINE_NEVER);
         }
     }
 }

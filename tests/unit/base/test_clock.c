@@ -79,6 +79,16 @@ START_TEST(a_nap_ends_at_the_deadline_or_before)
 }
 END_TEST
 
+START_TEST(a_wait_backs_off_by_a_64th_of_its_time_within_bounds)
+{
+    ck_assert_int_eq(pl_clock_backoff_ns(0, 20, 1000), 20);
+    ck_assert_int_eq(pl_clock_backoff_ns(64 * 20, 20, 1000), 20);
+    ck_assert_int_eq(pl_clock_backoff_ns(64 * 21, 20, 1000), 21);
+    ck_assert_int_eq(pl_clock_backoff_ns(64 * 999, 20, 1000), 999);
+    ck_assert_int_eq(pl_clock_backoff_ns(INT64_MAX, 20, 1000), 1000);
+}
+END_TEST
+
 UNIT_MAIN("base/clock", time_does_not_run_backwards, deadlines_saturate_at_never,
           never_never_passes_and_zero_passes_at_once, poll_gets_milliseconds_rounded_up,
-          a_nap_ends_at_the_deadline_or_before)
+          a_nap_ends_at_the_deadline_or_before, a_wait_backs_off_by_a_64th_of_its_time_within_bounds)
