@@ -24,7 +24,9 @@ static inline uint64_t pl_counts_max(const uint64_t *counts, uint64_t count, int
     return most;
 }
 
-/** Where each rank's block begins when one follows the other, and after the last one the sum: `ret_starts` [size + 1]. */
+/**
+ * Where each rank's block begins when one follows the other, and after the last one the sum: `ret_starts` [size + 1].
+ */
 static inline void pl_counts_starts(const uint64_t *counts, uint64_t count, int size, uint64_t *ret_starts)
 {
     ret_starts[0] = 0;

@@ -2,8 +2,8 @@
 /**
  * Collectives over point-to-point messages; internal to collectives/.
  *
- * A collective is one pattern (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to stay in
- * cache; up to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside
+ * A collective is one pattern (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to stay
+ * in cache; up to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside
  * the lanes runs the agreement (check_calls.h), which also carries the data of small collectives.
  */
 #ifndef PL_COLLECTIVES_P2P_STATE_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step posts up to MOST_POSTS requests on any of the worlds, all of them in one order on all ranks; then each rank waits in its own way: in that order, or by testing all of them. What is drawn from `common` is
- * drawn by all ranks alike, also by those that have no part in a world; what is drawn from `own` is one rank's affair.
+ * A step posts up to MOST_POSTS requests on any of the worlds, all of them in one order on all ranks; then each rank
+ * waits in its own way: in that order, or by testing all of them. What is drawn from `common` is drawn by all ranks
+ * alike, also by those that have no part in a world; what is drawn from `own` is one rank's affair.
  */
 #include "tests/scenarios/mixed.h"
 
@@ -76,7 +77,6 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     static const char *const backends[] = {"", "exchange"};
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
     static const char *const segments[] = {"0", "512", "4096", "100000"};
-    static const char *const stores[] = {"", "cached", "migrate", "stream"};
     static const char *const progress[] = {"auto", "on", "off"};
     static const char *const spins[] = {"100", "0", "1000"};
     static const char *const wires[] = {"", "float16", "bfloat16"};
@@ -90,7 +90,6 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
         {PL_KNOB_BACKEND, draw_word(seed, backends, 2)},
         {PL_KNOB_ALGORITHM, draw_word(seed, algorithms, 6)},
         {PL_KNOB_SEGMENT_BYTES, draw_word(seed, segments, 4)},
-        {PL_KNOB_SHM_STORE, draw_word(seed, stores, 4)},
         {PL_KNOB_PROGRESS, draw_word(seed, progress, 3)},
         {PL_KNOB_SPIN_US, draw_word(seed, spins, 3)},
         {PL_KNOB_WIRE_TYPE, draw_word(seed, wires, 3)},
