@@ -28,6 +28,18 @@ static const struct pl_knob_info infos[PL_KNOB_COUNT] = {
 #undef IS_WORD
 };
 
+static const char *const gone[] = {"PACELINE_SHM_STORE"};
+
+bool pl_knob_is_gone(const char *variable, size_t length)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(gone); i++) {
+        if (strlen(gone[i]) == length && strncmp(gone[i], variable, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob)
 {
     return &infos[knob];

@@ -69,9 +69,7 @@ enum pl_knob_type {
     X(SPIN_US, "spin_us", REAL, "us", "100", NULL,                                                                     \
       "how long a waiting rank spins before it sleeps, where there are enough CPUs")                                   \
     X(KERNEL, "kernel", WORD, "auto avx512 avx2 neon plain", "auto", NULL,                                             \
-      "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")                                     \
-    X(SHM_STORE, "shm_store", WORD, "cached migrate stream", "", NULL,                                                 \
-      "how results reach other ranks' memory: cached, migrate or stream; empty: measured")
+      "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")
 
 enum pl_knob {
 #define PL_KNOB_ENUM(id, name, type, unit, fallback, horovod, help) PL_KNOB_##id,
@@ -118,6 +116,12 @@ const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
  */
 enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct pl_knobs *ret_knobs,
                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Whether the first `length` bytes of `variable` name a setting that is gone: for one release it is accepted, has no
+ * effect, and rank 0 says so once.
+ */
+bool pl_knob_is_gone(const char *variable, size_t length);
 
 /** All defaults. */
 void pl_knobs_default(struct pl_knobs *ret_knobs);

@@ -151,14 +151,6 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Start `count` collectives as one request, done when all are. They run one after the other: whoever has many small
- * vectors side by side gains by making one vector of them, as gradient plans do. `count` 0 gives a request that is done
- * at once. Nothing starts when any descriptor is refused. The deadline is the last one's.
- */
-enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
-                                        struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
  * Let work given to `stream` from now on wait for the request, on the device: the caller goes on at once where the data
  * moves on the device, else after the request has ended. Does not release; a failure shows in test and wait, which also
  * keep the deadline. Whoever waits on the device only (for `stream` itself, say) without calling into the world waits
@@ -170,7 +162,7 @@ enum pl_status pl_request_order(struct pl_request *request, void *stream, struct
 
 /**
  * Whether all of the request is with the device, which goes on by itself: testing it would only ask how far that is.
- * False where the host moves data, and for groups.
+ * False where the host moves data.
  */
 bool pl_request_launched(const struct pl_request *request);
 

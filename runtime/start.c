@@ -135,7 +135,8 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
     return false;
 }
 
-/* The program that brought them along may count on what they do with Horovod. */
+/* Horovod's, since the program that brought them along may count on what they do there, and Paceline's that are gone.
+ * */
 static void warn_without_effect(const struct pl_runtime *runtime)
 {
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
@@ -143,8 +144,9 @@ static void warn_without_effect(const struct pl_runtime *runtime)
     for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
         size_t length = strcspn(*at, "=");
 
-        if (strncmp(*at, "HOROVOD_", 8) == 0 && strlen(*at) > length + 1 &&
-            !counts(pl_world_knobs(runtime->world), *at, length)) {
+        if (strlen(*at) > length + 1 &&
+            (pl_knob_is_gone(*at, length) ||
+             (strncmp(*at, "HOROVOD_", 8) == 0 && !counts(pl_world_knobs(runtime->world), *at, length)))) {
             pl_text_append(&names, names.length > 0 ? ", " : "");
             pl_text_append_n(&names, *at, length);
         }

@@ -17,7 +17,7 @@ struct pl_runtime;
 /**
  * Join the job that the environment describes: MPI's ranks when mpirun started this process, otherwise one rank alone.
  *
- * Rank 0 warns once of Horovod's variables that are set and have no effect here.
+ * Rank 0 warns once of Horovod's variables, and of settings that are gone, that are set and have no effect here.
  *
  * Collective  yes, over the processes of the job.
  * Errors      PL_INVALID: a setting; those of pl_bootstrap_new_mpi(), pl_world_new() and pl_trace_new().

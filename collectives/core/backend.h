@@ -77,16 +77,14 @@ struct pl_request {
     uint64_t moves;
 
     /* The world's: */
-    const struct pl_world_backend *backend; /* NULL for the leader of a group */
-    struct pl_request *older;               /* among all of the world, for its end */
-    struct pl_request *next;                /* in the queue, or in the list of unused ones */
-    struct pl_request *member;              /* first member of the group that this request leads */
-    struct pl_request *sibling;             /* next member of the same group */
-    uint64_t *counts;                       /* behind collective.counts */
-    int64_t deadline_ns;                    /* 0 until a wait looks at the clock */
-    int64_t posted_ns, started_ns;          /* these four only while the world is observed */
-    int64_t wait_began_ns;                  /* 0 while nobody waits */
-    int waited_for;                         /* -1: nobody */
+    const struct pl_world_backend *backend;
+    struct pl_request *older;      /* among all of the world, for its end */
+    struct pl_request *next;       /* in the queue, or in the list of unused ones */
+    uint64_t *counts;              /* behind collective.counts */
+    int64_t deadline_ns;           /* 0 until a wait looks at the clock */
+    int64_t posted_ns, started_ns; /* these four only while the world is observed */
+    int64_t wait_began_ns;         /* 0 while nobody waits */
+    int waited_for;                /* -1: nobody */
     enum pl_status status;
     enum pl_request_phase phase;
 };

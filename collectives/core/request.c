@@ -17,12 +17,6 @@ void pl_request_release(struct pl_request *request)
 {
     struct pl_world *world = request->world;
 
-    while (request->member) {
-        struct pl_request *member = request->member;
-
-        request->member = member->sibling;
-        pl_request_release(member);
-    }
     if (request->counts) {
         free(request->counts);
         request->counts = NULL;
@@ -52,8 +46,6 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
     request->moves = 0;
     request->backend = NULL;
     request->next = NULL;
-    request->member = NULL;
-    request->sibling = NULL;
     request->deadline_ns = 0;
     request->wait_began_ns = 0;
     request->status = PL_OK;
@@ -325,64 +317,6 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
     return PL_OK;
 }
 
-enum pl_status pl_collective_post_group(struct pl_world *world, const struct pl_collective *collectives, size_t count,
-                                        struct pl_request **ret_request, struct pl_error *reterr)
-{
-    PL_AUTO_HOLD(world);
-    struct pl_request *leader;
-    struct pl_request **tail;
-
-    if (world->failure.status != PL_OK) {
-        return pl_request_failure(world, reterr);
-    }
-    leader = take(world, reterr);
-    if (!leader) {
-        return PL_MEMORY;
-    }
-    tail = &leader->member;
-    for (size_t i = 0; i < count; i++) {
-        enum pl_status status = prepare(world, &collectives[i], tail, reterr);
-
-        if (status != PL_OK) {
-            pl_error_context(reterr, "member %zu of a group of %zu", i, count);
-            pl_request_release(leader);
-            return status;
-        }
-        tail = &(*tail)->sibling;
-    }
-    leader->collective.deadline_ns = count ? collectives[count - 1].deadline_ns : 0;
-    leader->signature = count ? leader->member->signature : (struct pl_signature){0};
-    for (struct pl_request *member = leader->member; member; member = member->sibling) {
-        enqueue(world, member);
-    }
-    pl_request_advance(world);
-    if (world->first) {
-        pl_progress_wake(world->progress);
-    }
-    *ret_request = leader;
-    return PL_OK;
-}
-
-bool pl_request_has_ended(struct pl_request *request)
-{
-    if (request->phase == PL_REQUEST_DONE) {
-        return true;
-    }
-    if (request->backend) {
-        return false;
-    }
-    for (struct pl_request *member = request->member; member; member = member->sibling) {
-        if (member->phase != PL_REQUEST_DONE) {
-            return false;
-        }
-        if (member->status != PL_OK) {
-            request->status = member->status;
-        }
-    }
-    request->phase = PL_REQUEST_DONE;
-    return true;
-}
-
 enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
 {
     *ret_left = false;
@@ -433,7 +367,7 @@ void pl_request_cancel(struct pl_request *request)
     struct pl_world *world = request->world;
     PL_AUTO_HOLD(world);
 
-    if (!pl_request_has_ended(request)) {
+    if (request->phase != PL_REQUEST_DONE) {
         struct pl_error error;
 
         (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled",

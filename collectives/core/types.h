@@ -144,13 +144,10 @@ enum pl_status pl_request_post(struct pl_world *world, const struct pl_collectiv
  */
 void pl_request_advance(struct pl_world *world);
 
-/** Whether the request has ended or, of a group, all its members. */
-bool pl_request_has_ended(struct pl_request *request);
-
 /** Wait until the request has ended and release it; its status. */
 enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Put the request and its members back among the unused ones. */
+/** Put the request back among the unused ones. */
 void pl_request_release(struct pl_request *request);
 
 /** The world cannot go on: everything queued ends with `error`. The first error stays, and its status is returned. */

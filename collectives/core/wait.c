@@ -62,18 +62,17 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
     struct pl_world *world = request->world;
     PL_AUTO_HOLD(world);
 
-    if (!pl_request_has_ended(request)) {
+    if (request->phase != PL_REQUEST_DONE) {
         pl_request_advance(world);
     }
-    if (!pl_request_has_ended(request)) {
+    if (request->phase != PL_REQUEST_DONE) {
         int64_t now_ns = pl_clock_now_ns();
 
         if (now_ns > deadline_of(request, now_ns)) {
             (void)time_out(request);
-            (void)pl_request_has_ended(request);
         }
     }
-    *ret_done = pl_request_has_ended(request);
+    *ret_done = request->phase == PL_REQUEST_DONE;
     return request->status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
 }
 
@@ -182,7 +181,7 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
         int64_t now_ns;
 
         pl_request_advance(world);
-        if (pl_request_has_ended(request) || (launched_is_enough && request->launched)) {
+        if (request->phase == PL_REQUEST_DONE || (launched_is_enough && request->launched)) {
             return;
         }
         polls++;
@@ -206,7 +205,6 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
         }
         if (now_ns > deadline_of(request, now_ns)) {
             (void)time_out(request);
-            (void)pl_request_has_ended(request);
             return;
         }
         if (now_ns - idle_since_ns >= spin_ns) {
@@ -221,7 +219,7 @@ enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *
     struct pl_world *world = request->world;
     enum pl_status status;
 
-    if (!pl_request_has_ended(request)) {
+    if (request->phase != PL_REQUEST_DONE) {
         wait_until_ended(request, false);
     }
     status = request->status;
@@ -236,22 +234,16 @@ enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *rete
     return pl_request_wait_for(request, reterr);
 }
 
-/* pl_request_order() under the lock. */
-static enum pl_status order(struct pl_request *request, void *stream, struct pl_error *reterr)
+enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;
+    PL_AUTO_HOLD(world);
     struct pl_error error;
 
-    for (struct pl_request *member = request->member; member; member = member->sibling) {
-        PL_TRY(order(member, stream, reterr));
-    }
-    if (!request->backend) {
-        return PL_OK;
-    }
-    if (!pl_request_has_ended(request) && !request->launched) {
+    if (request->phase != PL_REQUEST_DONE && !request->launched) {
         wait_until_ended(request, true);
     }
-    if (pl_request_has_ended(request)) {
+    if (request->phase == PL_REQUEST_DONE) {
         return request->status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
     }
     (void)deadline_of(request, pl_clock_now_ns());
@@ -260,11 +252,4 @@ static enum pl_status order(struct pl_request *request, void *stream, struct pl_
         return pl_request_failure(world, reterr);
     }
     return PL_OK;
-}
-
-enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr)
-{
-    PL_AUTO_HOLD(request->world);
-
-    return order(request, stream, reterr);
 }

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/progress.h"
+#include "collectives/core/ranks.h"
 #include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/kernel.h"
@@ -260,18 +261,8 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
 {
     bool member = false;
 
-    if (count < 1) {
-        return pl_error_set(reterr, PL_INVALID, "a sub-world needs at least one rank");
-    }
+    PL_TRY(pl_ranks_check("a sub-world", ranks, count, parent->size, reterr));
     for (int i = 0; i < count; i++) {
-        if (ranks[i] < 0 || ranks[i] >= parent->size) {
-            return pl_error_set(reterr, PL_INVALID, "rank %d is not in this world of %d", ranks[i], parent->size);
-        }
-        for (int earlier = 0; earlier < i; earlier++) {
-            if (ranks[earlier] == ranks[i]) {
-                return pl_error_set(reterr, PL_INVALID, "rank %d stands twice in the list of a sub-world", ranks[i]);
-            }
-        }
         member = member || ranks[i] == parent->rank;
     }
     if (!member) {

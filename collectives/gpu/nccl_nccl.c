@@ -5,8 +5,7 @@
  *
  *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the
  *                request is PL_AGREED
- *     given      to NCCL behind that event, a group of requests as a group of NCCL's; the call does not block, so NCCL
- *                may still be at it
+ *     given      to NCCL behind that event; the call does not block, so NCCL may still be at it
  *     launched   all is in the stream, the request's event behind it
  *     ended      the event is reached and all ranks have called the same
  *
@@ -55,8 +54,7 @@ struct nccl {
 
     struct pl_request *waiting; /* posted, not given; linked by WORD_AFTER */
     struct pl_request **waiting_tail;
-    struct pl_request *given; /* to NCCL, and not launched */
-    int given_count;
+    struct pl_request *given;         /* to NCCL, and not launched; NULL: none */
     struct pl_deferred_error failure; /* that NCCL or the device has reported */
     int64_t failed_ns;                /* when */
     int64_t alone_since_ns;           /* 0: all ranks are there */
@@ -317,27 +315,17 @@ static enum pl_status finish(struct nccl *n, const struct pl_collective *c, stru
 
 /* ---- requests on their way ---- */
 
-/* Give NCCL the first that waits, and with it the others of its group. */
-static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
+/* Give NCCL the first that waits, all calls of it as one group of NCCL's. */
+static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
 {
     struct pl_request *request = n->waiting;
     enum pl_status status = pl_nccl_check(&n->library, n->library.GroupStart(), "opening a group", reterr);
     ncclResult_t closed;
 
     PL_TRY(status);
+    status = give(n, request, reterr);
     n->given = request;
-    n->given_count = 0;
-    while (status == PL_OK) {
-        struct pl_request *next = *after(request);
-
-        status = give(n, request, reterr);
-        n->given_count++;
-        n->waiting = next;
-        if (!next || next != request->sibling) {
-            break;
-        }
-        request = next;
-    }
+    n->waiting = *after(request);
     if (!n->waiting) {
         n->waiting_tail = &n->waiting;
     }
@@ -347,18 +335,16 @@ static enum pl_status give_group(struct nccl *n, struct pl_error *reterr)
     return pl_nccl_check(&n->library, closed, "closing a group", reterr);
 }
 
-/* NCCL has put all that was given in the stream. */
+/* NCCL has put all of what was given in the stream. */
 static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 {
     struct pl_request *request = n->given;
 
-    for (int i = 0; i < n->given_count; i++, request = request->sibling) {
-        PL_TRY(finish(n, &request->collective, reterr));
-        PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
-        request->launched = true;
-        request->moves++;
-    }
-    n->given_count = 0;
+    PL_TRY(finish(n, &request->collective, reterr));
+    PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
+    request->launched = true;
+    request->moves++;
+    n->given = NULL;
     return PL_OK;
 }
 
@@ -373,13 +359,13 @@ static enum pl_status move(struct nccl *n, struct pl_error *reterr)
         if (!ready) {
             return PL_OK;
         }
-        if (n->given_count) {
+        if (n->given) {
             PL_TRY(launched(n, reterr));
         }
         if (!n->waiting) {
             return PL_OK;
         }
-        PL_TRY(give_group(n, reterr));
+        PL_TRY(give_first(n, reterr));
     }
 }
 
@@ -481,7 +467,7 @@ static void cancel(void *state, struct pl_request *request)
     pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
     pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
     n->waiting = NULL;
-    n->given_count = 0;
+    n->given = NULL;
 }
 
 static int waits_for(void *state, const struct pl_request *request)

@@ -28,8 +28,6 @@ enum pl_kernel_store {
     PL_KERNEL_STORE_CACHED, /* ordinary stores: the destination is in this core's cache, or will be read here soon */
     /* fetch destination lines for writing (PREFETCHW) ahead of use: another core has them modified */
     PL_KERNEL_STORE_MIGRATE,
-    /* past the cache, fenced before return: another core has read the lines, or they exceed the cache */
-    PL_KERNEL_STORE_STREAM,
     /* copies only: cached stores, and the source's lines are fetched for writing, as this core refills them next */
     PL_KERNEL_STORE_TAKE,
 };
@@ -77,7 +75,7 @@ static inline void pl_kernel_reduce(const struct pl_kernel *kernel, const struct
     kernel->reduce(reduction, dest, dests, source, sources, count_elems);
 }
 
-/** Copy without overlap. PL_KERNEL_STORE_STREAM is fenced before return. */
+/** Copy without overlap. */
 static inline void pl_kernel_copy(const struct pl_kernel *kernel, void *dest, const void *source, size_t bytes,
                                   enum pl_kernel_store store)
 {

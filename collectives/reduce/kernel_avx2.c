@@ -10,21 +10,6 @@
 #define VECTOR_NAME "avx2"
 #include "collectives/reduce/kernel_vector.inc"
 
-static inline void vector_stream(char *at, const void *vector)
-{
-    _mm256_stream_si256((void *)at, _mm256_loadu_si256(vector));
-}
-
-static inline void half_stream(char *at, const void *vector)
-{
-    _mm_stream_si128((void *)at, _mm_loadu_si128(vector));
-}
-
-static inline void stream_fence(void)
-{
-    _mm_sfence();
-}
-
 static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
 {
     memset(padded, 0, VECTOR_BYTES);

@@ -10,21 +10,6 @@
 #define VECTOR_NAME "avx512"
 #include "collectives/reduce/kernel_vector.inc"
 
-static inline void vector_stream(char *at, const void *vector)
-{
-    _mm512_stream_si512((void *)at, _mm512_loadu_si512(vector));
-}
-
-static inline void half_stream(char *at, const void *vector)
-{
-    _mm256_stream_si256((void *)at, _mm256_loadu_si256(vector));
-}
-
-static inline void stream_fence(void)
-{
-    _mm_sfence();
-}
-
 /* As narrow as the part: a wider load may reach into the next line, which may be another core's, even where its mask is
  * off. */
 static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)

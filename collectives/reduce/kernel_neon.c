@@ -10,22 +10,6 @@
 #define VECTOR_NAME "neon"
 #include "collectives/reduce/kernel_vector.inc"
 
-/* Ordinary stores: these processors see long runs of them and write past their caches by themselves. */
-static inline void vector_stream(char *at, const void *vector)
-{
-    memcpy(at, vector, VECTOR_BYTES);
-}
-
-static inline void half_stream(char *at, const void *vector)
-{
-    memcpy(at, vector, VECTOR_BYTES / 2);
-}
-
-/* The store that tells other ranks of the data orders these. */
-static inline void stream_fence(void)
-{
-}
-
 static inline void load_part(char padded[VECTOR_BYTES], const char *at, size_t bytes)
 {
     memset(padded, 0, VECTOR_BYTES);

@@ -28,8 +28,6 @@ enum {
     PL_SHM_PART_BYTES = 16 << 10,   /* and at least this much for each rank */
     PL_SHM_STEP_BYTES = 4 << 20,    /* direct reductions look up from work after so much */
     PL_SHM_MAX_RANKS = 1024,
-    PL_SHM_CLASSES = 8,
-    PL_SHM_STORES = 3,
 };
 
 /** Read by every waiting rank, written on trouble and by sleepers: its own line. */
@@ -57,7 +55,6 @@ struct pl_shm_places {
     uint64_t send_offset;
     uint64_t recv_offset;
     uint64_t longest; /* alltoall: the largest count to one rank */
-    uint8_t direct_store, staged_store;
 };
 
 /** What a rank says about its part in one collective. */
@@ -90,12 +87,6 @@ struct pl_shm_span {
 
 enum pl_shm_mode { PL_SHM_HEADS, PL_SHM_FLAT, PL_SHM_DIRECT, PL_SHM_STAGED };
 
-/** Which kind of store is fastest, per size class, as rank 0 measures while it works. */
-struct pl_shm_choice {
-    uint32_t uses[PL_SHM_CLASSES];
-    double ns_per_byte[PL_SHM_CLASSES][PL_SHM_STORES];
-};
-
 /** The collective under way. */
 struct pl_shm_op {
     const struct pl_collective *collective;
@@ -114,8 +105,6 @@ struct pl_shm_op {
     bool worked;       /* direct: this rank has done its share */
     int seen;          /* HEADS: ranks below have come and been looked at; DIRECT: are done */
     int waits_for;
-    int64_t start_ns; /* 0: not timed */
-    uint64_t timed_bytes;
 };
 
 struct pl_shm {
@@ -123,7 +112,6 @@ struct pl_shm {
     int rank, size;
     bool one_process;
     const struct pl_kernel *kernel;
-    int forced_store; /* -1: by measurement */
 
     struct pl_shm_region region;
     struct pl_shm_control *control;
@@ -133,7 +121,6 @@ struct pl_shm {
     uint64_t sequence;    /* collectives so far */
     uint64_t rounds_base; /* rounds of all staged collectives so far */
     struct pl_shm_op op;
-    struct pl_shm_choice direct_choice, staged_choice;
 
     const void **sources; /* [size] */
     void **dests;         /* [size] */

@@ -2,66 +2,9 @@
 /** One collective from head to end: exchange heads, choose the mode all ranks choose, run it as far as it gets. */
 #include "collectives/shm/layout.h"
 
-#include "base/clock.h"
 #include "collectives/core/counts.h"
 
-#include <math.h>
 #include <string.h>
-
-enum {
-    TIMED_BYTES = 32 << 10, /* below, the clock would cost more than a better store saves */
-    TRIALS = 2,             /* timed uses of each kind of store before the best is taken */
-    TRIAL_PERIOD = 512,     /* uses after which it is measured again: virtual machines change their state */
-};
-
-/* ---- which store ---- */
-
-static int size_class(uint64_t bytes)
-{
-    int class = bytes < (1 << 15) ? 0 : (63 - __builtin_clzll(bytes) - 15) / 2;
-
-    return class < PL_SHM_CLASSES ? class : PL_SHM_CLASSES - 1;
-}
-
-static enum pl_kernel_store choose(struct pl_shm_choice *choice, uint64_t bytes)
-{
-    int class = size_class(bytes);
-    uint32_t use = choice->uses[class] % TRIAL_PERIOD;
-    int best = 0;
-
-    if (bytes < TIMED_BYTES) {
-        return PL_KERNEL_STORE_CACHED;
-    }
-    if (use == 0) {
-        for (int store = 0; store < PL_SHM_STORES; store++) {
-            choice->ns_per_byte[class][store] = (double)INFINITY;
-        }
-    }
-    if (use < TRIALS * PL_SHM_STORES) {
-        return (enum pl_kernel_store)(use % PL_SHM_STORES);
-    }
-    for (int store = 1; store < PL_SHM_STORES; store++) {
-        /* Streaming leaves nothing in the cache for who reads the result next, so it has to be clearly better. */
-        double handicap = store == PL_KERNEL_STORE_STREAM ? 1.1 : 1;
-
-        if (choice->ns_per_byte[class][store] * handicap < choice->ns_per_byte[class][best]) {
-            best = store;
-        }
-    }
-    return (enum pl_kernel_store)best;
-}
-
-static void learn(struct pl_shm *shm, struct pl_shm_op *op)
-{
-    struct pl_shm_choice *choice = op->mode == PL_SHM_DIRECT ? &shm->direct_choice : &shm->staged_choice;
-    int class = size_class(op->timed_bytes);
-    double *best = &choice->ns_per_byte[class][op->reduction.store];
-    double ns_per_byte;
-
-    ns_per_byte = (double)(pl_clock_now_ns() - op->start_ns) / (double)op->timed_bytes;
-    *best = ns_per_byte < *best ? ns_per_byte : *best;
-    choice->uses[class]++;
-}
 
 /* ---- heads ---- */
 
@@ -135,14 +78,9 @@ static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head
 static struct pl_shm_places find_places(struct pl_shm *shm, const struct pl_collective *collective, uint64_t bytes)
 {
     struct pl_shm_places places = {.send_span = 0};
-    bool forced = shm->forced_store >= 0;
 
     pl_shm_arena_find(shm, send_buffer(collective), bytes, &places.send_span, &places.send_offset);
     pl_shm_arena_find(shm, collective->recv, bytes, &places.recv_span, &places.recv_offset);
-    if (shm->rank == 0) {
-        places.direct_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->direct_choice, bytes));
-        places.staged_store = (uint8_t)(forced ? shm->forced_store : (int)choose(&shm->staged_choice, bytes));
-    }
     return places;
 }
 
@@ -277,7 +215,6 @@ static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *
 static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_collective *collective = op->collective;
-    const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
 
     if (op->differs) {
         return raise_mismatch(shm, op, reterr);
@@ -290,12 +227,7 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
         return PL_OK;
     }
     op->mode = is_direct(shm, op) ? PL_SHM_DIRECT : PL_SHM_STAGED;
-    if (!is_inline(collective->kind, first->notice.bytes)) {
-        op->reduction.store = (enum pl_kernel_store)(op->mode == PL_SHM_DIRECT ? first->notice.in.at.direct_store
-                                                                               : first->notice.in.at.staged_store);
-    }
-    op->timed_bytes = first->notice.bytes;
-    op->start_ns = shm->rank == 0 && first->notice.bytes >= TIMED_BYTES ? pl_clock_now_ns() : 0;
+    op->reduction.store = PL_KERNEL_STORE_MIGRATE; /* results go to lines that other cores have modified */
     if (op->mode == PL_SHM_STAGED) {
         pl_shm_plan(shm, op, longest_block(shm, op));
     }
@@ -443,9 +375,6 @@ enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret
     for (bool failed = false;; failed = true) {
         PL_TRY(attempt(shm, op, ret_done, reterr));
         if (*ret_done) {
-            if (op->start_ns) {
-                learn(shm, op);
-            }
             return PL_OK;
         }
         if (failed) {

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const store_names[PL_SHM_STORES] = {"cached", "migrate", "stream"};
-
 static bool shm_probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     if (pl_world_size(world) == 1) {
@@ -68,15 +66,8 @@ static void read_knobs(struct pl_shm *shm)
 {
     const struct pl_knobs *knobs = pl_world_knobs(shm->world);
     const char *kernel = pl_knob_text(knobs, PL_KNOB_KERNEL);
-    const char *store = pl_knob_text(knobs, PL_KNOB_SHM_STORE);
 
     shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world.c knows to be there */
-    shm->forced_store = -1;
-    for (int i = 0; i < PL_SHM_STORES; i++) {
-        if (strcmp(store, store_names[i]) == 0) {
-            shm->forced_store = i;
-        }
-    }
 }
 
 static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
@@ -170,19 +161,6 @@ static int shm_waits_for(void *state, const struct pl_request *request)
     return shm->op.waits_for;
 }
 
-static void describe_choice(const struct pl_shm_choice *choice, const char *what, struct pl_text *text)
-{
-    for (int class = 0; class < PL_SHM_CLASSES; class ++) {
-        if (choice->uses[class] > 0) {
-            pl_text_printf(text, "  %s from %d KiB, ns/KiB:", what, 32 << (2 * class));
-            for (int store = 0; store < PL_SHM_STORES; store++) {
-                pl_text_printf(text, " %s %.1f", store_names[store], choice->ns_per_byte[class][store] * 1024);
-            }
-            pl_text_append(text, "\n");
-        }
-    }
-}
-
 static void shm_describe(void *state, struct pl_text *text)
 {
     const struct pl_shm *shm = state;
@@ -191,13 +169,10 @@ static void shm_describe(void *state, struct pl_text *text)
                    "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else "
                    "through %zu KiB of staging a rank\n",
                    shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
-    pl_text_printf(text, "  reduction code: %s; stores to other ranks' lines: %s; huge pages for shared memory: %s\n",
-                   shm->kernel->name, shm->forced_store < 0 ? "measured" : store_names[shm->forced_store],
+    pl_text_printf(text, "  reduction code: %s; huge pages for shared memory: %s\n", shm->kernel->name,
                    shm->span_count == 0              ? "not asked yet"
                    : shm->spans[0].region.huge_pages ? "yes"
                                                      : "no");
-    describe_choice(&shm->direct_choice, "arena", text);
-    describe_choice(&shm->staged_choice, "staged", text);
 }
 
 const struct pl_backend pl_backend_shm = {

@@ -91,7 +91,8 @@ bool pl_settings_have(const char *name)
 {
     unsigned count = 1;
 
-    return strncmp(name, "PACELINE_", PREFIX_BYTES) == 0 && nearest(name, &count) != NULL && count == 0;
+    return strncmp(name, "PACELINE_", PREFIX_BYTES) == 0 &&
+           (pl_knob_is_gone(name, strlen(name)) || (nearest(name, &count) != NULL && count == 0));
 }
 
 static const struct setting *find(const char *name)
@@ -227,8 +228,8 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_word
     pl_text_append_n(&name, string, strcspn(string, "="));
     PL_TRY(pl_text_check(&name, reterr));
     meant = nearest(pl_text_string(&name), &count);
-    if (count == 0 || (meant == NULL && is_variable)) {
-        return PL_OK;
+    if (count == 0 || (meant == NULL && is_variable) || pl_knob_is_gone(string, name.length)) {
+        return PL_OK; /* of one that is gone rank 0 warns */
     }
     if (meant != NULL) {
         pl_text_printf(&hint, "; PACELINE_%s is one", meant);

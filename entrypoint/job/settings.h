@@ -15,8 +15,8 @@
 #include "entrypoint/job/words.h"
 
 /**
- * Whether `name` ("PACELINE_STOP_S") is a setting: of this folder, a knob, or a variable that Paceline sets for its own
- * processes.
+ * Whether `name` ("PACELINE_STOP_S") is a setting: of this folder, a knob, one that is gone, or a variable that
+ * Paceline sets for its own processes.
  */
 bool pl_settings_have(const char *name);
 

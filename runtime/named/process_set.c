@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/core/ranks.h"
 #include "runtime/compare_lines.h"
 #include "runtime/named/queue.h"
 #include "runtime/named/rounds.h"
@@ -107,21 +108,7 @@ static enum pl_status agree(struct pl_process_sets *sets, const char *verb, cons
 static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count,
                                  struct pl_error *reterr)
 {
-    int size = pl_world_size(sets->world);
-
-    if (count < 1 || count > size) {
-        return pl_error_set(reterr, PL_INVALID, "a process set has 1 to %d ranks, not %d", size, count);
-    }
-    for (int i = 0; i < count; i++) {
-        if (ranks[i] < 0 || ranks[i] >= size) {
-            return pl_error_set(reterr, PL_INVALID, "process set: %d is not a rank, there are %d", ranks[i], size);
-        }
-        for (int k = 0; k < i; k++) {
-            if (ranks[k] == ranks[i]) {
-                return pl_error_set(reterr, PL_INVALID, "process set: rank %d stands in the list twice", ranks[i]);
-            }
-        }
-    }
+    PL_TRY(pl_ranks_check("a process set", ranks, count, pl_world_size(sets->world), reterr));
     for (size_t i = 0; i < sets->count; i++) {
         const struct process_set *set = &sets->sets[i];
 

@@ -48,10 +48,10 @@ def bad_start():
 
 
 def horovods_variables(folder):
-    """Those that have no effect are named once; DYNAMIC names no file."""
-    done = run(2, "topology", cwd=folder, HOROVOD_CYCLE_TIME="5", HOROVOD_TIMELINE="DYNAMIC", HOROVOD_STALL_CHECK_TIME_SECONDS="30", HOROVOD_AUTOTUNE="")
+    """Those that have no effect are named once, with settings of ours that are gone; DYNAMIC names no file."""
+    done = run(2, "topology", cwd=folder, PACELINE_SHM_STORE="stream", HOROVOD_CYCLE_TIME="5", HOROVOD_TIMELINE="DYNAMIC", HOROVOD_STALL_CHECK_TIME_SECONDS="30", HOROVOD_AUTOTUNE="")
     lines = [line for line in done.stderr.splitlines() if "HOROVOD_" in line]
-    assert len(lines) == 1 and sorted(lines[0].split(": ")[-1].split(", ")) == ["HOROVOD_CYCLE_TIME", "HOROVOD_TIMELINE"], done.stderr
+    assert len(lines) == 1 and sorted(lines[0].split(": ")[-1].split(", ")) == ["HOROVOD_CYCLE_TIME", "HOROVOD_TIMELINE", "PACELINE_SHM_STORE"], done.stderr
     assert not list(folder.iterdir())
 
 

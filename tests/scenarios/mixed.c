@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step posts up to MOST_POSTS requests, single or groups, on any of the worlds, all of them in one order on all
- * ranks; then each rank waits in its own way: in that order, or by testing all of them. What is drawn from `common` is
- * drawn by all ranks alike, also by those that have no part in a world; what is drawn from `own` is one rank's affair.
+ * A step posts up to MOST_POSTS requests on any of the worlds, all of them in one order on all ranks; then each rank
+ * waits in its own way: in that order, or by testing all of them. What is drawn from `common` is drawn by all ranks
+ * alike, also by those that have no part in a world; what is drawn from `own` is one rank's affair.
  */
 #include "tests/scenarios/mixed.h"
 
@@ -20,8 +20,7 @@
 enum {
     WORLDS = 3, /* the whole and two parts of it */
     MOST_RANKS = 64,
-    MOST_POSTS = 5,
-    MOST_MEMBERS = 3,
+    MOST_POSTS = 6,
     ARENA_BYTES = 1 << 20,
     GUARD_BYTES = 64, /* on both sides of each buffer */
     MOST_BYTES = 96 << 10,
@@ -49,8 +48,7 @@ struct part {
 
 struct post {
     struct place *place;
-    struct part parts[MOST_MEMBERS];
-    int members;
+    struct part part;
     struct pl_request *request;
 };
 
@@ -79,7 +77,6 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     static const char *const backends[] = {"", "exchange"};
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
     static const char *const segments[] = {"0", "512", "4096", "100000"};
-    static const char *const stores[] = {"", "cached", "migrate", "stream"};
     static const char *const progress[] = {"auto", "on", "off"};
     static const char *const spins[] = {"100", "0", "1000"};
     static const char *const wires[] = {"", "float16", "bfloat16"};
@@ -93,7 +90,6 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
         {PL_KNOB_BACKEND, draw_word(seed, backends, 2)},
         {PL_KNOB_ALGORITHM, draw_word(seed, algorithms, 6)},
         {PL_KNOB_SEGMENT_BYTES, draw_word(seed, segments, 4)},
-        {PL_KNOB_SHM_STORE, draw_word(seed, stores, 4)},
         {PL_KNOB_PROGRESS, draw_word(seed, progress, 3)},
         {PL_KNOB_SPIN_US, draw_word(seed, spins, 3)},
         {PL_KNOB_WIRE_TYPE, draw_word(seed, wires, 3)},
@@ -255,14 +251,15 @@ static struct pl_collective prepare(struct mixture *m, struct place *place, stru
 
 static void release(struct post *post)
 {
-    for (int i = 0; i < post->members && post->place->world; i++) {
-        for (int which = 0; which < 2; which++) {
-            if (post->parts[i].on_heap[which]) {
-                free(post->parts[i].rooms[which]);
-            }
-        }
-        free(post->parts[i].trial.before);
+    if (!post->place->world) {
+        return;
     }
+    for (int which = 0; which < 2; which++) {
+        if (post->part.on_heap[which]) {
+            free(post->part.rooms[which]);
+        }
+    }
+    free(post->part.trial.before);
 }
 
 static bool fail(const struct mixture *m, const struct pl_error *error)
@@ -273,23 +270,17 @@ static bool fail(const struct mixture *m, const struct pl_error *error)
 
 static bool start(struct mixture *m, struct post *post)
 {
-    struct pl_collective collectives[MOST_MEMBERS];
+    struct pl_collective collective;
     struct pl_error error = PL_ERROR_NONE;
-    bool group = mixed_draw(&m->common, 4) == 0;
 
     post->place = &m->places[mixed_draw(&m->common, 2) ? 0 : mixed_draw(&m->common, WORLDS)];
-    post->members = group ? (int)mixed_draw(&m->common, MOST_MEMBERS + 1) : 1;
     post->request = NULL;
-    for (int i = 0; i < post->members; i++) {
-        collectives[i] = prepare(m, post->place, &post->parts[i]);
-    }
+    collective = prepare(m, post->place, &post->part);
     if (!post->place->world) {
         return true;
     }
     stumble(m);
-    if (group ? pl_collective_post_group(post->place->world, collectives, (size_t)post->members, &post->request,
-                                         &error) != PL_OK
-              : pl_collective_post(post->place->world, &collectives[0], &post->request, &error) != PL_OK) {
+    if (pl_collective_post(post->place->world, &collective, &post->request, &error) != PL_OK) {
         return fail(m, &error);
     }
     return true;
@@ -304,12 +295,7 @@ static bool finish(struct mixture *m, struct post *post)
     if (request && pl_request_wait(request, &error) != PL_OK) {
         return fail(m, &error);
     }
-    for (int i = 0; i < post->members && post->place->world; i++) {
-        if (!trial_check(&post->parts[i].trial) || !check_guards(&post->parts[i])) {
-            return false;
-        }
-    }
-    return true;
+    return !post->place->world || (trial_check(&post->part.trial) && check_guards(&post->part));
 }
 
 /* Look at all of them, in any order, until none is left. */

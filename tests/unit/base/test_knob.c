@@ -154,7 +154,7 @@ START_TEST(a_word_is_one_of_the_knobs_words)
          "PACELINE_ALGORITHM is 'ring halving': expected one of ring halving doubling tree direct"},
         {"PACELINE_WIRE_TYPE", "float", "PACELINE_WIRE_TYPE is 'float': expected one of float16 bfloat16"},
         {"PACELINE_KERNEL", "avx", "PACELINE_KERNEL is 'avx': expected one of auto avx512 avx2 neon plain"},
-        {"PACELINE_SHM_STORE", "streams", "PACELINE_SHM_STORE is 'streams': expected one of cached migrate stream"},
+        {"PACELINE_PROGRESS", "yes", "PACELINE_PROGRESS is 'yes': expected one of auto on off"},
         {"PACELINE_DEVICE", "1", "PACELINE_DEVICE is '1': expected one of auto on off cuda:N"},
         {"PACELINE_DEVICE", "cuda:", "PACELINE_DEVICE is 'cuda:': expected one of auto on off cuda:N"},
         {"PACELINE_DEVICE", "cuda:N", "PACELINE_DEVICE is 'cuda:N': expected one of auto on off cuda:N"},
@@ -175,7 +175,20 @@ START_TEST(a_word_is_one_of_the_knobs_words)
 }
 END_TEST
 
-UNIT_MAIN("base/knob", a_word_is_one_of_the_knobs_words, defaults_hold_when_nothing_is_set,
-          every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
+START_TEST(a_setting_that_is_gone_may_be_set_to_anything)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_SHM_STORE", "what it was");
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_knobs knobs;
+
+    ck_assert_ok(pl_knobs_resolve(environment, &knobs, &error), &error);
+    ck_assert(pl_knob_is_gone("PACELINE_SHM_STORE=what it was", strlen("PACELINE_SHM_STORE")));
+    ck_assert(!pl_knob_is_gone("PACELINE_SHM_STORES", strlen("PACELINE_SHM_STORES")));
+    ck_assert(!pl_knob_is_gone("PACELINE_ALGORITHM", strlen("PACELINE_ALGORITHM")));
+}
+END_TEST
+
+UNIT_MAIN("base/knob", a_setting_that_is_gone_may_be_set_to_anything, a_word_is_one_of_the_knobs_words,
+          defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
           a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood,
           a_bad_value_is_refused_with_its_name_and_what_was_expected, horovods_variable_counts_where_ours_is_not_set)

@@ -87,7 +87,7 @@ START_TEST(collectives_end_without_further_calls)
 }
 END_TEST
 
-/* Posts, tests, waits and groups at the rank's own pace, with pauses in which the thread works or sleeps. */
+/* Posts, tests and waits at the rank's own pace, with pauses in which the thread works or sleeps. */
 static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     static _Thread_local float data[MANY][1000];
@@ -102,13 +102,8 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
 
             fill(data[i], 1000, (float)i);
             fill(data[i + 1], 1000, 1.0F);
-            if (i % 3 == 0) {
-                RANKS_OK(pl_collective_post_group(world, pair, 2, &requests[i], &error));
-                requests[i + 1] = NULL;
-            } else {
-                RANKS_OK(pl_collective_post(world, &pair[0], &requests[i], &error));
-                RANKS_OK(pl_collective_post(world, &pair[1], &requests[i + 1], &error));
-            }
+            RANKS_OK(pl_collective_post(world, &pair[0], &requests[i], &error));
+            RANKS_OK(pl_collective_post(world, &pair[1], &requests[i + 1], &error));
             if (rand_r(&seed) % 4 == 0) {
                 pl_clock_nap(rand_r(&seed) % 1000 * PL_NS_PER_US, PL_DEADLINE_NEVER);
             }
@@ -119,9 +114,7 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
             }
         }
         for (int i = MANY - 1; i >= 0; i--) {
-            if (requests[i]) {
-                RANKS_OK(pl_request_wait(requests[i], &error));
-            }
+            RANKS_OK(pl_request_wait(requests[i], &error));
         }
         for (int i = 0; i < MANY; i += 2) {
             RANKS_NEED(is_filled(data[i], 1000, n * (float)i) && is_filled(data[i + 1], (uint64_t)i + 1, n),

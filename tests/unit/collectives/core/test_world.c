@@ -457,49 +457,7 @@ START_TEST(many_outstanding_requests_all_end_right)
 }
 END_TEST
 
-static void run_group(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    enum { MEMBERS = 9 };
-    struct pl_collective list[MEMBERS + 1];
-    float values[MEMBERS][50];
-    int64_t whole = 5;
-    int n = pl_world_size(world);
-    struct pl_request *request;
-
-    (void)argument;
-    for (int i = 0; i < MEMBERS; i++) {
-        for (int k = 0; k < 50; k++) {
-            values[i][k] = (float)(i * 100 + k);
-        }
-        list[i] = (struct pl_collective){
-            .kind = PL_ALLREDUCE, .count = (uint64_t)(i * 6), .send = values[i], .recv = values[i]};
-    }
-    list[MEMBERS] = (struct pl_collective){
-        .kind = PL_ALLREDUCE, .dtype = PL_INT64, .op = PL_MAX, .count = 1, .send = &whole, .recv = &whole};
-    RANKS_OK(pl_collective_post_group(world, list, MEMBERS + 1, &request, &error));
-    RANKS_OK(pl_request_wait(request, &error));
-    for (int i = 0; i < MEMBERS; i++) {
-        for (int k = 0; k < 50; k++) {
-            float expected = (float)(i * 100 + k) * (k < i * 6 ? (float)n : 1.0F);
-
-            RANKS_NEED(values[i][k] == expected, "member %d element %d is %g", i, k, (double)values[i][k]);
-        }
-    }
-    RANKS_OK(pl_collective_post_group(world, NULL, 0, &request, &error));
-    RANKS_OK(pl_request_wait(request, &error));
-    list[4].op = PL_ADASUM;
-    RANKS_NEED(pl_collective_post_group(world, list, MEMBERS, &request, NULL) == PL_UNSUPPORTED,
-               "a bad member was taken");
-    RANKS_OK(pl_barrier(world, &error)); /* nothing of the refused group was started */
-}
-
-START_TEST(a_group_ends_as_one_and_starts_all_or_nothing)
-{
-    run_layouts(run_group, NULL);
-}
-END_TEST
-
-/* The sum that the first member leaves is what the second sends; what the third sums up is what the second leaves. */
+/* The sum that the first leaves is what the second sends; what the third sums up is what the second leaves. */
 static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { LONG = 20000 };
@@ -512,15 +470,19 @@ static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_T
         {.kind = PL_BROADCAST, .count = LONG, .root = 1, .send = own[1], .recv = own[0]},
         {.kind = PL_ALLREDUCE, .count = LONG, .send = own[0], .recv = own[2]},
     };
-    struct pl_request *request;
+    struct pl_request *requests[PL_ARRAY_ITEMS(list)];
 
     (void)argument;
     for (int i = 0; i < LONG; i++) {
         own[0][i] = (float)(rank + i % 7);
         own[1][i] = -1.0F;
     }
-    RANKS_OK(pl_collective_post_group(world, list, PL_ARRAY_ITEMS(list), &request, &error));
-    RANKS_OK(pl_request_wait(request, &error));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(list); i++) {
+        RANKS_OK(pl_collective_post(world, &list[i], &requests[i], &error));
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(list); i++) {
+        RANKS_OK(pl_request_wait(requests[i], &error));
+    }
     for (int i = 0; i < LONG; i++) {
         float sum = (float)(n * (n - 1) / 2 + n * (i % 7));
 
@@ -529,28 +491,9 @@ static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_T
     }
 }
 
-START_TEST(members_of_a_group_see_what_those_before_them_left)
+START_TEST(requests_see_what_those_before_them_left)
 {
     run_layouts(hand_on, NULL);
-}
-END_TEST
-
-static void spoil_group(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    float values[2][8] = {{0}};
-    uint64_t second = pl_world_rank(world) == pl_world_size(world) - 1 ? 7 : 8;
-    struct pl_collective list[2] = {{.kind = PL_ALLREDUCE, .count = 8, .send = values[0], .recv = values[0]},
-                                    {.kind = PL_ALLREDUCE, .count = second, .send = values[1], .recv = values[1]}};
-    struct pl_request *request;
-
-    (void)argument;
-    RANKS_OK(pl_collective_post_group(world, list, 2, &request, &error));
-    RANKS_NEED(pl_request_wait(request, NULL) == PL_MISMATCH, "a group ended well though its second member did not");
-}
-
-START_TEST(a_group_fails_where_a_member_fails)
-{
-    run_layouts(spoil_group, NULL);
 }
 END_TEST
 
@@ -669,15 +612,15 @@ static void leave_requests(struct pl_world *world, void *argument, char failure[
     int rank = pl_world_rank(world);
     const struct pl_collective c = {
         .kind = PL_ALLGATHER, .counts = counts, .send = values[rank][0], .recv = values[rank][1]};
-    const struct pl_collective list[2] = {c, c};
     struct pl_request *request;
 
     (void)argument;
     RANKS_OK(pl_collective_post(world, &c, &request, &error));
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 0) {
-        RANKS_OK(pl_collective_post(world, &c, &request, &error));
-        RANKS_OK(pl_collective_post_group(world, list, 2, &request, &error));
+        for (int i = 0; i < 3; i++) {
+            RANKS_OK(pl_collective_post(world, &c, &request, &error));
+        }
     }
 }
 
@@ -778,9 +721,8 @@ UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_an
           ranks_and_cpus_are_compared_on_the_largest_machines, rings_follow_gpu_indices_on_every_host,
           sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
           a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
-          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, a_group_fails_where_a_member_fails,
-          members_of_a_group_see_what_those_before_them_left, many_outstanding_requests_all_end_right,
-          a_group_ends_as_one_and_starts_all_or_nothing, nonsense_is_refused_before_anything_starts,
+          blocks_of_an_alltoall_may_be_as_unlike_as_they_like, requests_see_what_those_before_them_left,
+          many_outstanding_requests_all_end_right, nonsense_is_refused_before_anything_starts,
           short_forms_give_each_rank_its_blocks, a_cancelled_request_ends_the_world, a_world_takes_its_requests_along,
           a_barrier_holds_early_ranks_until_the_last_comes, a_world_tells_what_runs_and_why_not,
           the_description_says_which_sizes_go_which_way_between_hosts)

@@ -274,13 +274,13 @@ START_TEST(a_collective_waits_for_its_own_callers_work_only)
 }
 END_TEST
 
-/* A group, then collectives of other backends behind it, and NCCL's again. */
+/* Several of NCCL's, then collectives of other backends after them, and NCCL's again. */
 static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MEMBERS = 5 };
     struct pl_device *device = pl_world_device(world);
     struct pl_collective members[MEMBERS];
-    struct pl_request *group;
+    struct pl_request *requests[MEMBERS];
     struct pl_request *average;
     struct pl_request *host;
     struct pl_request *last;
@@ -301,7 +301,9 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
         members[i] = (struct pl_collective){
             .kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 8, .send = at, .recv = at, .memory = PL_MEMORY_DEVICE};
     }
-    RANKS_OK(pl_collective_post_group(world, members, MEMBERS, &group, &error));
+    for (int i = 0; i < MEMBERS; i++) {
+        RANKS_OK(pl_collective_post(world, &members[i], &requests[i], &error));
+    }
     members[0].op = PL_AVERAGE; /* not NCCL's: the same number back */
     RANKS_OK(pl_collective_post(world, &members[0], &average, &error));
     RANKS_OK(pl_collective_post(
@@ -310,12 +312,16 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
             .kind = PL_ALLREDUCE, .dtype = PL_INT32, .count = 1, .send = &on_host, .recv = &on_host}),
         &host, &error));
     RANKS_OK(pl_collective_post(world, &members[1], &last, &error));
-    RANKS_OK(pl_request_order(group, NULL, &error));
+    for (int i = 0; i < MEMBERS; i++) {
+        RANKS_OK(pl_request_order(requests[i], NULL, &error));
+    }
     RANKS_OK(pl_request_order(average, NULL, &error));
     RANKS_OK(pl_request_wait(last, &error));
     RANKS_OK(pl_request_wait(host, &error));
     RANKS_OK(pl_request_wait(average, &error));
-    RANKS_OK(pl_request_wait(group, &error));
+    for (int i = 0; i < MEMBERS; i++) {
+        RANKS_OK(pl_request_wait(requests[i], &error));
+    }
     RANKS_OK(device_move(device, values, memory, sizeof(values), &error));
     RANKS_NEED(on_host == size, "the host's sum is %d, not %d", on_host, size);
     for (int k = 0; k < MEMBERS * 8; k++) {
@@ -326,7 +332,7 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     pl_device_release(device, memory);
 }
 
-START_TEST(groups_and_other_backends_keep_the_order)
+START_TEST(nccl_and_other_backends_keep_the_order)
 {
     ck_assert_ranks_on(2, 2, NULL, mix, NULL);
     ck_assert_ranks_on(3, 3, NULL, mix, NULL);
@@ -547,7 +553,7 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           every_operation_is_right_in_the_order_of_gpu_indices, the_communicator_follows_gpu_indices,
           factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
           kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives,
-          a_collective_waits_for_its_own_callers_work_only, groups_and_other_backends_keep_the_order,
+          a_collective_waits_for_its_own_callers_work_only, nccl_and_other_backends_keep_the_order,
           a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_hear_of_a_fault_at_once,
           the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,

@@ -48,7 +48,6 @@ struct rank {
     struct pl_bootstrap *bootstrap;
     struct pl_world *world;
     int rank, size;
-    const char *store;
     void (*body)(struct rank *self);
 };
 
@@ -62,7 +61,6 @@ static void *rank_main(void *argument)
     pl_knobs_default(&knobs);
     MUST_BE_OK(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", &error), &error);
     MUST_BE_OK(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "20", "test", &error), &error);
-    MUST_BE_OK(pl_knob_set(&knobs, PL_KNOB_SHM_STORE, self->store, "test", &error), &error);
     MUST_BE_OK(pl_world_new(self->bootstrap, &options, &self->world, &error), &error);
     self->body(self);
     pl_world_free(self->world);
@@ -70,7 +68,7 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-static void run_ranks(int size, const char *store, void (*body)(struct rank *self))
+static void run_ranks(int size, void (*body)(struct rank *self))
 {
     struct pl_bootstrap *bootstraps[MAX_RANKS];
     struct rank ranks[MAX_RANKS];
@@ -79,7 +77,7 @@ static void run_ranks(int size, const char *store, void (*body)(struct rank *sel
 
     MUST_BE_OK(pl_bootstrap_new_threads(size, bootstraps, &error), &error);
     for (int r = 0; r < size; r++) {
-        ranks[r] = (struct rank){.bootstrap = bootstraps[r], .rank = r, .size = size, .store = store, .body = body};
+        ranks[r] = (struct rank){.bootstrap = bootstraps[r], .rank = r, .size = size, .body = body};
         ck_assert_int_eq(pthread_create(&threads[r], NULL, rank_main, &ranks[r]), 0);
     }
     for (int r = 0; r < size; r++) {
@@ -308,15 +306,8 @@ START_TEST(every_kind_is_right_in_and_out_of_place_in_arena_and_heap)
     static const int sizes[] = {2, 3, 5};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        run_ranks(sizes[i], "", every_kind);
+        run_ranks(sizes[i], every_kind);
     }
-}
-END_TEST
-
-START_TEST(every_kind_is_right_with_each_kind_of_store)
-{
-    run_ranks(2, "migrate", every_kind);
-    run_ranks(2, "stream", every_kind);
 }
 END_TEST
 
@@ -339,7 +330,7 @@ static void mixed_memory(struct rank *self)
 
 START_TEST(some_ranks_in_the_arena_and_some_not_is_fine)
 {
-    run_ranks(3, "", mixed_memory);
+    run_ranks(3, mixed_memory);
 }
 END_TEST
 
@@ -374,7 +365,7 @@ static void small_among_large(struct rank *self)
 
 START_TEST(a_small_block_among_large_ones_is_found_where_it_lies)
 {
-    run_ranks(3, "", small_among_large);
+    run_ranks(3, small_among_large);
 }
 END_TEST
 
@@ -411,7 +402,7 @@ static void many_in_flight(struct rank *self)
 
 START_TEST(many_requests_may_be_outstanding)
 {
-    run_ranks(3, "", many_in_flight);
+    run_ranks(3, many_in_flight);
 }
 END_TEST
 
@@ -443,7 +434,7 @@ static void sub_worlds(struct rank *self)
 
 START_TEST(sub_worlds_work_beside_their_parent)
 {
-    run_ranks(4, "", sub_worlds);
+    run_ranks(4, sub_worlds);
 }
 END_TEST
 
@@ -465,7 +456,7 @@ static void disagree(struct rank *self)
 
 START_TEST(a_disagreement_is_reported_on_all_ranks_by_name)
 {
-    run_ranks(3, "", disagree);
+    run_ranks(3, disagree);
 }
 END_TEST
 
@@ -497,7 +488,7 @@ static void wrong_splits(struct rank *self)
 
 START_TEST(splits_that_do_not_fit_are_reported_on_all_ranks)
 {
-    run_ranks(3, "", wrong_splits);
+    run_ranks(3, wrong_splits);
 }
 END_TEST
 
@@ -542,7 +533,7 @@ static void one_stays_away(struct rank *self)
 START_TEST(a_late_rank_is_named_within_the_deadline_and_hears_of_it)
 {
     pthread_barrier_init(&all_heard, NULL, 3);
-    run_ranks(3, "", one_stays_away);
+    run_ranks(3, one_stays_away);
     pthread_barrier_destroy(&all_heard);
 }
 END_TEST
@@ -565,7 +556,7 @@ static void one_leaves(struct rank *self)
 
 START_TEST(a_rank_that_left_is_named_long_before_the_deadline)
 {
-    run_ranks(3, "", one_leaves);
+    run_ranks(3, one_leaves);
 }
 END_TEST
 
@@ -601,13 +592,13 @@ static void wait_long(struct rank *self)
 
 START_TEST(waiting_costs_little_cpu_time)
 {
-    run_ranks(3, "", wait_long);
+    run_ranks(3, wait_long);
 }
 END_TEST
 
 UNIT_MAIN("collectives/shm", every_kind_is_right_in_and_out_of_place_in_arena_and_heap,
-          every_kind_is_right_with_each_kind_of_store, some_ranks_in_the_arena_and_some_not_is_fine,
-          a_small_block_among_large_ones_is_found_where_it_lies, many_requests_may_be_outstanding,
-          sub_worlds_work_beside_their_parent, a_disagreement_is_reported_on_all_ranks_by_name,
-          splits_that_do_not_fit_are_reported_on_all_ranks, a_late_rank_is_named_within_the_deadline_and_hears_of_it,
-          a_rank_that_left_is_named_long_before_the_deadline, waiting_costs_little_cpu_time)
+          some_ranks_in_the_arena_and_some_not_is_fine, a_small_block_among_large_ones_is_found_where_it_lies,
+          many_requests_may_be_outstanding, sub_worlds_work_beside_their_parent,
+          a_disagreement_is_reported_on_all_ranks_by_name, splits_that_do_not_fit_are_reported_on_all_ranks,
+          a_late_rank_is_named_within_the_deadline_and_hears_of_it, a_rank_that_left_is_named_long_before_the_deadline,
+          waiting_costs_little_cpu_time)

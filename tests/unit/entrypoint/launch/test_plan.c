@@ -56,7 +56,7 @@ START_TEST(what_is_nearly_a_setting_is_named)
     tree_env(&tree, "PACELINE_BUCKET_BYTE", "1");
     tree_env(&tree, "PACELINE_MY_OWN_VARIABLE", "1");
     write_hps(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", "
-                     "\"paceline_shm_strore\": 1}");
+                     "\"paceline_segment_byts\": 1, \"paceline_shm_store\": \"stream\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     warnings = joined(&tree.plan->warnings);
     ck_assert_uint_eq(tree.plan->warnings.count, 4);
@@ -65,8 +65,8 @@ START_TEST(what_is_nearly_a_setting_is_named)
     ck_assert_ptr_nonnull(strstr(
         warnings,
         "PACELINE_TIMOUT_S (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_TIMEOUT_S is one"));
-    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_SHM_STRORE (a hyperparameter) is no setting of Paceline and has "
-                                           "no effect; PACELINE_SHM_STORE is one"));
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_SEGMENT_BYTS (a hyperparameter) is no setting of Paceline and has "
+                                           "no effect; PACELINE_SEGMENT_BYTES is one"));
     ck_assert_ptr_nonnull(
         strstr(warnings, "PACELINE_WIRE (a hyperparameter) is no setting of Paceline and has no effect"));
     tree_done(&tree);
