@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Covers README.md.
 """What the pages name is there: links and their anchors, files, functions, PACELINE_* variables and verbs of paceline."""
 import pathlib
 import re
