@@ -6,7 +6,7 @@
     layers.py [SOURCE_ROOT] --words    how often each word of words.txt stands in the tree, refused or not yet
     layers.py [SOURCE_ROOT] --purpose  as without, and product files that do not say what they are for are findings too
 
-What needs a build (cycles, who uses whose functions) is looked at by structure.py beside this file.
+What needs a build (cycles, who uses whose functions) is looked at by structure.py.
 """
 import argparse
 import collections
@@ -217,7 +217,7 @@ def before_code(text):
 def check_first_comment(root, name, text, purpose):
     """A unit test names what it covers; a product file says what it is for."""
     if re.fullmatch(r"tests/unit/.*/test_[^/]*\.(c|sh|py)", name):
-        said = re.search(r"\bCovers (.*?)\.\s", before_code(text) if name.endswith(".c") else text + "\n", re.S)
+        said = re.search(r"\bCovers (.*?)\.\s", before_code(text) if name.endswith(".c") else text[:1000], re.S)
         files = re.split(r",\s+(?:[#*] )?", said.group(1)) if said else []
         if not files:
             yield 2, "a unit test says in its first comment what it covers: Covers folder/file.c, folder/other.c."
@@ -251,7 +251,7 @@ class Word(typing.NamedTuple):
 
 
 def words_list(root):
-    """The tree's own list, or for a tree that has none the one beside this file."""
+    """The tree's own list, or for a tree that has none this one's."""
     path = root / "tests/support/words.txt"
     for line in (path if path.exists() else pathlib.Path(__file__).parent / "words.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
