@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuse what CONTRIBUTING.md forbids and a compiler does not notice.
 
-    layers.py [SOURCE_ROOT]
+    layers.py [SOURCE_ROOT]            one line a finding, "FILE:LINE: what"; exits 1 if there is any
+    layers.py [SOURCE_ROOT] --words    how often each word of words.txt stands in the tree, refused or not yet
+    layers.py [SOURCE_ROOT] --purpose  as without, and product files that do not say what they are for are findings too
 
-Prints one line a finding, "FILE:LINE: what", and exits 1 if there is any.
+What needs a build (cycles, who uses whose functions) is looked at by structure.py.
 """
+import argparse
+import collections
 import concurrent.futures
 import os
 import pathlib
@@ -13,8 +17,9 @@ import re
 import shutil
 import subprocess
 import sys
+import typing
 
-# folder -> folders whose headers it may include
+# folder -> folders whose headers it may include and whose functions it may use
 ARROWS = {
     "base": {"base"},
     "device": {"device", "base"},
@@ -24,6 +29,41 @@ ARROWS = {
     "entrypoint": {"entrypoint", "s3io", "base"},
     "examples": {"examples", "runtime", "collectives", "device", "s3io", "base"},
     "tests": {"tests", "examples", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
+    # Sub-room, or file with a place of its own on top of a room (its header too) -> what of its room it stands on; what that
+    # stands on it may know as well. All other files of a room stand under its sub-rooms and know none of them.
+    "collectives/bootstrap": set(),
+    "collectives/reduce": set(),
+    "collectives/algorithms": set(),
+    "collectives/core": {"collectives/bootstrap", "collectives/reduce"},
+    "collectives/p2p": {"collectives/core", "collectives/algorithms"},
+    "collectives/shm": {"collectives/core"},
+    "collectives/gpu": {"collectives/core"},
+    "collectives/self.c": {"collectives/core"},
+    "collectives/hier": {"collectives/p2p"},
+    "collectives/backends.c": {"collectives/hier", "collectives/shm", "collectives/p2p", "collectives/gpu", "collectives/self.c"},
+    "collectives/world_on_device.c": {"collectives/backends.c"},
+    "collectives/tools": {"collectives/world_on_device.c"},
+    "s3io/bytes": set(),
+    "s3io/http": set(),
+    "s3io/record": {"s3io/bytes"},
+    "s3io/s3": {"s3io/http", "s3io/record"},
+    "s3io/pipe": {"s3io/record"},
+    "s3io/dataset": {"s3io/pipe"},
+    "s3io/tools": {"s3io/s3", "s3io/pipe"},
+    "runtime/named": set(),
+    "runtime/gradient": set(),
+    "runtime/checkpoint": {"runtime/gradient"},
+    "runtime/abi.c": {"runtime/named"},
+    "entrypoint/job": set(),
+    "entrypoint/launch": {"entrypoint/job"},
+    "entrypoint/ssh": {"entrypoint/launch"},
+    "entrypoint/supervise": {"entrypoint/ssh"},
+    "entrypoint/unpack": set(),
+    "entrypoint/verb.c": {"entrypoint/job"},
+    "entrypoint/verb_plan.c": {"entrypoint/launch", "entrypoint/verb.c"},
+    "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/verb.c"},
+    "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/verb.c"},
+    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/verb_plan.c"},
 }
 
 # header (as a pattern) -> where it may be included (a pattern of paths), besides tests
@@ -46,9 +86,35 @@ CODE = {".c", ".h", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
 MAX_LINES = 800  # from 600 on a file has a reason; for more there is none
 MAX_COLUMNS = 120
+MAX_FILES = 40  # of one folder
+PURPOSE_LINES = False  # each product .c file says what it is for before its first #include
 NARROW = CODE | {".inc", ".md"}
+WORDED = SPDX | {".inc", ".S", ".md", ".json", ".txt", ".map"}  # where words.txt's words are looked for
+UNWORDED = r"tests/support/words\.txt|docs/glossary\.md|tests/unit/house/test_layers\.py|tests/fuzz/seeds/.*"
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:wo" + r"rk|home/[a-z]+|root|Users/[A-Za-z]+)/[a-z]")
+
+
+def key_of(name):
+    """The sub-room that a file lies in; on top of a room the file, if ARROWS has a place for it, else the room."""
+    parts = name.split("/")
+    if len(parts) > 2:
+        return "/".join(parts[:2])
+    file = name.rsplit(".", 1)[0] + ".c"
+    return file if file in ARROWS else parts[0]
+
+
+def may_know(user, owner):
+    """May this file include that header, or use that file's functions?"""
+    room, other = user.split("/", 1)[0], owner.split("/", 1)[0]
+    if room != other or key_of(user) == key_of(owner) or not any(key.startswith(room + "/") for key in ARROWS):
+        return other in ARROWS.get(room, {other})
+    known, ahead = {room}, [key_of(user)] if key_of(user) != room else []
+    while ahead:
+        key = ahead.pop()
+        known.add(key)
+        ahead += ARROWS.get(key, set()) - known
+    return key_of(owner) in known
 
 
 def source_files(root):
@@ -94,6 +160,8 @@ def check_code(name, text):
             yield line, f'"{header}": our headers are included from the top, "folder/name.h"'
         elif quote == '"' and folder in ARROWS and folder not in ARROWS.get(top, set()):
             yield line, f"{top}/ must not know {folder}/ ('{header}')"
+        elif quote == '"' and not may_know(name, header):
+            yield line, f"{key_of(name)} must not know {key_of(header)} ('{header}')"
     if top != "tests":
         code = code_only(text)
         for word, place in GUARDED_WORDS.items():
@@ -134,6 +202,87 @@ def check_registered(root, names):
             yield name, f"no test in {folder}/meson.build names it"
 
 
+def check_folders(names):
+    for folder, count in collections.Counter(str(pathlib.PurePath(name).parent) for name in names).items():
+        if count > MAX_FILES and not folder.startswith("tests/"):
+            yield folder, f"{count} files, more than {MAX_FILES}: it wants folders"
+
+
+def before_code(text):
+    """The text between the SPDX line and the first line of code."""
+    head = re.match(r"(?:#!.*\n)?[^\n]*SPDX[^\n]*\n((?:\s|//[^\n]*|/\*.*?\*/)*)", text, re.S)
+    return head.group(1) if head else ""
+
+
+def check_first_comment(root, name, text, purpose):
+    """A unit test names what it covers; a product file says what it is for."""
+    if re.fullmatch(r"tests/unit/.*/test_[^/]*\.(c|sh|py)", name):
+        said = re.search(r"\bCovers (.*?)\.\s", before_code(text) if name.endswith(".c") else text[:1000], re.S)
+        files = re.split(r",\s+(?:[#*] )?", said.group(1)) if said else []
+        if not files:
+            yield 2, "a unit test says in its first comment what it covers: Covers folder/file.c, folder/other.c."
+        for file in files:
+            if not (root / file).is_file():
+                yield 2, f"covers '{file}', which does not exist"
+    elif purpose and name.endswith(".c") and name.split("/", 1)[0] in ARROWS.keys() - {"tests", "examples"}:
+        if not before_code(text).strip():
+            yield 2, "no line that says what the file is for, before its first #include"
+
+
+class Word(typing.NamedTuple):
+    """A row of words.txt."""
+    refused: bool
+    text: str
+    pattern: re.Pattern
+    starts: tuple  # how a place begins that could match; saves most of the time
+    instead: str
+    where: str
+    exceptions: str
+
+    def lines_in(self, name, text, spaced, low):
+        if (self.where and not re.search(self.where, name)) or (self.exceptions and re.search(self.exceptions, name)):
+            return
+        if not any(start in low for start in self.starts):
+            return
+        if self.pattern.search(name if "_" in self.text else name.replace("_", " ")):
+            yield 1, name
+        for line, match in lines_matching(self.pattern, text if "_" in self.text else spaced):
+            yield line, match.group(0)
+
+
+def words_list(root):
+    """The tree's own list, or for a tree that has none this one's."""
+    path = root / "tests/support/words.txt"
+    for line in (path if path.exists() else pathlib.Path(__file__).parent / "words.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            state, text, instead, where, exceptions = ([cell.strip() for cell in re.split(r"\s\|", line)] + ["", ""])[:5]
+            starts = tuple(re.match(r"[a-z]*?(?=[a-z]?\?|[^a-z]|$)", part).group(0) for part in text.split("|"))
+            yield Word(state == "on", text, re.compile(rf"(?i)(?<![a-z])(?:{text})(?![a-z])"), starts, instead, where, exceptions)
+
+
+def words_in(root, names, words):
+    """(word, file, line, what stands there), in texts and in the names of files. Identifiers are words with _ between them."""
+    for name in names:
+        if pathlib.PurePath(name).suffix in WORDED and not re.fullmatch(UNWORDED, name):
+            text = (root / name).read_text(errors="replace")
+            spaced, low = text.replace("_", " "), (name + "\n" + text).lower()
+            for word in words:
+                for line, found in word.lines_in(name, text, spaced, low):
+                    yield word, name, line, found
+
+
+def count_words(root, names):
+    """Word of words.txt -> how often it stands in the tree."""
+    words = list(words_list(root))
+    counts = collections.Counter(word.text for word, *_ in words_in(root, names, words))
+    return {word: counts[word.text] for word in words}
+
+
+def check_words(root, names):
+    for word, name, line, found in words_in(root, names, [word for word in words_list(root) if word.refused]):
+        yield f"{name}:{line}", f"'{found}' is called {word.instead} here (words.txt)"
+
+
 def check_header_alone(root, name):
     """A header that needs another one first."""
     done = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-I.", "-fsyntax-only", "-Wall", "-Werror", "-x", "c", "-"],
@@ -153,8 +302,17 @@ def check_format(root, names):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("root", type=pathlib.Path, nargs="?", default=pathlib.Path("."))
+    parser.add_argument("--words", action="store_true")
+    parser.add_argument("--purpose", action="store_true", default=PURPOSE_LINES)
+    options = parser.parse_args()
+    root = options.root.resolve()
     names = source_files(root)
+    if options.words:
+        for word, count in count_words(root, names).items():
+            print(f"{count:6} {'on' if word.refused else 'off':4} {word.text:40} {word.instead}" + (f"  [in {word.where}]" if word.where else ""))
+        return 0
     findings = []
     for name in names:
         data = (root / name).read_bytes()
@@ -166,9 +324,13 @@ def main():
         suffix = pathlib.PurePath(name).suffix
         for line, what in check_text(name, text):
             findings.append((f"{name}:{line}", what))
+        for line, what in check_first_comment(root, name, text, options.purpose):
+            findings.append((f"{name}:{line}", what))
         for line, what in check_code(name, text) if suffix in CODE else []:
             findings.append((f"{name}:{line}", what))
     findings += check_registered(root, names)
+    findings += check_folders(names)
+    findings += check_words(root, names)
     code = [name for name in names if pathlib.PurePath(name).suffix in {".c", ".h"}]
     findings += check_format(root, code)
     headers = [name for name in code if name.endswith(".h") and "_cuda" not in name and "_nccl" not in name]

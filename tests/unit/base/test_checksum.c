@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/checksum.c. */
 #include "base/checksum.h"
 
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/clock.c. */
 #include "base/clock.h"
 #include "tests/support/unit.h"
 

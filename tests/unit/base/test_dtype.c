@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/dtype.c. */
 #include "base/dtype.h"
 
 #include "tests/support/unit.h"

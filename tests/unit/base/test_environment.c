@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/environment.c. */
 #include "base/environment.h"
 #include "tests/support/unit.h"
 

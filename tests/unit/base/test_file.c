@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/file.c. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/knob.c. */
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/memory.h"

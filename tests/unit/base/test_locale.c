@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/text.c, base/knob.c, base/options.c, base/python_json_parse.c, base/python_json_print.c. */
 /* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point
  * all the same. */
 #include "base/file.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/log.c. */
 #include "base/log.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/memory.c. */
 #include "base/memory.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/options.c. */
 #include "base/options.h"
 #include "tests/support/unit.h"
 

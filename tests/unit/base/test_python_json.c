@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/python_json.c, base/python_json_parse.c, base/python_json_print.c. */
 #include "base/memory.h"
 #include "base/python_json.h"
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/status.c. */
 #include "base/status.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/text.c. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "tests/support/unit.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/p2p/p2p.c, collectives/p2p/cost_model.c, collectives/hier/hier.c, collectives/hier/pipeline.c,
+ * collectives/shm/run.c. */
 /* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one.
  * */
 #include "collectives/bootstrap/transport.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers device/choose.c. */
 #include "device/choose.h"
 
 #include "base/memory.h"

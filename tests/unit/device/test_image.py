@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Covers device/kernel_embed.S.
 """The kernels' image has something for every GPU from its oldest architecture on: machine code of that generation, or PTX that is not newer.
 
     test_image.py KERNEL.FATBIN

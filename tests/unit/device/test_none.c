@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers device/device_none.c. */
 #include "device/kernel.h"
 #include "tests/support/unit.h"
 

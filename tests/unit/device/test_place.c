@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers device/place.c. */
 #include "device/place.h"
 
 #include "base/file.h"

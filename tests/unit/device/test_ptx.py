@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Covers device/kernel_cuda.cu.
 """The kernels' arithmetic is the host's as nvcc compiles it: each result is rounded once, to nearest, and no product is drawn into a sum.
 
     test_ptx.py NVCC FLAG...    (the flags that the image is made with)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# Covers device/load_cuda.c.
 # What a program or library takes from CUDA: "none" not even a name in a text, "loaded" names of functions and nothing to link.
 #
 #   test_symbols.sh HOW FILE [HOW FILE]...

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers examples/nn/nn_cuda.c, examples/nn/conv_cuda.c, examples/nn/launch_cuda.cu. */
 /* The layers on a GPU against those on the CPU. Skips where there is no GPU. */
 #include "examples/nn/nn.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers examples/nn/device.c. */
 #include "examples/nn/device.h"
 
 #include "tests/support/unit.h"

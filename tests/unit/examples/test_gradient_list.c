@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers examples/synthetic/gradient_list.c. */
 #include "examples/synthetic/gradient_list.h"
 
 #include "tests/support/scratch.h"

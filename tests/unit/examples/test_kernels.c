@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers examples/nn/kernels.h. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers examples/nn/options.c. */
 #include "examples/nn/options.h"
 
 #include "tests/support/unit.h"

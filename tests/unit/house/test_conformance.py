@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Covers tests/conformance.md.
 """tests/conformance.md lists every behaviour once, names tests that exist, and gives a reason where it names none."""
 import pathlib
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Covers tests/support/layers.py.
 """The layer check finds each thing that it is there to find, and nothing in a clean tree."""
 import pathlib
 import subprocess
@@ -7,6 +8,13 @@ import sys
 import tempfile
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "support" / "layers.py"
+COVERS = "/* Covers base/good.h. */\n"
+WORDS = """# state | word | instead | in | not in
+on  | wombats? | marsupial |  | ^base/
+on  | new_quoll | new marsupial
+on  | zebras? | horse | ^runtime/
+off | echidnas? | other
+"""
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 # path -> (content, what the findings about it must say; none for a clean file)
@@ -29,9 +37,25 @@ TREE = {
     "runtime/here.c": ('const char *here = "/ho' + 'me/someone/data";\n', ["a path of one machine"]),
     "runtime/wide.c": ("/* " + "w" * 120 + " */\n", ["columns, more than"]),
     "runtime/long.c": ("\n" * 900, ["longer than"]),
-    "tests/unit/base/test_ghost.c": ("int ghost;\n", ["no test in tests/unit/base/meson.build names it"]),
-    "tests/unit/base/attic/test_ghost.c": ("int ghost;\n", ["no test in tests/unit/base/meson.build names it"]),
-    "tests/unit/base/attic/test_named.c": ("int named;\n", []),
+    "collectives/shm/down.c": ('#include "collectives/core/types.h"\n#include "collectives/world.h"\n', []),
+    "collectives/core/up.c": ('#include "collectives/shm/layout.h"\n', ["collectives/core must not know collectives/shm"]),
+    "collectives/hier/far.c": ('#include "collectives/reduce/kernel.h"\n#include "collectives/shm/layout.h"\n',
+                               ["collectives/hier must not know collectives/shm"]),
+    "collectives/backends.c": ('#include "collectives/shm/backend.h"\n', []),
+    "s3io/small.c": ('#include "s3io/s3/s3_get.h"\n', ["s3io must not know s3io/s3"]),
+    "entrypoint/job/job.c": ('#include "s3io/s3/profile.h"\n', []),
+    "runtime/worded.c": ("/* Wombats. */\nint pl_wombat_count; /* not wombatlike */\n", ["'Wombats' is called marsupial", "'wombat' is called marsupial"]),
+    "runtime/named/wombat.c": ("int nothing;\n", ["'runtime/named/wombat.c' is called marsupial"]),
+    "runtime/quoll.c": ("int pl_new_quoll; /* a new quoll */\n", ["'new_quoll' is called new marsupial"]),
+    "base/zebra.c": ("/* a zebra and a wombat, in a folder where they may be */\n", []),
+    "runtime/echidna.c": ("/* off, so far: an echidna */\n", []),
+    "tests/unit/base/test_ghost.c": (COVERS + "int ghost;\n", ["no test in tests/unit/base/meson.build names it"]),
+    "tests/unit/base/attic/test_ghost.c": (COVERS + "int ghost;\n", ["no test in tests/unit/base/meson.build names it"]),
+    "tests/unit/base/attic/test_named.c": (COVERS + "int named;\n", []),
+    "tests/unit/base/attic/test_two.c": ("/* Covers base/good.h,\n * base/words.c. What it does. */\n", []),
+    "tests/unit/base/attic/test_silent.c": ("/* Tests something. */\nint named; /* Covers base/good.h. */\n", ["says in its first comment what it covers"]),
+    "tests/unit/base/attic/test_wrong.c": ("/* Covers base/good.h, base/gone.c. */\nint named;\n", ["covers 'base/gone.c', which does not exist"]),
+    "tests/unit/base/attic/test_script.sh": ("# Covers base/good.h.\n", []),
 }
 
 
@@ -40,17 +64,29 @@ def main():
         root = pathlib.Path(folder)
         for name, (content, _) in TREE.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(SPDX + content)
+            (root / name).write_text((SPDX.replace("/*", "#") if name.endswith(".sh") else SPDX) + content)
+        for number in range(41):
+            (root / f"base/many/file_{number}.h").parent.mkdir(exist_ok=True)
+            (root / f"base/many/file_{number}.h").write_text(SPDX)
+        (root / "tests/support").mkdir(parents=True)
+        (root / "tests/support/words.txt").write_text(WORDS)
         (root / "base/nameless.c").write_text("int nameless;\n")
-        (root / "tests/unit/base/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\n# 'attic/named'\n")
+        (root / "tests/unit/base/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\n# 'attic/named' 'attic/two' 'attic/silent' 'attic/wrong' 'attic/script'\n")
         done = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True, check=False)
         found = [line for line in done.stdout.splitlines() if "clang-format" not in line]
+        counts = subprocess.run([sys.executable, CHECK, root, "--words"], capture_output=True, text=True, check=False).stdout
+        purposes = subprocess.run([sys.executable, CHECK, root, "--purpose"], capture_output=True, text=True, check=False).stdout
     wrong = [] if done.returncode == 1 else [f"exit code {done.returncode}"]
-    expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.c": ["no SPDX line"]}
+    expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.c": ["no SPDX line"], "base/many": ["41 files, more than 40"]}
     for name, says in expected.items():
         rows = [line for line in found if line.startswith(name + ":")]
         if len(rows) != len(says) or not all(any(word in row for row in rows) for word in says):
             wrong.append(f"{name}: expected {says}, found {rows}")
+    if [row.split()[:3] for row in counts.splitlines()] != [["3", "on", "wombats?"], ["1", "on", "new_quoll"], ["0", "on", "zebras?"], ["2", "off", "echidnas?"]]:
+        wrong.append(f"counts of words: {counts}")
+    silent = [line.split(":")[0] for line in purposes.splitlines() if "no line that says what the file is for" in line]
+    if "base/environment.c" not in silent or "base/words.c" in silent or "base/good.h" in silent or any("tests/" in name for name in silent):
+        wrong.append(f"files without a purpose: {silent}")
     print("\n".join(wrong + [done.stderr]) if wrong else f"{len(found)} findings, all expected")
     return 1 if wrong else 0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# Covers tests/support/packages.sh.
 # What is missing: neither what is installed, nor what an installed package provides under another name; a package that was removed is.
 set -euo pipefail
 packages=$(realpath "$(dirname "$0")/../../support/packages.sh")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# Covers README.md, docs/troubleshooting.md.
 """What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
 the page of troubles, messages."""
 import pathlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# Covers tests/run.sh, tests/support/stage.sh, tests/support/report.py.
 # The test runner tells a failing test, a passing one, a skipped one, a stage that cannot build and one that hangs.
 set -euo pipefail
 support=$(cd "$(dirname "$0")/../../support" && pwd)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/channel.c. */
 #include "runtime/channel.h"
 
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/start.c, collectives/world_on_device.c. */
 /* A GPU for each rank: who gets which, and that all ranks end alike. On the fake driver, with four devices; each test
  * is a process of its own. */
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/metrics.c. */
 #include "runtime/metrics.h"
 
 #include "base/file.h"

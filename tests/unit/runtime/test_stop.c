@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/stop.c. */
 #include "runtime/stop.h"
 
 #include "base/clock.h"

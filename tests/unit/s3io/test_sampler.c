@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/sampler.c. */
 #include "s3io/sampler.h"
 #include "tests/support/unit.h"
 

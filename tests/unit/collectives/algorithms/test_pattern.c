@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/algorithms/algorithm.c, collectives/p2p/cost_model.c. */
 /* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And
  * how long messages are, and which pattern is chosen. */
 #include "collectives/algorithms/algorithm.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c. */
 /* What ranks tell each other before there is a world, where one of them cannot come to it. */
 #include "tests/support/alloc_budget.h"
 

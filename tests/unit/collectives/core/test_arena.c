@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/core/arena.c, collectives/shm/arena.c, collectives/shm/region.c. */
 /* Memory that ranks share: who may ask for what, and that what is given back goes back. */
 #include "base/clock.h"
 #include "collectives/arena.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/core/revoke.c, collectives/core/request.c, collectives/core/wait.c. */
 /* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however
  * many it was passed on. */
 #include "base/clock.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/p2p/p2p.c, collectives/p2p/compress.c, collectives/hier/hier.c, collectives/shm/run.c,
+ * collectives/self.c. */
 /* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN,
  * scales, narrow wires. */
 #include "collectives/reduce/kernel.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/core/world_new.c. */
 /* Settings that a world cannot be made with, on one rank or on all. */
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"

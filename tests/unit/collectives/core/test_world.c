@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
+ * collectives/core/validate.c, collectives/p2p/check_calls.c. */
 /* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/gpu/nccl_nccl.c, collectives/gpu/library_nccl.c, collectives/gpu/compare_calls.c,
+ * collectives/gpu/stream_events.c. */
 /* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and
  * what becomes of their failures. */
 #include "collectives/core/types.h"

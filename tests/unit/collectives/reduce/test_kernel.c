@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/reduce/kernel.c, collectives/reduce/kernel_plain.c, collectives/reduce/kernel_vector.inc. */
 /**
  * Every kernel table against the plain one over random types, lengths, alignments and values; the plain one against
  * known answers.

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/shm/shm.c, collectives/shm/run.c, collectives/shm/rounds.c, collectives/shm/staged.c,
+ * collectives/shm/zero_copy.c, collectives/shm/eventcount.c. */
 /**
  * The shared-memory backend with threads as ranks: every kind against a reference computed alone, in flat, direct and
  * staged mode, and what happens when ranks disagree, are late or leave.

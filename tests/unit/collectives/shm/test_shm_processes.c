@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers collectives/shm/shm.c, collectives/shm/region.c, collectives/shm/eventcount.c. */
 /**
  * The shared-memory backend with processes as ranks: right results, and killed and stopped ranks are noticed and named.
  */

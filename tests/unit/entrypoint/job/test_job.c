@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/job/job.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c. */
 #include "tests/unit/entrypoint/tree.h"
 
 static void write_hps(struct tree *tree, const char *text)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/job/pyrepr.c, entrypoint/job/unicode.c. */
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/unicode.h"
 #include "tests/support/unit.h"

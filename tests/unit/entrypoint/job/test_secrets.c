@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/job/secrets.c, entrypoint/launch/plan_print.c. */
 #include "entrypoint/job/secrets.h"
 #include "tests/unit/entrypoint/tree.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/job/settings.c. */
 #include "base/knob.h"
 #include "entrypoint/job/settings.h"
 #include "tests/unit/entrypoint/tree.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/job/words.c. */
 #include "entrypoint/job/words.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/launch/plan.c, entrypoint/launch/program.c, entrypoint/launch/source.c,
+ * entrypoint/launch/steps.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
+ * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c, entrypoint/launch/launcher_tensorflow.c,
+ * entrypoint/launch/launcher_unsupported.c. */
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/ssh/command.c. */
 #include "entrypoint/ssh/command.h"
 
 #include "tests/support/unit.h"

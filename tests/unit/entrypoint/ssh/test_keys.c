@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/ssh/keys.c. */
 #include "entrypoint/ssh/keys.h"
 
 #include "tests/support/unit.h"

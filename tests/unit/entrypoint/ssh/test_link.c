@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/ssh/link.c. */
 #include "entrypoint/ssh/link.h"
 
 #include "base/clock.h"

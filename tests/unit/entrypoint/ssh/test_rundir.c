@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/ssh/rundir.c. */
 #include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/rundir.h"

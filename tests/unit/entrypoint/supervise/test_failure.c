@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/supervise/failure.c, entrypoint/supervise/ending.c. */
 #include "entrypoint/supervise/ending.h"
 #include "entrypoint/supervise/failure.h"
 

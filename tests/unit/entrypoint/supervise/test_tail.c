@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/supervise/tail.c. */
 #include "entrypoint/supervise/tail.h"
 
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/supervise/watch.c, entrypoint/supervise/signals.c. */
 #include "entrypoint/supervise/watch.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/unpack/unpack.c. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/unpack/unpack.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/checkpoint/checkpoint.c, runtime/checkpoint/checkpoint_format.c. */
 #include "runtime/checkpoint.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/checkpoint/plan_file.c. */
 #include "runtime/plan_file.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/checkpoint/safetensors.c. */
 #include "runtime/safetensors.h"
 
 #include "base/file.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/gradient/plan.c, runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c,
+ * runtime/checkpoint/checkpoint.c. */
 /* Plans, optimizers and checkpoints in device memory give what they give in host memory. Runs on whatever driver is
  * found: a GPU's or the tests' own.
  */

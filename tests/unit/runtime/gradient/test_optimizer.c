@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/gradient/optimizer.c. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/gradient/schedule.c. */
 #include "runtime/schedule.h"
 
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/named/process_set.c. */
 /* Group H of the inventory: sets of ranks added, used side by side, and removed. */
 #include "base/clock.h"
 #include "runtime/optimizer.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/named/sparse.c. */
 /* L14 and L21 of the inventory: an embedding's gradient as rows. */
 #include "runtime/sparse.h"
 #include "tests/unit/runtime/named/engine.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/named/named_round.c, runtime/named/process_set.c, collectives/core/wait.c. */
 /* Waits that take long: what those who observe a world hear of them. */
 #include "base/clock.h"
 #include "runtime/process_set.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/bytes/inflate.c. */
 #include "base/clock.h"
 #include "s3io/source.h"
 #include "tests/support/unit.h"

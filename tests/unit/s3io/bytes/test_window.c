@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/bytes/window.c. */
 #include "s3io/bytes/window.h"
 
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/dataset/loader.c. */
 #include "base/clock.h"
 #include "s3io/loader.h"
 #include "tests/support/unit.h"

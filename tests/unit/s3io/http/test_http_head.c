@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/http/http_head.c. */
 #include "s3io/http/http_head.h"
 #include "tests/support/unit.h"
 

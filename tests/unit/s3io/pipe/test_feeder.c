@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/pipe/feeder.c. */
 #include "base/clock.h"
 #include "s3io/pipe/feeder.h"
 #include "s3io/stream.h"

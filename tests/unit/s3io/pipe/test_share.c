@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/pipe/share.c, s3io/pipe/share_dealer.c, s3io/pipe/share_link.c, s3io/pipe/share_ring.c. */
 #include "base/clock.h"
 #include "s3io/share.h"
 #include "tests/support/scratch.h"

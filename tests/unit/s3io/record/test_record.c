@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/record/record.c, s3io/record/record_recordio.c, s3io/record/record_text.c,
+ * s3io/record/record_tfrecord.c. */
 #include "base/clock.h"
 #include "s3io/example.h"
 #include "s3io/proto_tensor.h"

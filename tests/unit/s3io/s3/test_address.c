@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/s3/address.c. */
 #include "s3io/s3/address.h"
 #include "tests/support/unit.h"
 

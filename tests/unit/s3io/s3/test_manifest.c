@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/s3/manifest.c. */
 #include "s3io/s3/manifest.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/s3/s3_copy.c. */
 #include "base/clock.h"
 #include "s3io/s3/s3_copy.h"
 #include "tests/support/scratch.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/s3/s3_list.c, s3io/s3/s3_xml.c. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "s3io/s3/s3_list.h"

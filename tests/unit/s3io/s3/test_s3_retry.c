@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/s3/s3_retry.c. */
 #include "base/clock.h"
 #include "s3io/s3/s3_retry.h"
 #include "tests/support/unit.h"

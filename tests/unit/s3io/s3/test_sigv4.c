@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/s3/sigv4.c. */
 /* AWS's published suite (sigv4_suite.json says where it is from) and the examples of S3's documentation. */
 #include "base/memory.h"
 #include "base/python_json.h"
