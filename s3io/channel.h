@@ -3,7 +3,7 @@
  * A channel of training data as a plain struct: what the platform's configuration says, with nothing of its files or
  * variables. Whoever reads those (runtime/channel) fills it in.
  *
- * Test  tests/unit/s3io/record/test_idx.c, test_stream.c
+ * Test  tests/unit/s3io/dataset/test_idx_pairs.c, test_stream.c
  */
 #ifndef PL_S3IO_CHANNEL_H
 #define PL_S3IO_CHANNEL_H

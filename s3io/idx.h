@@ -4,7 +4,7 @@
  *
  * Source  "The IDX file format" on the page of the MNIST database: two zero bytes, a type byte, the number of
  *         dimensions, the dimensions as big-endian 32-bit words, then the elements, big-endian, last dimension fastest.
- * Test    tests/unit/s3io/record/test_idx.c
+ * Test    tests/unit/s3io/record/test_idx.c, tests/unit/s3io/dataset/test_idx_pairs.c
  */
 #ifndef PL_S3IO_IDX_H
 #define PL_S3IO_IDX_H

@@ -3,7 +3,7 @@
  * An object store: a list of keys with sizes, each of which opens as a byte source. A directory and an S3 prefix look
  * the same from here.
  *
- * Test  tests/unit/s3io/dataset/test_stream.c, test_idx.c
+ * Test  tests/unit/s3io/dataset/test_stream.c, test_idx_pairs.c
  */
 #ifndef PL_S3IO_STORE_H
 #define PL_S3IO_STORE_H
