@@ -28,11 +28,20 @@ else
 fi
 
 library=$(realpath "$LD_LIBRARY_PATH/libpaceline.so")
-foreign=$(nm -D --defined-only "$library" | awk '$3 !~ /^pl_/ { print $3 }')
-[ -z "$foreign" ] || { echo "the library shows names that are not ours: $foreign"; exit 1; }
 readelf -d "$library" | grep 'SONAME.*\[libpaceline\.so\.0\]' >/dev/null || { echo "the library's soname is not libpaceline.so.0"; exit 1; }
-nm -D --defined-only "$library" | grep -w pl_sampler_init >/dev/null || { echo "the library lacks the data path"; exit 1; }
-echo "the library shows its own names alone"
+include=$(find "$scratch/root" -type d -path '*/include/paceline')
+(cd "$include" && find . -name '*.h' -printf '#include "%P"\n') >"$scratch/headers.c"
+if cc -std=c11 -I"$include" -fsyntax-only -aux-info "$scratch/prototypes" "$scratch/headers.c" 2>"$scratch/log"; then # GCC's list of all prototypes
+  sed -nE "s|^/\* $include/.* extern [^(]*\b([A-Za-z_][A-Za-z0-9_]*) \(.*|\1|p" "$scratch/prototypes" | sort -u >"$scratch/declared"
+  nm -D --defined-only "$library" | awk '{ print $3 }' | sort -u >"$scratch/exported"
+  hidden=$(comm -23 "$scratch/declared" "$scratch/exported") internal=$(comm -13 "$scratch/declared" "$scratch/exported")
+  [ -s "$scratch/declared" ] && [ -z "$hidden" ] || { echo "the library lacks what its headers declare: $hidden"; exit 1; }
+  [ -z "$internal" ] || { echo "the library shows what no installed header declares: $internal"; exit 1; }
+  echo "the library shows the $(wc -l <"$scratch/declared") functions that its headers declare, and nothing else"
+else
+  cc --version | grep -q "Free Software Foundation" && { cat "$scratch/log"; exit 1; } # some header does not stand on its own
+  echo "cc is not GCC: what the library shows was not compared with its headers"
+fi
 
 paceline=$(find "$scratch/root" -path '*/bin/paceline')
 "$paceline" help >"$scratch/help"
