@@ -40,10 +40,10 @@ struct pl_topology {
     bool oversubscribed;
 };
 
-/** One rank's news about a step that all take together. */
-struct pl_news {
+/** How one rank fared in a step that all take together, and then how the step went. */
+struct pl_vote {
     enum pl_status status;
-    char text[PL_BACKEND_REASON_BYTES];
+    char text[PL_BACKEND_REASON_BYTES]; /* where the status is not PL_OK */
 };
 
 /** What a world has heard. */
@@ -163,9 +163,12 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
-/** `*mine` becomes the news of the lowest rank whose status is not PL_OK, where there is one. Collective. */
-enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** What a rank votes that fared so. */
+struct pl_vote pl_vote_from(const struct pl_error *own);
+
+/** `*vote` becomes that of the lowest rank whose status is not PL_OK, where there is one. Collective. */
+enum pl_status pl_world_vote(struct pl_world *world, struct pl_vote *vote, int64_t deadline_ns,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether every rank was given a device; else `reason` says who was not. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);

@@ -20,13 +20,9 @@
 
 static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_knobs *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    PL_AUTO_FREE struct pl_knobs *all = NULL;
 
-    if (!all) {
-        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
-    }
-    PL_TRY(
-        world->bootstrap->allgather(world->bootstrap->context, &world->knobs, all, sizeof(*all), deadline_ns, reterr));
+    PL_TRY(pl_bootstrap_gather(world->bootstrap, &world->knobs, sizeof(*all), deadline_ns, &all, reterr));
     world->knobs = all[0];
     return PL_OK;
 }
@@ -61,7 +57,7 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
                                     struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
-    struct pl_news news;
+    struct pl_vote vote;
     enum pl_status status, shared;
     struct pl_error error = PL_ERROR_NONE;
 
@@ -74,22 +70,20 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
                  pl_knob_text(&world->knobs, PL_KNOB_BACKEND));
         return PL_OK;
     }
-    memset(&news, 0, sizeof(news));
-    news.status = backend->probe(world, news.text) ? PL_OK : PL_UNSUPPORTED;
-    PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
-    if (news.status != PL_OK) {
-        memcpy(entry->reason, news.text, sizeof(entry->reason));
+    memset(&vote, 0, sizeof(vote));
+    vote.status = backend->probe(world, vote.text) ? PL_OK : PL_UNSUPPORTED;
+    PL_TRY(pl_world_vote(world, &vote, deadline_ns, reterr));
+    if (vote.status != PL_OK) {
+        memcpy(entry->reason, vote.text, sizeof(entry->reason));
         return PL_OK;
     }
     status = backend->init(world, &entry->state, &error);
-    news.status = status;
-    if (status != PL_OK) {
-        pl_error_text(&error, news.text, sizeof(news.text));
-    }
-    shared = pl_world_share_news(world, &news, deadline_ns, reterr);
-    entry->on = shared == PL_OK && news.status == PL_OK;
+    error.status = status;
+    vote = pl_vote_from(&error);
+    shared = pl_world_vote(world, &vote, deadline_ns, reterr);
+    entry->on = shared == PL_OK && vote.status == PL_OK;
     if (!entry->on) {
-        memcpy(entry->reason, news.text, sizeof(entry->reason));
+        memcpy(entry->reason, vote.text, sizeof(entry->reason));
         if (status == PL_OK) {
             backend->free(entry->state);
         }
