@@ -117,10 +117,22 @@ struct pl_world {
     struct pl_transfer notice_in;
 };
 
-/** pl_world_new() on the backends of `table`, in order of preference and NULL after the last. */
+/**
+ * Chooses this rank's device where options do not name it: called when the world's ranks, hosts and settings are known
+ * and its backends are not started. Collective over pl_world_bootstrap(); all ranks or none choose one.
+ */
+struct pl_device_chooser {
+    void *context;
+    enum pl_status (*choose)(void *context, struct pl_world *world, struct pl_device **ret_device,
+                             struct pl_error *reterr);
+};
+
+/**
+ * pl_world_new() on the backends of `table`, in order of preference and NULL after the last; `chooser` NULL: none.
+ */
 enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                       const struct pl_backend *const *table, struct pl_world **ret_world,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
+                                       const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
+                                       struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,

@@ -163,9 +163,25 @@ static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns,
     return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
 }
 
+/* Once more who is where: the ranks have devices now, and may run on other CPUs. */
+static enum pl_status choose_device(struct pl_world *world, const struct pl_world_options *options,
+                                    const struct pl_device_chooser *chooser, struct pl_error *reterr)
+{
+    struct pl_world_options with = *options;
+
+    PL_TRY(chooser->choose(chooser->context, world, &world->device, reterr));
+    if (!world->device) {
+        return PL_OK;
+    }
+    with.device = world->device;
+    pl_topology_done(&world->topology);
+    return pl_topology_init(&world->topology, world->bootstrap, &with, NULL, NULL, pl_world_deadline_ns(world), reterr);
+}
+
 /* What pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options,
-                            const struct pl_world *parent, const int *parent_ranks, struct pl_error *reterr)
+                            const struct pl_device_chooser *chooser, const struct pl_world *parent,
+                            const int *parent_ranks, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
     int64_t deadline_ns;
@@ -190,6 +206,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
                        : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
                                                                                                  : 0;
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
+    if (chooser) {
+        PL_TRY(choose_device(world, options, chooser, reterr));
+    }
     if (world->size > 1 && pl_world_has_devices(world, reason)) {
         PL_TRY(new_host_part(world, deadline_ns, reterr));
     }
@@ -199,9 +218,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
 static atomic_uint parts; /* sub-worlds that this process has made */
 
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                const struct pl_backend *const *table, const struct pl_world *parent,
-                                const int *parent_ranks, bool inner, struct pl_world **ret_world,
-                                struct pl_error *reterr)
+                                const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
+                                const struct pl_world *parent, const int *parent_ranks, bool inner,
+                                struct pl_world **ret_world, struct pl_error *reterr)
 {
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status;
@@ -224,7 +243,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
         world->observer = parent->observer;
         world->part = atomic_fetch_add(&parts, 1) + 1;
     }
-    status = build(world, options, parent, parent_ranks, reterr);
+    status = build(world, options, chooser, parent, parent_ranks, reterr);
     if (status == PL_OK && !inner) {
         status = pl_bootstrap_ready(bootstrap, pl_progress_start(world, reterr), pl_world_deadline_ns(world), reterr);
     }
@@ -237,8 +256,8 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
 }
 
 enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                       const struct pl_backend *const *table, struct pl_world **ret_world,
-                                       struct pl_error *reterr)
+                                       const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
+                                       struct pl_world **ret_world, struct pl_error *reterr)
 {
     static const struct pl_world_options none;
 
@@ -248,7 +267,7 @@ enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const str
                            "needs a bootstrap of its own");
         return pl_bootstrap_refuse(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(REFUSAL_NS));
     }
-    return new_world(bootstrap, options ? options : &none, table, NULL, NULL, false, ret_world, reterr);
+    return new_world(bootstrap, options ? options : &none, table, chooser, NULL, NULL, false, ret_world, reterr);
 }
 
 static enum pl_status check_list(const struct pl_world *parent, const int *ranks, int count, struct pl_error *reterr)
@@ -287,7 +306,7 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
         }
         return status;
     }
-    return new_world(bootstrap, &options, parent->table, parent, ranks, inner, ret_world, reterr);
+    return new_world(bootstrap, &options, parent->table, NULL, parent, ranks, inner, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
