@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of backends, and the worlds that run on it. */
 #include "collectives/gpu/backends.h"
+#include "collectives/backends.h"
+
 #include "base/memory.h"
 #include "collectives/core/types.h"
 #include "collectives/hier/backend.h"
@@ -8,16 +10,15 @@
 #include "collectives/self.h"
 #include "collectives/shm/backend.h"
 
-/* In order of preference: the first that runs and takes a collective gets it. NULL ends it. */
-static const struct pl_backend *const table[] = {
+const struct pl_backend *const pl_backends[] = {
     &pl_backend_self, &pl_backend_solo,      &pl_backend_nccl,     &pl_backend_device,
     &pl_backend_shm,  &pl_backend_hierarchy, &pl_backend_exchange, NULL,
 };
 
-_Static_assert(PL_ARRAY_ITEMS(table) - 1 <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
+_Static_assert(PL_ARRAY_ITEMS(pl_backends) - 1 <= PL_WORLD_MAX_BACKENDS, "the world has room for every backend");
 
 enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                             struct pl_world **ret_world, struct pl_error *reterr)
 {
-    return pl_world_new_with_table(bootstrap, options, table, ret_world, reterr);
+    return pl_world_new_with_table(bootstrap, options, pl_backends, NULL, ret_world, reterr);
 }

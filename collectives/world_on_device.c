@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which GPU each rank of a world gets: chosen between finding out who shares a host and starting the backends. */
 #include "collectives/world_on_device.h"
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "collectives/collective.h"
+#include "collectives/backends.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/types.h"
 #include "device/choose.h"
 #include "device/place.h"
 
@@ -18,19 +21,12 @@ static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sig
 {
     int size = pl_world_size(world), host = pl_world_host_of(world, pl_world_rank(world));
     struct pl_device_sight own;
-    struct pl_device_sight *all = pl_memory_new((size_t)size, sizeof(*all), reterr);
-    enum pl_status status;
+    struct pl_device_sight *all;
 
-    if (!all) {
-        return PL_MEMORY;
-    }
     memset(&own, 0, sizeof(own));
     pl_device_look(&own);
-    status = pl_allgather(world, &own, all, sizeof(own), PL_UINT8, reterr);
-    if (status != PL_OK) {
-        free(all);
-        return status;
-    }
+    PL_TRY(
+        pl_bootstrap_gather(pl_world_bootstrap(world), &own, sizeof(own), pl_world_deadline_ns(world), &all, reterr));
     for (int rank = 0, local = 0; rank < size; rank++) {
         if (pl_world_host_of(world, rank) == host) {
             all[local++] = all[rank];
@@ -57,12 +53,10 @@ static enum pl_status open_chosen(struct pl_world *world, const char *wanted, co
 static enum pl_status agree(struct pl_world *world, int32_t own, struct pl_error *reterr)
 {
     int size = pl_world_size(world);
-    PL_AUTO_FREE int32_t *all = pl_memory_new((size_t)size, sizeof(*all), reterr);
+    PL_AUTO_FREE int32_t *all = NULL;
 
-    if (!all) {
-        return PL_MEMORY;
-    }
-    PL_TRY(pl_allgather(world, &own, all, 1, PL_INT32, reterr));
+    PL_TRY(
+        pl_bootstrap_gather(pl_world_bootstrap(world), &own, sizeof(own), pl_world_deadline_ns(world), &all, reterr));
     for (int rank = 0; rank < size; rank++) {
         if (all[rank] == FAILED) {
             return pl_error_set(reterr, PL_PEER, "rank %d could not open a GPU; its own message says why", rank);
@@ -97,9 +91,15 @@ static void run_beside(struct pl_device *device)
     }
 }
 
-static enum pl_status choose(struct pl_world *world, const char *wanted, struct pl_device **ret_device,
+struct choice {
+    const char *wanted;
+    struct pl_device *device; /* NULL: none is used */
+};
+
+static enum pl_status choose(void *context, struct pl_world *world, struct pl_device **ret_device,
                              struct pl_error *reterr)
 {
+    struct choice *choice = context;
     PL_AUTO_FREE struct pl_device_sight *sights = NULL;
     struct pl_error reason = PL_ERROR_NONE, said = PL_ERROR_NONE;
     struct pl_device *device = NULL;
@@ -107,7 +107,7 @@ static enum pl_status choose(struct pl_world *world, const char *wanted, struct 
     enum pl_status own, others;
 
     PL_TRY(gather_sights(world, &sights, reterr));
-    own = open_chosen(world, wanted, sights, &ordinal, &device, &reason);
+    own = open_chosen(world, choice->wanted, sights, &ordinal, &device, &reason);
     others = agree(world, own == PL_OK ? ordinal : FAILED, &said);
     if (own != PL_OK || others != PL_OK) {
         if (reterr) {
@@ -119,6 +119,7 @@ static enum pl_status choose(struct pl_world *world, const char *wanted, struct 
     if (device) {
         run_beside(device);
     }
+    choice->device = device;
     *ret_device = device;
     return PL_OK;
 }
@@ -127,23 +128,14 @@ enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const stru
                                       const char *wanted, struct pl_device **ret_device, struct pl_world **ret_world,
                                       struct pl_error *reterr)
 {
-    struct pl_world_options with = options ? *options : (struct pl_world_options){.knobs = NULL};
-    struct pl_world *world = NULL;
-    enum pl_status status;
+    struct choice choice = {.wanted = wanted};
+    const struct pl_device_chooser chooser = {.context = &choice, .choose = choose};
+    enum pl_status status = pl_world_new_with_table(bootstrap, options, pl_backends, &chooser, ret_world, reterr);
 
-    /* Who shares a host is known to a world only, and a world is told its device when it is made. */
-    PL_TRY(pl_world_new(bootstrap, &with, &world, reterr));
-    status = choose(world, wanted, &with.device, reterr);
-    if (status == PL_OK && with.device) {
-        pl_world_free(PL_TAKE(world));
-        status = pl_world_new(bootstrap, &with, &world, reterr);
-    }
     if (status != PL_OK) {
-        pl_world_free(world);
-        pl_device_close(with.device);
+        pl_device_close(choice.device);
         return status;
     }
-    *ret_device = with.device;
-    *ret_world = world;
+    *ret_device = choice.device;
     return PL_OK;
 }

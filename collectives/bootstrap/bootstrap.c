@@ -26,6 +26,20 @@ enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_
     return bootstrap->barrier(bootstrap->context, deadline_ns, reterr);
 }
 
+enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const void *own, size_t bytes,
+                                   int64_t deadline_ns, void *ret_all, struct pl_error *reterr)
+{
+    PL_AUTO_FREE void *all = pl_memory_new((size_t)bootstrap->size, bytes, reterr);
+
+    if (!all) {
+        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+    }
+    PL_TRY(bootstrap->allgather(bootstrap->context, own, all, bytes, deadline_ns, reterr));
+    memcpy(ret_all, &all, sizeof(all)); /* without aliasing trouble */
+    all = NULL;
+    return PL_OK;
+}
+
 static enum pl_status self_allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                      struct pl_error *reterr)
 {

@@ -22,6 +22,13 @@ enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl
 enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Every rank's `bytes` of `own`, in rank order, in new memory at `*ret_all`, a pointer of any type; the caller frees
+ * it. Where a rank has no memory for it all fail. Collective.
+ */
+enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const void *own, size_t bytes,
+                                   int64_t deadline_ns, void *ret_all, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Ranks have not met: what is left of this exchange would be met by the next one. */
 static inline bool pl_bootstrap_is_out_of_step(const struct pl_error *error)
 {

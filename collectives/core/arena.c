@@ -35,13 +35,10 @@ static const char *memory_text(uint64_t memory)
 static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns,
                                    struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct wish *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    PL_AUTO_FREE struct wish *all = NULL;
     const struct wish own = {.bytes = bytes, .memory = memory};
 
-    if (!all) {
-        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
-    }
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, &own, all, sizeof(own), deadline_ns, reterr));
+    PL_TRY(pl_bootstrap_gather(world->bootstrap, &own, sizeof(own), deadline_ns, &all, reterr));
     for (int r = 1; r < world->size; r++) {
         if (all[r].memory != all[0].memory) {
             return pl_error_set(reterr, PL_MISMATCH,
@@ -140,22 +137,23 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
 {
     struct pl_span span = {.data = NULL};
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_news news = {.status = take_host(world, bytes, memory, &span, &own)};
+    struct pl_vote vote;
     enum pl_status status;
 
+    own.status = take_host(world, bytes, memory, &span, &own);
     if (pl_bootstrap_is_out_of_step(&own)) {
         *reterr = own;
         return own.status;
     }
-    pl_error_text(&own, news.text, sizeof(news.text));
-    status = pl_world_share_news(world, &news, deadline_ns, reterr);
-    if (status == PL_OK && news.status == PL_OK) {
+    vote = pl_vote_from(&own);
+    status = pl_world_vote(world, &vote, deadline_ns, reterr);
+    if (status == PL_OK && vote.status == PL_OK) {
         *ret_span = span;
         return PL_OK;
     }
     give_back(world, &span);
     return status == PL_OK
-               ? pl_error_set(reterr, news.status, "%s memory on every rank: %s", memory_text(memory), news.text)
+               ? pl_error_set(reterr, vote.status, "%s memory on every rank: %s", memory_text(memory), vote.text)
                : status;
 }
 

@@ -102,19 +102,19 @@ static enum pl_status share(struct pl_world *world, struct pl_device_span *span,
                             int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
-    struct pl_news news = {.status = PL_OK};
+    struct pl_vote vote;
 
     if (!can_share(world, world->device_spans_apart)) {
         return PL_OK;
     }
-    news.status = open_windows(world, span, offers, &own);
-    pl_error_text(&own, news.text, sizeof(news.text));
-    PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
-    if (news.status != PL_OK) {
+    own.status = open_windows(world, span, offers, &own);
+    vote = pl_vote_from(&own);
+    PL_TRY(pl_world_vote(world, &vote, deadline_ns, reterr));
+    if (vote.status != PL_OK) {
         close_windows(world, span);
         free(span->windows);
         span->windows = NULL;
-        memcpy(world->device_spans_apart, news.text, sizeof(news.text));
+        memcpy(world->device_spans_apart, vote.text, sizeof(vote.text));
     }
     return PL_OK;
 }

@@ -40,10 +40,10 @@ struct pl_topology {
     bool oversubscribed;
 };
 
-/** One rank's news about a step that all take together. */
-struct pl_news {
+/** How one rank fared in a step that all take together, and then how the step went. */
+struct pl_vote {
     enum pl_status status;
-    char text[PL_BACKEND_REASON_BYTES];
+    char text[PL_BACKEND_REASON_BYTES]; /* where the status is not PL_OK */
 };
 
 /** What a world has heard. */
@@ -117,10 +117,22 @@ struct pl_world {
     struct pl_transfer notice_in;
 };
 
-/** pl_world_new() on the backends of `table`, in order of preference and NULL after the last. */
+/**
+ * Chooses this rank's device where options do not name it: called when the world's ranks, hosts and settings are known
+ * and its backends are not started. Collective over pl_world_bootstrap(); all ranks or none choose one.
+ */
+struct pl_device_chooser {
+    void *context;
+    enum pl_status (*choose)(void *context, struct pl_world *world, struct pl_device **ret_device,
+                             struct pl_error *reterr);
+};
+
+/**
+ * pl_world_new() on the backends of `table`, in order of preference and NULL after the last; `chooser` NULL: none.
+ */
 enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                       const struct pl_backend *const *table, struct pl_world **ret_world,
-                                       struct pl_error *reterr) PL_MUST_CHECK;
+                                       const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
+                                       struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
@@ -163,9 +175,12 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
-/** `*mine` becomes the news of the lowest rank whose status is not PL_OK, where there is one. Collective. */
-enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** What a rank votes that fared so. */
+struct pl_vote pl_vote_from(const struct pl_error *own);
+
+/** `*vote` becomes that of the lowest rank whose status is not PL_OK, where there is one. Collective. */
+enum pl_status pl_world_vote(struct pl_world *world, struct pl_vote *vote, int64_t deadline_ns,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether every rank was given a device; else `reason` says who was not. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);

@@ -20,13 +20,9 @@
 
 static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_knobs *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
+    PL_AUTO_FREE struct pl_knobs *all = NULL;
 
-    if (!all) {
-        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
-    }
-    PL_TRY(
-        world->bootstrap->allgather(world->bootstrap->context, &world->knobs, all, sizeof(*all), deadline_ns, reterr));
+    PL_TRY(pl_bootstrap_gather(world->bootstrap, &world->knobs, sizeof(*all), deadline_ns, &all, reterr));
     world->knobs = all[0];
     return PL_OK;
 }
@@ -61,7 +57,7 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
                                     struct pl_error *reterr)
 {
     struct pl_world_backend *entry = &world->backends[world->backend_count++];
-    struct pl_news news;
+    struct pl_vote vote;
     enum pl_status status, shared;
     struct pl_error error = PL_ERROR_NONE;
 
@@ -74,22 +70,20 @@ static enum pl_status start_backend(struct pl_world *world, const struct pl_back
                  pl_knob_text(&world->knobs, PL_KNOB_BACKEND));
         return PL_OK;
     }
-    memset(&news, 0, sizeof(news));
-    news.status = backend->probe(world, news.text) ? PL_OK : PL_UNSUPPORTED;
-    PL_TRY(pl_world_share_news(world, &news, deadline_ns, reterr));
-    if (news.status != PL_OK) {
-        memcpy(entry->reason, news.text, sizeof(entry->reason));
+    memset(&vote, 0, sizeof(vote));
+    vote.status = backend->probe(world, vote.text) ? PL_OK : PL_UNSUPPORTED;
+    PL_TRY(pl_world_vote(world, &vote, deadline_ns, reterr));
+    if (vote.status != PL_OK) {
+        memcpy(entry->reason, vote.text, sizeof(entry->reason));
         return PL_OK;
     }
     status = backend->init(world, &entry->state, &error);
-    news.status = status;
-    if (status != PL_OK) {
-        pl_error_text(&error, news.text, sizeof(news.text));
-    }
-    shared = pl_world_share_news(world, &news, deadline_ns, reterr);
-    entry->on = shared == PL_OK && news.status == PL_OK;
+    error.status = status;
+    vote = pl_vote_from(&error);
+    shared = pl_world_vote(world, &vote, deadline_ns, reterr);
+    entry->on = shared == PL_OK && vote.status == PL_OK;
     if (!entry->on) {
-        memcpy(entry->reason, news.text, sizeof(entry->reason));
+        memcpy(entry->reason, vote.text, sizeof(entry->reason));
         if (status == PL_OK) {
             backend->free(entry->state);
         }
@@ -169,9 +163,25 @@ static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns,
     return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
 }
 
+/* Once more who is where: the ranks have devices now, and may run on other CPUs. */
+static enum pl_status choose_device(struct pl_world *world, const struct pl_world_options *options,
+                                    const struct pl_device_chooser *chooser, struct pl_error *reterr)
+{
+    struct pl_world_options with = *options;
+
+    PL_TRY(chooser->choose(chooser->context, world, &world->device, reterr));
+    if (!world->device) {
+        return PL_OK;
+    }
+    with.device = world->device;
+    pl_topology_done(&world->topology);
+    return pl_topology_init(&world->topology, world->bootstrap, &with, NULL, NULL, pl_world_deadline_ns(world), reterr);
+}
+
 /* What pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options,
-                            const struct pl_world *parent, const int *parent_ranks, struct pl_error *reterr)
+                            const struct pl_device_chooser *chooser, const struct pl_world *parent,
+                            const int *parent_ranks, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
     int64_t deadline_ns;
@@ -196,6 +206,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
                        : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
                                                                                                  : 0;
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
+    if (chooser) {
+        PL_TRY(choose_device(world, options, chooser, reterr));
+    }
     if (world->size > 1 && pl_world_has_devices(world, reason)) {
         PL_TRY(new_host_part(world, deadline_ns, reterr));
     }
@@ -205,9 +218,9 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
 static atomic_uint parts; /* sub-worlds that this process has made */
 
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                const struct pl_backend *const *table, const struct pl_world *parent,
-                                const int *parent_ranks, bool inner, struct pl_world **ret_world,
-                                struct pl_error *reterr)
+                                const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
+                                const struct pl_world *parent, const int *parent_ranks, bool inner,
+                                struct pl_world **ret_world, struct pl_error *reterr)
 {
     struct pl_world *world = pl_memory_new(1, sizeof(*world), reterr);
     enum pl_status status;
@@ -230,7 +243,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
         world->observer = parent->observer;
         world->part = atomic_fetch_add(&parts, 1) + 1;
     }
-    status = build(world, options, parent, parent_ranks, reterr);
+    status = build(world, options, chooser, parent, parent_ranks, reterr);
     if (status == PL_OK && !inner) {
         status = pl_bootstrap_ready(bootstrap, pl_progress_start(world, reterr), pl_world_deadline_ns(world), reterr);
     }
@@ -243,8 +256,8 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
 }
 
 enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
-                                       const struct pl_backend *const *table, struct pl_world **ret_world,
-                                       struct pl_error *reterr)
+                                       const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
+                                       struct pl_world **ret_world, struct pl_error *reterr)
 {
     static const struct pl_world_options none;
 
@@ -254,7 +267,7 @@ enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const str
                            "needs a bootstrap of its own");
         return pl_bootstrap_refuse(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(REFUSAL_NS));
     }
-    return new_world(bootstrap, options ? options : &none, table, NULL, NULL, false, ret_world, reterr);
+    return new_world(bootstrap, options ? options : &none, table, chooser, NULL, NULL, false, ret_world, reterr);
 }
 
 static enum pl_status check_list(const struct pl_world *parent, const int *ranks, int count, struct pl_error *reterr)
@@ -293,7 +306,7 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
         }
         return status;
     }
-    return new_world(bootstrap, &options, parent->table, parent, ranks, inner, ret_world, reterr);
+    return new_world(bootstrap, &options, parent->table, NULL, parent, ranks, inner, ret_world, reterr);
 }
 
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,

@@ -9,24 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
-                                   struct pl_error *reterr)
-{
-    PL_AUTO_FREE struct pl_news *all = pl_memory_new((size_t)world->size, sizeof(*all), reterr);
-
-    if (!all) {
-        return pl_bootstrap_refuse(world->bootstrap, PL_MEMORY, reterr, deadline_ns);
-    }
-    PL_TRY(world->bootstrap->allgather(world->bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
-    for (int r = 0; r < world->size; r++) {
-        if (all[r].status != PL_OK) {
-            *mine = all[r];
-            return PL_OK;
-        }
-    }
-    return PL_OK;
-}
-
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     int with = 0;

@@ -543,7 +543,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
     /* Within the time that the world's making has, so that ranks which cannot join meet those that could have. */
     int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
-    struct pl_news news = {.text = ""};
+    struct pl_vote vote = {.text = ""};
     enum pl_status status;
 
     if (!n) { /* the others are about to tell each other whether they can */
@@ -558,9 +558,9 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     n->waiting_tail = &n->waiting;
     status = allocate(n, reterr);
     /* Nobody joins unless all can. */
-    news.status = status;
-    if (pl_world_share_news(world, &news, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK ||
-        news.status != PL_OK) {
+    vote.status = status;
+    if (pl_world_vote(world, &vote, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK ||
+        vote.status != PL_OK) {
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
     }
     if (status == PL_OK) {

@@ -76,14 +76,11 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
 static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, int64_t deadline_ns,
                                      struct pl_error *reterr)
 {
-    PL_AUTO_FREE double *all = pl_memory_new((size_t)exchange->size, sizeof(*all), reterr);
+    PL_AUTO_FREE double *all = NULL;
     const struct pl_bootstrap *bootstrap = pl_world_bootstrap(exchange->world);
     double *slowest_ns = &exchange->message_ns[probe];
 
-    if (!all) {
-        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
-    }
-    PL_TRY(bootstrap->allgather(bootstrap->context, slowest_ns, all, sizeof(*all), deadline_ns, reterr));
+    PL_TRY(pl_bootstrap_gather(bootstrap, slowest_ns, sizeof(*all), deadline_ns, &all, reterr));
     *slowest_ns = 0;
     for (int r = 0; r < exchange->size; r++) {
         *slowest_ns = fmax(*slowest_ns, all[r]);
