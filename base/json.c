@@ -226,7 +226,7 @@ static enum pl_status check_all_names(const struct pl_json *document, const cJSO
     return PL_OK;
 }
 
-/* cJSON reads numbers by strtod(3), and a program may have set a locale with a comma. */
+/* cJSON reads numbers by strtod(3), and a program may have set a locale with a comma, which not every cJSON minds. */
 static cJSON *build(const char *text, size_t bytes)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* in glibc a constant */
