@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/python_json.h"
 #include "base/python_json_tree.h"
+#include "base/text_place.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,40 +40,13 @@ static void locate(struct reader *reader, const char *place)
     }
 }
 
-/* What stands at `place`, for a message. */
-static const char *found(const struct reader *reader, const char *place, char *text, size_t text_bytes)
-{
-    unsigned char byte;
-    int length = 1;
-
-    if (place >= reader->end) {
-        return "the end of the text";
-    }
-    byte = (unsigned char)*place;
-    if (byte == '\n' || byte == '\r') {
-        return "a line break";
-    }
-    if (byte == '\t') {
-        return "a tab";
-    }
-    if (byte < 0x20 || byte == 0x7F) {
-        (void)snprintf(text, text_bytes, "the control character 0x%02x", byte);
-        return text;
-    }
-    while (length < 4 && place + length < reader->end && (place[length] & 0xC0) == 0x80) {
-        length++;
-    }
-    (void)snprintf(text, text_bytes, "'%.*s'", length, place);
-    return text;
-}
-
 static enum pl_status fail(struct reader *reader, const char *place, const char *expected)
 {
-    char text[48];
+    char text[PL_TEXT_PLACE_FOUND_BYTES];
 
     locate(reader, place);
     return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected %s, found %s", reader->source, reader->line,
-                        reader->column, expected, found(reader, place, text, sizeof(text)));
+                        reader->column, expected, pl_text_place_found(place, reader->end, text));
 }
 
 static enum pl_status fail_limit(struct reader *reader, const char *place, enum pl_status status, const char *what,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/channel.h"
 
+#include "base/json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "base/text.h"
 #include "runtime/stop.h"
 
@@ -10,14 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The member `name` of `object` as text; `fallback` where it is absent, null or empty. */
-static const char *text_member(const struct pl_python_json *object, const char *name, const char *fallback)
+/* The member `name` of the channel as text; `*ret_text` stays where it is absent, null or empty. */
+static enum pl_status text_member(struct pl_json_value channel, const char *name, const char **ret_text,
+                                  struct pl_error *reterr)
 {
-    const struct pl_python_json *member = object ? pl_python_json_member(object, name) : NULL;
+    const char *text;
 
-    return member && pl_python_json_kind(member) == PL_PYTHON_JSON_STRING && *pl_python_json_text(member)
-               ? pl_python_json_text(member)
-               : fallback;
+    PL_TRY(pl_json_text_or(pl_json_member(channel, name), "", &text, reterr));
+    if (*text) {
+        *ret_text = text;
+    }
+    return PL_OK;
 }
 
 static enum pl_status unknown(const char *name, const char *key, const char *value, const char *expected,
@@ -26,14 +29,20 @@ static enum pl_status unknown(const char *name, const char *key, const char *val
     return pl_error_set(reterr, PL_INVALID, "channel '%s': %s is '%s', expected %s", name, key, value, expected);
 }
 
-static enum pl_status read_facts(const struct pl_python_json *config, const char *name, struct pl_channel *facts,
+static enum pl_status read_facts(struct pl_json_value channel, const char *name, struct pl_channel *facts,
                                  struct pl_error *reterr)
 {
-    const char *mode = text_member(config, "TrainingInputMode", "File");
-    const char *distribution = text_member(config, "S3DistributionType", "FullyReplicated");
-    const char *wrapper = text_member(config, "RecordWrapperType", "None");
+    const char *mode = "File";
+    const char *distribution = "FullyReplicated";
+    const char *wrapper = "None";
 
-    mode = text_member(config, "InputMode", mode);
+    if (pl_json_exists(channel)) {
+        PL_TRY(pl_json_expect(channel, PL_JSON_OBJECT, reterr));
+    }
+    PL_TRY(text_member(channel, "TrainingInputMode", &mode, reterr));
+    PL_TRY(text_member(channel, "InputMode", &mode, reterr));
+    PL_TRY(text_member(channel, "S3DistributionType", &distribution, reterr));
+    PL_TRY(text_member(channel, "RecordWrapperType", &wrapper, reterr));
     if (strcmp(mode, "File") == 0) {
         facts->mode = PL_CHANNEL_FILE;
     } else if (strcmp(mode, "Pipe") == 0) {
@@ -77,7 +86,7 @@ enum pl_status pl_channel_setup_find(const struct pl_environment *environment, c
 {
     const char *text = pl_environment_get_or(environment, "SM_INPUT_DATA_CONFIG", "{}");
     PL_AUTO_TEXT struct pl_text variable = PL_TEXT_NONE;
-    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    PL_AUTO_JSON struct pl_json *config = NULL;
     struct pl_channel_setup setup = {0};
     const char *path;
     enum pl_status status;
@@ -92,9 +101,10 @@ enum pl_status pl_channel_setup_find(const struct pl_environment *environment, c
         return pl_error_set(reterr, PL_NOT_FOUND, "there is no channel '%s' (%s is not set); channels are %s", name,
                             pl_text_string(&variable), pl_environment_get_or(environment, "SM_CHANNELS", "[]"));
     }
-    PL_TRY(pl_python_json_parse(text, strlen(text), "SM_INPUT_DATA_CONFIG", &root, reterr));
+    PL_TRY(pl_json_parse(text, strlen(text), "SM_INPUT_DATA_CONFIG", &config, reterr));
+    PL_TRY(pl_json_expect(pl_json_root(config), PL_JSON_OBJECT, reterr));
     PL_TRY(pl_channel_setup_directory(name, path, &setup, reterr));
-    status = read_facts(pl_python_json_member(root, name), name, &setup.facts, reterr);
+    status = read_facts(pl_json_member(pl_json_root(config), name), name, &setup.facts, reterr);
     if (status != PL_OK) {
         pl_channel_setup_done(&setup);
         return status;

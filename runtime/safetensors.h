@@ -29,7 +29,7 @@ struct pl_metadata {
     const char *value;
 };
 
-/** Write all atomically (pl_file_write_atomic()). Names must differ. */
+/** Write all atomically (pl_file_write_atomic()). Names must differ; one that is no UTF-8 is PL_INVALID. */
 enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
                                     const struct pl_metadata *metadata, size_t metadata_count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
@@ -37,15 +37,17 @@ enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *te
 struct pl_safetensors;
 
 /**
- * Open `path` and read its header.
+ * Open `path` and read its header, which may name the tensors in any order.
  *
  * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says;
+ *         PL_LIMIT when the header is beyond the bounds of base/json.h (a tensor is about eight values);
  *         PL_SYSTEM when it cannot be read.
  */
 enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 void pl_safetensors_close(struct pl_safetensors *file);
 
+/** Tensors are counted from 0 in the order of their places in the file. */
 size_t pl_safetensors_count(const struct pl_safetensors *file);
 const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file, size_t index);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "examples/synthetic/gradient_list.h"
 
+#include "base/json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,48 +30,39 @@ static enum pl_status add(struct gradient_list *list, const char *name, uint64_t
     return PL_OK;
 }
 
-static enum pl_status read_tensors(const struct pl_python_json *tensors, struct gradient_list *list,
-                                   struct pl_error *reterr)
+static enum pl_status read_tensors(struct pl_json_value tensors, struct gradient_list *list, struct pl_error *reterr)
 {
-    for (const struct pl_python_json *tensor = pl_python_json_first(tensors); tensor;
-         tensor = pl_python_json_next(tensor)) {
-        const struct pl_python_json *name = pl_python_json_member(tensor, "name"),
-                                    *count = pl_python_json_member(tensor, "count");
-        int64_t elems = 0;
+    for (struct pl_json_value tensor = pl_json_first(tensors); pl_json_exists(tensor); tensor = pl_json_next(tensor)) {
+        const char *name;
+        int64_t elems;
 
-        if (!name || pl_python_json_kind(name) != PL_PYTHON_JSON_STRING || !count) {
-            return pl_error_set(reterr, PL_INVALID, "line %u: a tensor has \"name\" and \"count\"",
-                                pl_python_json_line(tensor));
-        }
-        PL_TRY(pl_python_json_int64(count, &elems, reterr));
-        if (elems <= 0 || elems > MOST_ELEMS) {
-            return pl_error_set(reterr, PL_INVALID, "line %u: a tensor of %lld elements", pl_python_json_line(tensor),
-                                (long long)elems);
-        }
-        PL_TRY(add(list, pl_python_json_text(name), (uint64_t)elems, reterr));
+        PL_TRY(pl_json_text(pl_json_member(tensor, "name"), &name, reterr));
+        PL_TRY(pl_json_int64(pl_json_member(tensor, "count"), 1, MOST_ELEMS, &elems, reterr));
+        PL_TRY(add(list, name, (uint64_t)elems, reterr));
     }
     return PL_OK;
 }
 
 enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list, struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-    const struct pl_python_json *tensors, *name;
+    PL_AUTO_JSON struct pl_json *document = NULL;
+    struct pl_json_value tensors;
+    const char *name;
     struct gradient_list list = {.count = 0};
     enum pl_status status;
 
-    PL_TRY(pl_python_json_read(path, FILE_BYTES, &root, reterr));
-    tensors = pl_python_json_member(root, "tensors");
-    name = pl_python_json_member(root, "model");
-    if (!tensors || pl_python_json_count(tensors) == 0 || !name || pl_python_json_kind(name) != PL_PYTHON_JSON_STRING) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': expected an object with \"model\" and \"tensors\"", path);
+    PL_TRY(pl_json_read(path, FILE_BYTES, &document, reterr));
+    tensors = pl_json_member(pl_json_root(document), "tensors");
+    PL_TRY(pl_json_text(pl_json_member(pl_json_root(document), "model"), &name, reterr));
+    PL_TRY(pl_json_expect(tensors, PL_JSON_LIST, reterr));
+    if (pl_json_count(tensors) == 0) {
+        return pl_json_wrong(pl_json_first(tensors), "a tensor", reterr);
     }
-    status = allocate(&list, pl_python_json_text(name), pl_python_json_count(tensors), reterr);
+    status = allocate(&list, name, pl_json_count(tensors), reterr);
     if (status == PL_OK) {
         status = read_tensors(tensors, &list, reterr);
     }
     if (status != PL_OK) {
-        pl_error_context(reterr, "reading '%s'", path);
         gradient_list_done(&list);
         return status;
     }

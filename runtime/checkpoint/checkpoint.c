@@ -489,7 +489,7 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
  * steps between. */
 static bool is_useless(enum pl_status status)
 {
-    return status == PL_CORRUPT || status == PL_MISMATCH || status == PL_NOT_FOUND;
+    return status == PL_CORRUPT || status == PL_LIMIT || status == PL_MISMATCH || status == PL_NOT_FOUND;
 }
 
 static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, struct pl_checkpoint_record *ret_record,

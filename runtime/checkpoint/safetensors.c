@@ -2,8 +2,8 @@
 #include "runtime/safetensors.h"
 
 #include "base/file.h"
+#include "base/json_write.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -21,14 +21,20 @@ static const char *const codes[PL_DTYPE_COUNT] = {
     [PL_INT16] = "I16",   [PL_INT32] = "I32",   [PL_INT64] = "I64",   [PL_UINT8] = "U8",      [PL_BOOL] = "BOOL",
 };
 
+/* A tensor of a file. */
+struct entry {
+    struct pl_tensor tensor;
+    uint64_t offset;  /* from `data_at` */
+    size_t in_header; /* which of the header's it is */
+};
+
 struct pl_safetensors {
     char *path;
     int fd;
     uint64_t bytes;
-    uint64_t data_at; /* where the tensors begin, behind length and header */
-    struct pl_python_json *header;
-    struct pl_tensor *tensors;
-    uint64_t *offsets; /* [count], from `data_at` */
+    uint64_t data_at; /* where the tensors begin, after length and header */
+    struct pl_json *header;
+    struct entry *entries; /* [count], by their place in the file */
     size_t count;
 };
 
@@ -49,34 +55,44 @@ static uint64_t get_u64(const unsigned char *from)
     return value;
 }
 
-static void print_header(const struct pl_tensor *tensors, size_t tensor_count, const struct pl_metadata *metadata,
-                         size_t metadata_count, struct pl_text *text)
+static void print_tensor(struct pl_json_writer *writer, const struct pl_tensor *tensor, uint64_t offset)
 {
+    pl_json_write_object(writer, tensor->name);
+    pl_json_write_text(writer, "dtype", codes[tensor->dtype]);
+    pl_json_write_list(writer, "shape");
+    for (unsigned d = 0; d < tensor->dims; d++) {
+        pl_json_write_int64(writer, NULL, (int64_t)tensor->shape[d]);
+    }
+    pl_json_write_close(writer);
+    pl_json_write_list(writer, "data_offsets");
+    pl_json_write_int64(writer, NULL, (int64_t)offset);
+    pl_json_write_int64(writer, NULL, (int64_t)(offset + tensor->bytes));
+    pl_json_write_close(writer);
+    pl_json_write_close(writer);
+}
+
+static enum pl_status print_header(const struct pl_tensor *tensors, size_t tensor_count,
+                                   const struct pl_metadata *metadata, size_t metadata_count, struct pl_text *text,
+                                   struct pl_error *reterr)
+{
+    struct pl_json_writer writer = PL_JSON_WRITER(text);
     uint64_t offset = 0;
 
-    pl_text_append(text, "{\"__metadata__\":{");
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_object(&writer, "__metadata__");
     for (size_t i = 0; i < metadata_count; i++) {
-        pl_text_append(text, i > 0 ? "," : "");
-        pl_python_json_print_string(metadata[i].name, text);
-        pl_text_append(text, ":");
-        pl_python_json_print_string(metadata[i].value, text);
+        pl_json_write_text(&writer, metadata[i].name, metadata[i].value);
     }
-    pl_text_append(text, "}");
+    pl_json_write_close(&writer);
     for (size_t i = 0; i < tensor_count; i++) {
-        pl_text_append(text, ",");
-        pl_python_json_print_string(tensors[i].name, text);
-        pl_text_printf(text, ":{\"dtype\":\"%s\",\"shape\":[", codes[tensors[i].dtype]);
-        for (unsigned d = 0; d < tensors[i].dims; d++) {
-            pl_text_printf(text, "%s%llu", d > 0 ? "," : "", (unsigned long long)tensors[i].shape[d]);
-        }
-        pl_text_printf(text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset,
-                       (unsigned long long)(offset + tensors[i].bytes));
+        print_tensor(&writer, &tensors[i], offset);
         offset += tensors[i].bytes;
     }
-    pl_text_append(text, "}");
+    pl_json_write_close(&writer);
     while (text->length % 8 != 0 && !text->failed) {
         pl_text_append(text, " "); /* so that the data begins aligned */
     }
+    return pl_json_write_end(&writer, reterr);
 }
 
 enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
@@ -89,8 +105,7 @@ enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *te
     if (!parts) {
         return PL_MEMORY;
     }
-    print_header(tensors, tensor_count, metadata, metadata_count, &header);
-    PL_TRY(pl_text_check(&header, reterr));
+    PL_TRY(print_header(tensors, tensor_count, metadata, metadata_count, &header, reterr));
     put_u64(length, header.length);
     parts[0] = (struct iovec){.iov_base = length, .iov_len = sizeof(length)};
     parts[1] = (struct iovec){.iov_base = header.data, .iov_len = header.length};
@@ -151,70 +166,119 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
     return file->bytes < 8 ? corrupt(file, "too short for a safetensors file", reterr) : PL_OK;
 }
 
-/* A whole number of an array, from 0. */
-static bool whole(const struct pl_python_json *node, uint64_t *ret_value)
+/* A whole number, from 0. */
+static enum pl_status whole(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr)
 {
-    int64_t value;
+    int64_t number;
 
-    if (!node || pl_python_json_kind(node) != PL_PYTHON_JSON_INT || pl_python_json_int64(node, &value, NULL) != PL_OK ||
-        value < 0) {
-        return false;
-    }
-    *ret_value = (uint64_t)value;
-    return true;
+    PL_TRY(pl_json_int64(value, 0, PL_JSON_MAX_INTEGER, &number, reterr));
+    *ret_value = (uint64_t)number;
+    return PL_OK;
 }
 
-static enum pl_status read_tensor(struct pl_safetensors *file, const struct pl_python_json *entry, uint64_t data_bytes,
-                                  uint64_t *at, struct pl_error *reterr)
+/* The bytes of a tensor of its shape; errors as pl_json_wrong(). */
+static enum pl_status read_shape(struct pl_json_value shape, struct pl_tensor *tensor, struct pl_error *reterr)
 {
-    struct pl_tensor *tensor = &file->tensors[file->count];
-    const struct pl_python_json *code = pl_python_json_member(entry, "dtype");
-    const struct pl_python_json *shape = pl_python_json_member(entry, "shape");
-    const struct pl_python_json *offsets = pl_python_json_member(entry, "data_offsets");
-    unsigned dtype = 0;
-    uint64_t begin;
-    uint64_t end;
-    uint64_t bytes;
-
-    tensor->name = pl_python_json_name(entry);
-    if (!code || pl_python_json_kind(code) != PL_PYTHON_JSON_STRING || !shape || !offsets ||
-        pl_python_json_count(offsets) != 2) {
-        return corrupt(file, "an entry lacks dtype, shape or data_offsets", reterr);
-    }
-    while (dtype < PL_DTYPE_COUNT && strcmp(codes[dtype], pl_python_json_text(code)) != 0) {
-        dtype++;
-    }
-    if (dtype == PL_DTYPE_COUNT || pl_python_json_count(shape) > PL_TENSOR_MAX_DIMS) {
-        return corrupt(file, "an entry has an unknown dtype or too many dimensions", reterr);
-    }
-    tensor->dtype = (enum pl_dtype)dtype;
-    bytes = pl_dtype_bytes(tensor->dtype);
-    for (const struct pl_python_json *dim = pl_python_json_first(shape); dim; dim = pl_python_json_next(dim)) {
-        if (!whole(dim, &tensor->shape[tensor->dims]) ||
-            __builtin_mul_overflow(bytes, tensor->shape[tensor->dims], &bytes)) {
-            return corrupt(file, "a shape is no list of whole numbers", reterr);
+    PL_TRY(pl_json_expect(shape, PL_JSON_LIST, reterr));
+    tensor->bytes = pl_dtype_bytes(tensor->dtype);
+    for (struct pl_json_value dim = pl_json_first(shape); pl_json_exists(dim); dim = pl_json_next(dim)) {
+        if (tensor->dims == PL_TENSOR_MAX_DIMS) {
+            return pl_json_wrong(shape, "a list of at most 8 dimensions", reterr);
+        }
+        PL_TRY(whole(dim, &tensor->shape[tensor->dims], reterr));
+        if (__builtin_mul_overflow(tensor->bytes, tensor->shape[tensor->dims], &tensor->bytes)) {
+            return pl_json_wrong(dim, "a dimension of a tensor that 64 bits can count", reterr);
         }
         tensor->dims++;
     }
-    if (!whole(pl_python_json_first(offsets), &begin) ||
-        !whole(pl_python_json_next(pl_python_json_first(offsets)), &end) || begin != *at || end < begin ||
-        end > data_bytes || end - begin != bytes) {
-        return corrupt(file, "a tensor's place does not fit its shape, its neighbour or the file's size", reterr);
-    }
-    tensor->bytes = bytes;
-    file->offsets[file->count] = begin;
-    *at = end;
-    file->count++;
     return PL_OK;
+}
+
+/* One member of the header; errors as pl_json_wrong(). */
+static enum pl_status read_entry(struct pl_json_value member, struct entry *entry, struct pl_error *reterr)
+{
+    struct pl_json_value code = pl_json_member(member, "dtype");
+    struct pl_json_value offsets = pl_json_member(member, "data_offsets");
+    struct pl_json_value begin = pl_json_first(offsets);
+    unsigned dtype = 0;
+    const char *text;
+    uint64_t end;
+
+    PL_TRY(pl_json_text(code, &text, reterr));
+    while (dtype < PL_DTYPE_COUNT && strcmp(codes[dtype], text) != 0) {
+        dtype++;
+    }
+    if (dtype == PL_DTYPE_COUNT) {
+        return pl_json_wrong(code, "an element type that Paceline has", reterr);
+    }
+    entry->tensor.name = pl_json_name(member);
+    entry->tensor.dtype = (enum pl_dtype)dtype;
+    PL_TRY(read_shape(pl_json_member(member, "shape"), &entry->tensor, reterr));
+    PL_TRY(pl_json_expect(offsets, PL_JSON_LIST, reterr));
+    PL_TRY(whole(begin, &entry->offset, reterr));
+    PL_TRY(whole(pl_json_next(begin), &end, reterr));
+    if (pl_json_count(offsets) != 2 || end < entry->offset || end - entry->offset != entry->tensor.bytes) {
+        return pl_json_wrong(offsets, "begin and end of as many bytes as type and shape make", reterr);
+    }
+    return PL_OK;
+}
+
+/* By place; one without bytes before the one that has them. */
+static int compare_places(const void *left_at, const void *right_at)
+{
+    const struct entry *left = left_at;
+    const struct entry *right = right_at;
+    const uint64_t keys[][2] = {
+        {left->offset, right->offset}, {left->tensor.bytes, right->tensor.bytes}, {left->in_header, right->in_header}};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(keys); i++) {
+        if (keys[i][0] != keys[i][1]) {
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+        }
+    }
+    return 0;
+}
+
+/*
+ * All of the header's tensors, which follow each other without gaps. The header may have them in any order: files by
+ * early versions of the reference implementation are ordered by name, and its reader sorts them as well.
+ */
+static enum pl_status read_entries(struct pl_safetensors *file, struct pl_error *reterr)
+{
+    struct pl_json_value root = pl_json_root(file->header);
+    struct pl_error wrong = PL_ERROR_NONE;
+    uint64_t at = 0;
+
+    file->entries = pl_memory_new(pl_json_count(root) + 1, sizeof(*file->entries), reterr);
+    if (!file->entries) {
+        return PL_MEMORY;
+    }
+    for (struct pl_json_value member = pl_json_first(root); pl_json_exists(member); member = pl_json_next(member)) {
+        if (strcmp(pl_json_name(member), "__metadata__") != 0) {
+            file->entries[file->count].in_header = file->count;
+            if (read_entry(member, &file->entries[file->count], &wrong) != PL_OK) {
+                return corrupt(file, wrong.cause, reterr);
+            }
+            file->count++;
+        }
+    }
+    qsort(file->entries, file->count, sizeof(*file->entries), compare_places);
+    for (size_t i = 0; i < file->count; i++) {
+        if (file->entries[i].offset != at) {
+            return corrupt(file, "two tensors overlap, or there is a gap between them", reterr);
+        }
+        at += file->entries[i].tensor.bytes;
+    }
+    return at == file->bytes - file->data_at ? PL_OK
+                                             : corrupt(file, "the file is not as long as its header says", reterr);
 }
 
 static enum pl_status read_header(struct pl_safetensors *file, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
+    struct pl_error wrong = PL_ERROR_NONE;
     unsigned char length[8];
     uint64_t header_bytes;
-    uint64_t data_bytes;
-    uint64_t at = 0;
     enum pl_status status;
 
     PL_TRY(read_at(file, 0, length, sizeof(length), reterr));
@@ -227,28 +291,18 @@ static enum pl_status read_header(struct pl_safetensors *file, struct pl_error *
         return PL_MEMORY;
     }
     PL_TRY(read_at(file, sizeof(length), text, header_bytes, reterr));
-    status = pl_python_json_parse(text, header_bytes, file->path, &file->header, reterr);
-    if (status != PL_OK) {
-        return status == PL_MEMORY ? PL_MEMORY : corrupt(file, "the header is not JSON", reterr);
+    status = pl_json_parse(text, header_bytes, "header", &file->header, &wrong);
+    if (status == PL_OK) {
+        status = pl_json_expect(pl_json_root(file->header), PL_JSON_OBJECT, &wrong);
     }
-    if (pl_python_json_kind(file->header) != PL_PYTHON_JSON_OBJECT) {
-        return corrupt(file, "the header is no JSON object", reterr);
+    if (status == PL_INVALID) {
+        return corrupt(file, wrong.cause, reterr);
+    }
+    if (status != PL_OK) {
+        return pl_error_set(reterr, status, "'%s': %s", file->path, wrong.cause);
     }
     file->data_at = sizeof(length) + header_bytes;
-    data_bytes = file->bytes - file->data_at;
-    file->tensors = pl_memory_new(pl_python_json_count(file->header) + 1, sizeof(*file->tensors), reterr);
-    file->offsets =
-        file->tensors ? pl_memory_new(pl_python_json_count(file->header) + 1, sizeof(*file->offsets), reterr) : NULL;
-    if (!file->offsets) {
-        return PL_MEMORY;
-    }
-    for (const struct pl_python_json *entry = pl_python_json_first(file->header); entry;
-         entry = pl_python_json_next(entry)) {
-        if (strcmp(pl_python_json_name(entry), "__metadata__") != 0) {
-            PL_TRY(read_tensor(file, entry, data_bytes, &at, reterr));
-        }
-    }
-    return at == data_bytes ? PL_OK : corrupt(file, "the file is longer than its header says", reterr);
+    return read_entries(file, reterr);
 }
 
 enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file, struct pl_error *reterr)
@@ -279,9 +333,8 @@ void pl_safetensors_close(struct pl_safetensors *file)
         return;
     }
     pl_file_close_at(&file->fd);
-    pl_python_json_free(file->header);
-    free(file->tensors);
-    free(file->offsets);
+    pl_json_free(file->header);
+    free(file->entries);
     free(file->path);
     free(file);
 }
@@ -294,20 +347,20 @@ size_t pl_safetensors_count(const struct pl_safetensors *file)
 const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file, size_t index)
 {
     PL_BUG_IF(index >= file->count);
-    return &file->tensors[index];
+    return &file->entries[index].tensor;
 }
 
 enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to, struct pl_error *reterr)
 {
     PL_BUG_IF(index >= file->count);
-    return read_at(file, file->data_at + file->offsets[index], to, file->tensors[index].bytes, reterr);
+    return read_at(file, file->data_at + file->entries[index].offset, to, file->entries[index].tensor.bytes, reterr);
 }
 
 const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name)
 {
     for (size_t i = 0; i < file->count; i++) {
-        if (strcmp(file->tensors[i].name, name) == 0) {
-            return &file->tensors[i];
+        if (strcmp(file->entries[i].tensor.name, name) == 0) {
+            return &file->entries[i].tensor;
         }
     }
     return NULL;
@@ -315,8 +368,10 @@ const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, c
 
 const char *pl_safetensors_metadata(const struct pl_safetensors *file, const char *name)
 {
-    const struct pl_python_json *metadata = pl_python_json_member(file->header, "__metadata__");
-    const struct pl_python_json *value = metadata ? pl_python_json_member(metadata, name) : NULL;
+    const char *text;
 
-    return value && pl_python_json_kind(value) == PL_PYTHON_JSON_STRING ? pl_python_json_text(value) : NULL;
+    return pl_json_text(pl_json_member(pl_json_member(pl_json_root(file->header), "__metadata__"), name), &text,
+                        NULL) == PL_OK
+               ? text
+               : NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3io/s3/credentials_reply.h"
 
+#include "base/json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "s3io/http/http_head.h"
 #include "s3io/s3/s3_xml.h"
 
@@ -28,11 +28,16 @@ void pl_credentials_reply_done(struct pl_credentials_reply *reply)
     *reply = (struct pl_credentials_reply){.expires_s = 0};
 }
 
-static const char *member_text(const struct pl_python_json *object, const char *name)
+/* What a refusal says under `name` or `other_name`, if it is text. */
+static const char *quoted(struct pl_json_value root, const char *name, const char *other_name, const char *fallback)
 {
-    const struct pl_python_json *member = pl_python_json_member(object, name);
+    const char *text;
 
-    return member && pl_python_json_kind(member) == PL_PYTHON_JSON_STRING ? pl_python_json_text(member) : NULL;
+    if (pl_json_text(pl_json_member(root, name), &text, NULL) == PL_OK ||
+        pl_json_text(pl_json_member(root, other_name), &text, NULL) == PL_OK) {
+        return text;
+    }
+    return fallback;
 }
 
 /* Access key and token go into headers: a byte that could end a line must not get there. */
@@ -85,22 +90,22 @@ static enum pl_status take_keys(const char *access_key, const char *secret_key, 
 enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
                                     struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
-    const char *access_key, *secret_key;
+    PL_AUTO_JSON struct pl_json *document = NULL;
+    struct pl_json_value root;
+    const char *access_key, *secret_key, *token, *expiration;
 
-    PL_TRY(pl_python_json_parse(text, bytes, "credentials", &root, reterr));
-    access_key = member_text(root, "AccessKeyId");
-    secret_key = member_text(root, "SecretAccessKey");
+    PL_TRY(pl_json_parse(text, bytes, "credentials", &document, reterr));
+    root = pl_json_root(document);
+    PL_TRY(pl_json_expect(root, PL_JSON_OBJECT, reterr));
+    PL_TRY(pl_json_text_or(pl_json_member(root, "AccessKeyId"), NULL, &access_key, reterr));
+    PL_TRY(pl_json_text_or(pl_json_member(root, "SecretAccessKey"), NULL, &secret_key, reterr));
+    PL_TRY(pl_json_text_or(pl_json_member(root, "Token"), NULL, &token, reterr));
+    PL_TRY(pl_json_text_or(pl_json_member(root, "Expiration"), NULL, &expiration, reterr));
     if (!access_key || !secret_key) {
-        const char *code = member_text(root, "code") ? member_text(root, "code") : member_text(root, "Code");
-        const char *message =
-            member_text(root, "message") ? member_text(root, "message") : member_text(root, "Message");
-
         return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s",
-                            code ? code : "no code", message ? message : "no message");
+                            quoted(root, "code", "Code", "no code"), quoted(root, "message", "Message", "no message"));
     }
-    return take_keys(access_key, secret_key, member_text(root, "Token"), member_text(root, "Expiration"), ret_reply,
-                     reterr);
+    return take_keys(access_key, secret_key, token, expiration, ret_reply, reterr);
 }
 
 struct sts_keys {

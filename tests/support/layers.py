@@ -72,6 +72,7 @@ GUARDED_HEADERS = {
     r"nccl\.h": r"_nccl\.[ch]$",
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
+    r"(?:cjson/)?cJSON.*\.h": r"^base/json\.c$",
 }
 
 # identifier (as a pattern) -> where it may stand, besides tests

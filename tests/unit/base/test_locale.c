@@ -3,6 +3,7 @@
 /* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point
  * all the same. */
 #include "base/file.h"
+#include "base/json_write.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -83,5 +84,22 @@ START_TEST(json_has_a_point)
 }
 END_TEST
 
+START_TEST(strict_json_has_a_point)
+{
+    PL_AUTO_JSON struct pl_json *document = NULL;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_json_writer writer = PL_JSON_WRITER(&text);
+    double value;
+
+    ck_assert_int_eq(pl_json_parse("2.5", 3, "F", &document, NULL), PL_OK);
+    ck_assert_int_eq(pl_json_double(pl_json_root(document), &value, NULL), PL_OK);
+    ck_assert_double_eq(value, 2.5);
+    pl_json_write_value(&writer, NULL, pl_json_root(document));
+    ck_assert_int_eq(pl_json_write_end(&writer, NULL), PL_OK);
+    ck_assert_str_eq(pl_text_string(&text), "2.5");
+    ck_assert_int_eq(pl_json_parse("1e400", 5, "F", &document, NULL), PL_INVALID);
+}
+END_TEST
+
 UNIT_MAIN_AFTER("base/locale", set_comma(), texts_have_a_point, settings_and_options_are_read_with_a_point,
-                json_has_a_point)
+                json_has_a_point, strict_json_has_a_point)

@@ -59,18 +59,28 @@ static void refused(const char *json, const char *text)
     ck_assert_msg(strstr(error.cause, text) != NULL, "'%s' is not in: %s", text, error.cause);
 }
 
-START_TEST(what_is_no_list_is_refused_with_its_line)
+START_TEST(what_is_no_list_is_refused_with_its_path)
 {
-    refused("{\"model\": \"m\"}", "expected an object with \"model\" and \"tensors\"");
-    refused("{\"model\": \"m\", \"tensors\": []}", "expected an object");
-    refused("{\"model\": 7, \"tensors\": [1]}", "expected an object");
-    refused("[1]", "expected an object");
-    refused("{\"model\": \"m\",\n\"tensors\": [\n{\"name\": \"a\"}]}", "line 3: a tensor has \"name\" and \"count\"");
-    refused("{\"model\": \"m\", \"tensors\": [{\"name\": 1, \"count\": 2}]}", "line 1: a tensor has");
-    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": 0}]}", "line 2: a tensor of 0 elements");
-    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": -4}]}", "line 2: a tensor of -4 elements");
+    refused("{\"model\": \"m\"}", "list.json: tensors: expected a list, found nothing");
+    refused("{\"model\": \"m\", \"tensors\": []}", "list.json: tensors[0]: expected a tensor, found nothing");
+    refused("{\"model\": 7, \"tensors\": [1]}", "list.json: model: expected a string, found the number 7");
+    refused("{\"tensors\": [1]}", "list.json: model: expected a string, found nothing");
+    refused("[1]", "list.json: expected an object, found a list");
+    refused("{\"model\": \"m\", \"tensors\": {\"a\": 1}}", "list.json: tensors: expected a list, found an object");
+    refused("{\"model\": \"m\", \"tensors\": [1]}", "list.json: tensors[0]: expected an object, found the number 1");
+    refused("{\"model\": \"m\",\n\"tensors\": [\n{\"name\": \"a\"}]}",
+            "list.json: tensors[0].count: expected a whole number from 1 to 1099511627776, found nothing");
+    refused("{\"model\": \"m\", \"tensors\": [{\"name\": 1, \"count\": 2}]}",
+            "list.json: tensors[0].name: expected a string, found the number 1");
+    refused("{\"model\": \"m\", \"tensors\": [{\"name\": \"a\", \"count\": 1},\n{\"name\": \"b\", \"count\": 0}]}",
+            "list.json: tensors[1].count: expected a whole number from 1 to 1099511627776, found the number 0");
+    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": -4}]}", "found the number -4");
+    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": 1.5}]}", "found the number 1.5");
+    refused("{\"model\": \"m\", \"tensors\": [\n{\"name\": \"a\", \"count\": 007}]}",
+            "list.json:2:24: expected a number, found '007'");
+    refused("{\"model\": \"m\", \"model\": \"n\"}", "list.json: model: expected each name once, found it twice");
 }
 END_TEST
 
 UNIT_MAIN("examples/gradient_list", a_list_is_read_in_its_order, the_list_that_comes_along_is_the_digit_classifier,
-          what_is_no_list_is_refused_with_its_line)
+          what_is_no_list_is_refused_with_its_path)

@@ -17,6 +17,7 @@ installed libcurl4t64, libcurl4 (= 8.14.1-2)
 installed libarchive13t64, other (= 1), libarchive13 (= 3.7.4-4)
 config-files libexpat1, 
 installed libzstd1-dbg, libzstd (= 1)
+installed libcjson1, 
 installed libopenblas0-pthread, libblas.so.3, liblapack.so.3
 installed libssl3t64, libssl3 (= 3.5.7)
 LIST

@@ -82,6 +82,39 @@ START_TEST(unknown_words_are_refused)
 }
 END_TEST
 
+/* The entry point passes on what Python takes; a rank reads strictly and says what it cannot read. */
+START_TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
+{
+    static const struct {
+        const char *config, *cause;
+    } cases[] = {
+        {"{\"training\": {\"TrainingInputMode\": 7}}",
+         "SM_INPUT_DATA_CONFIG: training.TrainingInputMode: expected a string, found the number 7"},
+        {"{\"training\": [\"Pipe\"]}", "SM_INPUT_DATA_CONFIG: training: expected an object, found a list"},
+        {"[]", "SM_INPUT_DATA_CONFIG: expected an object, found a list"},
+        {"{\"other\": {\"rate\": NaN}}", "SM_INPUT_DATA_CONFIG:1:20: expected a value, found 'N'"},
+        {"{\"training\": {\"a\": 1, \"a\": 2}}",
+         "SM_INPUT_DATA_CONFIG: training.a: expected each name once, found it twice"},
+        {"{\"other\": {\"a\": \"\\ud800\"}}",
+         "SM_INPUT_DATA_CONFIG:1:18: expected both halves of a surrogate pair, found \\ud800"},
+    };
+    struct pl_channel_setup setup = {0};
+
+    start();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        set("SM_INPUT_DATA_CONFIG", cases[i].config);
+        ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+        ck_assert_str_eq(error.cause, cases[i].cause);
+        ck_assert_ptr_null(setup.name);
+    }
+    set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": null, \"InputMode\": \"\"}, \"other\": 1}");
+    ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
+    ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_FILE);
+    pl_channel_setup_done(&setup);
+    pl_environment_free(environment);
+}
+END_TEST
+
 UNIT_MAIN("runtime/channel", a_channel_without_configuration_is_a_replicated_directory,
           mode_distribution_and_wrapper_come_from_the_configuration, an_absent_channel_names_those_that_are_there,
-          unknown_words_are_refused)
+          unknown_words_are_refused, a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -134,6 +135,159 @@ START_TEST(a_damaged_header_never_leads_outside_the_file)
 }
 END_TEST
 
+/* A file of this header and `data_bytes` bytes 0, 1, 2, ... */
+static enum pl_status open_made(const char *header, size_t data_bytes, struct pl_safetensors **ret_file,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct scratch scratch = scratch_new();
+    uint64_t length = strlen(header);
+    enum pl_status status;
+    char path[PATH_MAX];
+
+    for (unsigned i = 0; i < 8; i++) {
+        pl_text_append_char(&text, (char)(length >> (8 * i)));
+    }
+    pl_text_append(&text, header);
+    for (size_t i = 0; i < data_bytes; i++) {
+        pl_text_append_char(&text, (char)i);
+    }
+    scratch_write(&scratch, "made.safetensors", text.data, text.length);
+    status = pl_safetensors_open(scratch_path(&scratch, "made.safetensors", path), ret_file, reterr);
+    scratch_done(&scratch); /* the file stays open */
+    return status;
+}
+
+START_TEST(a_header_may_name_the_tensors_in_any_order)
+{
+    struct pl_safetensors *file = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned char bytes[4];
+
+    ck_assert_ok(open_made("{\"b\":{\"dtype\":\"U8\",\"shape\":[2,2],\"data_offsets\":[4,8]},"
+                           "\"none\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]},"
+                           "\"__metadata__\":{\"format\":\"pt\"},"
+                           "\"c\":{\"shape\":[],\"data_offsets\":[8,9],\"dtype\":\"BOOL\"},"
+                           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}  ",
+                           9, &file, &error),
+                 &error);
+    ck_assert_uint_eq(pl_safetensors_count(file), 4);
+    ck_assert_str_eq(pl_safetensors_tensor(file, 0)->name, "a");
+    ck_assert_str_eq(pl_safetensors_tensor(file, 1)->name, "none");
+    ck_assert_str_eq(pl_safetensors_tensor(file, 2)->name, "b");
+    ck_assert_str_eq(pl_safetensors_tensor(file, 3)->name, "c");
+    ck_assert_ok(pl_safetensors_read(file, 2, bytes, &error), &error);
+    ck_assert_mem_eq(bytes, "\4\5\6\7", 4);
+    ck_assert_str_eq(pl_safetensors_metadata(file, "format"), "pt");
+    pl_safetensors_close(file);
+}
+END_TEST
+
+#define TENSOR(name, begin, end) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
+
+START_TEST(a_header_that_is_wrong_is_told_with_the_place)
+{
+    static const struct {
+        const char *header, *cause;
+    } cases[] = {
+        {"{" TENSOR("b", 5, 9) "," TENSOR("a", 0, 4) "}", "two tensors overlap, or there is a gap between them"},
+        {"{" TENSOR("b", 2, 6) "," TENSOR("a", 0, 4) "}", "two tensors overlap, or there is a gap between them"},
+        {"{" TENSOR("a", 0, 4) "," TENSOR("b", 0, 4) "}", "two tensors overlap, or there is a gap between them"},
+        {"{" TENSOR("b", 4, 8) "," TENSOR("a", 0, 4) "}", "the file is not as long as its header says"},
+        {"{" TENSOR("a", 0, 5) "}",
+         "header: a.data_offsets: expected begin and end of as many bytes as type and shape make, found a list"},
+        {"{" TENSOR("a", 4, 0) "}",
+         "header: a.data_offsets: expected begin and end of as many bytes as type and shape make, found a list"},
+        {"{" TENSOR("a", -4, 0) "}", "header: a.data_offsets[0]: expected a whole number from 0 to 9007199254740992, "
+                                     "found the number -4"},
+        {"{" TENSOR("a", 0, 4.5) "}", "header: a.data_offsets[1]: expected a whole number from 0 to 9007199254740992, "
+                                      "found the number 4.5"},
+        {"{" TENSOR("a", 0, 4) "," TENSOR("a", 4, 8) "}", "header: a: expected each name once, found it twice"},
+        {"{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", "header: a.dtype: expected a string, found nothing"},
+        {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,4]}}", "header: a.shape: expected a list, found nothing"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0]}}",
+         "header: a.data_offsets[1]: expected a whole number from 0 to 9007199254740992, found nothing"},
+        {"{\"a\":{\"dtype\":\"F8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+         "header: a.dtype: expected an element type that Paceline has, found a string"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,4],\"data_offsets\":[0,4]}}",
+         "header: a.shape: expected a list of at most 8 dimensions, found a list"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9007199254740992,4096],\"data_offsets\":[0,4]}}",
+         "header: a.shape[1]: expected a dimension of a tensor that 64 bits can count, found the number 4096"},
+        {"{\"a\":7}", "header: a: expected an object, found the number 7"},
+        {"[]", "header: expected an object, found a list"},
+        {"{\"a\":007}", "header:1:6: expected a number, found '007'"},
+        {"{\"a\\u0000b\":{}}", "header:1:4: expected no U+0000 in a string, found \\u0000"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_safetensors *file = NULL;
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(open_made(cases[i].header, 9, &file, &error), PL_CORRUPT);
+        ck_assert_msg(strstr(error.cause, cases[i].cause) != NULL, "%s: %s", cases[i].header, error.cause);
+        ck_assert_ptr_null(file);
+    }
+}
+END_TEST
+
+/* More than a million values of JSON. */
+START_TEST(a_header_of_130000_tensors_is_read)
+{
+    enum { TENSORS = 130000 };
+    struct pl_safetensors *file = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text header = PL_TEXT_NONE;
+    unsigned char byte;
+
+    pl_text_append(&header, "{");
+    for (unsigned i = TENSORS; i-- > 0;) { /* the last one first, which a sort must put right */
+        pl_text_printf(&header, "%s\"layer.%u\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[%u,%u]}",
+                       i == TENSORS - 1 ? "" : ",", i, i, i + 1);
+    }
+    pl_text_append(&header, "}");
+    ck_assert_ok(open_made(pl_text_string(&header), TENSORS, &file, &error), &error);
+    ck_assert_uint_eq(pl_safetensors_count(file), TENSORS);
+    ck_assert_str_eq(pl_safetensors_tensor(file, 70001)->name, "layer.70001");
+    ck_assert_ok(pl_safetensors_read(file, 70001, &byte, &error), &error);
+    ck_assert_uint_eq(byte, 70001 % 256);
+    pl_safetensors_close(file);
+}
+END_TEST
+
+START_TEST(a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt)
+{
+    struct pl_safetensors *file = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text header = PL_TEXT_NONE;
+
+    pl_text_append(&header, "{\"a\":");
+    for (int i = 0; i < 200; i++) {
+        pl_text_append(&header, "[");
+    }
+    ck_assert_int_eq(open_made(pl_text_string(&header), 0, &file, &error), PL_LIMIT);
+    ck_assert_ptr_nonnull(
+        strstr(error.cause, "made.safetensors': header:1:133: expected at most 128 levels of nesting, found more"));
+    ck_assert_ptr_null(file);
+}
+END_TEST
+
+START_TEST(names_that_json_cannot_hold_are_not_written)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct scratch scratch = scratch_new();
+    const struct pl_tensor tensor = {
+        .name = "a\xFF", .dtype = PL_INT64, .dims = 0, .data = &whole, .bytes = sizeof(whole)};
+    struct pl_safetensors *file = NULL;
+    char path[PATH_MAX];
+
+    scratch_path(&scratch, "m.safetensors", path);
+    ck_assert_int_eq(pl_safetensors_write(path, &tensor, 1, NULL, 0, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "JSON cannot hold text that is no UTF-8, which 'a?' is");
+    ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_NOT_FOUND);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(a_missing_file_is_not_found)
 {
     struct pl_safetensors *file = NULL;
@@ -165,5 +319,7 @@ START_TEST(what_cannot_be_read_is_not_corrupt)
 END_TEST
 
 UNIT_MAIN("runtime/safetensors", what_was_written_reads_back, a_file_cut_anywhere_is_corrupt,
-          a_damaged_header_never_leads_outside_the_file, a_missing_file_is_not_found,
-          what_cannot_be_read_is_not_corrupt)
+          a_damaged_header_never_leads_outside_the_file, a_header_may_name_the_tensors_in_any_order,
+          a_header_that_is_wrong_is_told_with_the_place, a_header_of_130000_tensors_is_read,
+          a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt,
+          names_that_json_cannot_hold_are_not_written, a_missing_file_is_not_found, what_cannot_be_read_is_not_corrupt)

@@ -79,6 +79,36 @@ START_TEST(keys_that_could_break_a_header_are_refused)
 }
 END_TEST
 
+START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
+{
+    static const struct {
+        const char *text, *cause;
+    } cases[] = {
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"SecretAccessKey\":\"other\"}",
+         "credentials: SecretAccessKey: expected each name once, found it twice"},
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\\u0000x\"}",
+         "credentials:1:40: expected no U+0000 in a string, found \\u0000"},
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":[\"S\"]}",
+         "credentials: SecretAccessKey: expected a string, found a list"},
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":7}",
+         "credentials: Token: expected a string, found the number 7"},
+        {"{\"accesskeyid\":\"A\",\"SecretAccessKey\":\"S\"}",
+         "the credentials service answered without keys: no code: no message"},
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"} more",
+         "credentials:1:43: expected the end of the text, found 'm'"},
+        {"[]", "credentials: expected an object, found a list"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_credentials_reply reply;
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(parse(cases[i].text, &reply, &error), PL_INVALID);
+        ck_assert_str_eq(error.cause, cases[i].cause);
+    }
+}
+END_TEST
+
 START_TEST(no_keys_names_the_places)
 {
     struct pl_credentials *credentials = NULL;
@@ -250,6 +280,7 @@ START_TEST(keys_of_the_environment_are_used)
 END_TEST
 
 UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted,
-          keys_that_could_break_a_header_are_refused, no_keys_names_the_places,
-          profiles_are_settled_as_botocore_does_and_no_other_role_is_taken, an_answer_of_sts_is_read,
-          a_web_identity_needs_its_role_and_comes_before_profiles, keys_of_the_environment_are_used)
+          keys_that_could_break_a_header_are_refused, an_answer_that_json_readers_could_take_in_two_ways_is_refused,
+          no_keys_names_the_places, profiles_are_settled_as_botocore_does_and_no_other_role_is_taken,
+          an_answer_of_sts_is_read, a_web_identity_needs_its_role_and_comes_before_profiles,
+          keys_of_the_environment_are_used)

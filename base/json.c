@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Documents: cJSON builds the tree of a text that pl_json_check() has passed, and is not asked to judge or print. */
+#include "base/json.h"
+
+#include "base/file.h"
+#include "base/json_check.h"
+#include "base/memory.h"
+#include "base/python_json.h"
+#include "base/text.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FEW_MEMBERS = 16,     /* so many names are compared pair by pair */
+    MAX_PATH_BYTES = 200, /* of a path in a message: there must be room for what is wrong */
+    MAX_NAME_BYTES = 64,  /* of one name there */
+};
+
+struct pl_json {
+    cJSON *root;
+    char *source;
+};
+
+/* "resources.hosts", or "["odd name"]" for one that would read as something else. */
+static void append_name(const char *name, struct pl_text *path)
+{
+    size_t length = strlen(name);
+    PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
+
+    if (length > 0 && length <= MAX_NAME_BYTES &&
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == length) {
+        pl_text_append(path, path->length > 0 ? "." : "");
+        pl_text_append(path, name);
+        return;
+    }
+    pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut anywhere */
+    pl_text_printf(path, "[%.*s%s]", MAX_NAME_BYTES, pl_text_string(&quoted),
+                   quoted.length > MAX_NAME_BYTES ? "..." : "");
+}
+
+/* The items from a child of `at` down to `wanted`, in `steps`; returns how many, 0 where it is not below `at`. */
+static unsigned find_steps(const cJSON *at, const cJSON *wanted, const cJSON **steps, unsigned depth)
+{
+    for (const cJSON *child = at->child; child; child = child->next) {
+        steps[depth] = child;
+        if (child == wanted) {
+            return depth + 1;
+        }
+        if (child->child && depth + 1 < PL_JSON_MAX_DEPTH) {
+            unsigned found = find_steps(child, wanted, steps, depth + 1);
+
+            if (found > 0) {
+                return found;
+            }
+        }
+    }
+    return 0;
+}
+
+/* "resources.hosts[2]"; "" for the root. */
+static void append_path(const struct pl_json *document, const cJSON *item, struct pl_text *path)
+{
+    const cJSON *steps[PL_JSON_MAX_DEPTH];
+    const cJSON *parent = document->root;
+    unsigned count = item == parent ? 0 : find_steps(parent, item, steps, 0);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (steps[i]->string) {
+            append_name(steps[i]->string, path);
+        } else {
+            size_t index = 0;
+
+            for (const cJSON *child = parent->child; child != steps[i]; child = child->next) {
+                index++;
+            }
+            pl_text_printf(path, "[%zu]", index);
+        }
+        parent = steps[i];
+    }
+}
+
+static const char *kind_text(enum pl_json_kind kind)
+{
+    static const char *const texts[] = {
+        [PL_JSON_NOTHING] = "nothing",  [PL_JSON_NULL] = "null",       [PL_JSON_BOOL] = "true or false",
+        [PL_JSON_NUMBER] = "a number",  [PL_JSON_STRING] = "a string", [PL_JSON_LIST] = "a list",
+        [PL_JSON_OBJECT] = "an object",
+    };
+
+    return texts[kind];
+}
+
+static enum pl_json_kind item_kind(const cJSON *item)
+{
+    switch (item ? item->type & 0xFF : cJSON_Invalid) {
+    case cJSON_NULL:
+        return PL_JSON_NULL;
+    case cJSON_False:
+    case cJSON_True:
+        return PL_JSON_BOOL;
+    case cJSON_Number:
+        return PL_JSON_NUMBER;
+    case cJSON_String:
+        return PL_JSON_STRING;
+    case cJSON_Array:
+        return PL_JSON_LIST;
+    case cJSON_Object:
+        return PL_JSON_OBJECT;
+    default:
+        return PL_JSON_NOTHING;
+    }
+}
+
+/* What an item is, for a message. A number is shown; a string may be a secret and is not. */
+static void append_found(const cJSON *item, struct pl_text *found)
+{
+    if (cJSON_IsNumber(item)) {
+        pl_text_append(found, "the number ");
+        if (item->valuedouble == trunc(item->valuedouble) && fabs(item->valuedouble) < 1e15) {
+            pl_text_printf(found, "%.0f", item->valuedouble);
+        } else {
+            pl_python_json_print_double(item->valuedouble, found);
+        }
+    } else if (cJSON_IsBool(item)) {
+        pl_text_append(found, cJSON_IsTrue(item) ? "true" : "false");
+    } else {
+        pl_text_append(found, kind_text(item_kind(item)));
+    }
+}
+
+/* The place of what is not there, below its parent. */
+static void append_missing(struct pl_json_value value, struct pl_text *path)
+{
+    if (value.name) {
+        append_name(value.name, path);
+    } else {
+        pl_text_printf(path, "[%d]", cJSON_GetArraySize(value.parent));
+    }
+}
+
+enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
+    const cJSON *item = value.item ? value.item : value.parent;
+
+    append_path(value.document, item, &path);
+    if (!value.item && (value.name ? cJSON_IsObject(item) : item_kind(item) >= PL_JSON_LIST)) {
+        append_missing(value, &path);
+        item = NULL;
+        expected = value.wanted ? kind_text(value.wanted) : expected;
+    } else if (!value.item) {
+        expected = kind_text(value.name ? PL_JSON_OBJECT : PL_JSON_LIST); /* the place itself cannot be */
+    }
+    append_found(item, &found);
+    return pl_error_set(reterr, PL_INVALID, "%s: %.*s%s%sexpected %s, found %s", value.document->source, MAX_PATH_BYTES,
+                        pl_text_string(&path), path.length > MAX_PATH_BYTES ? "..." : "", path.length > 0 ? ": " : "",
+                        expected, pl_text_string(&found));
+}
+
+static int compare_names(const void *left_at, const void *right_at)
+{
+    return strcmp((*(const cJSON *const *)left_at)->string, (*(const cJSON *const *)right_at)->string);
+}
+
+static enum pl_status twice(const struct pl_json *document, const cJSON *object, const char *name,
+                            struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    append_path(document, object, &path);
+    append_name(name, &path);
+    return pl_error_set(reterr, PL_INVALID, "%s: %.*s%s: expected each name once, found it twice", document->source,
+                        MAX_PATH_BYTES, pl_text_string(&path), path.length > MAX_PATH_BYTES ? "..." : "");
+}
+
+static enum pl_status check_names(const struct pl_json *document, const cJSON *object, struct pl_error *reterr)
+{
+    PL_AUTO_FREE const cJSON **sorted = NULL;
+    const cJSON *few[FEW_MEMBERS];
+    const cJSON **members = few;
+    size_t count = (size_t)cJSON_GetArraySize(object);
+    size_t at = 0;
+
+    if (count > FEW_MEMBERS) {
+        sorted = pl_memory_new(count, sizeof(*sorted), reterr);
+        if (!sorted) {
+            return PL_MEMORY;
+        }
+        members = sorted;
+    }
+    for (const cJSON *child = object->child; child; child = child->next) {
+        members[at++] = child;
+    }
+    if (sorted) {
+        qsort(sorted, count, sizeof(*sorted), compare_names);
+    }
+    for (size_t i = 1; i < count; i++) {
+        for (size_t other = sorted ? i - 1 : 0; other < i; other++) {
+            if (strcmp(members[i]->string, members[other]->string) == 0) {
+                return twice(document, object, members[i]->string, reterr);
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* No name twice, in any object from `at` on; levels are bounded. */
+static enum pl_status check_all_names(const struct pl_json *document, const cJSON *at, struct pl_error *reterr)
+{
+    if (cJSON_IsObject(at)) {
+        PL_TRY(check_names(document, at, reterr));
+    }
+    for (const cJSON *child = at->child; child; child = child->next) {
+        if (child->child) {
+            PL_TRY(check_all_names(document, child, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* cJSON reads numbers by strtod(3), and a program may have set a locale with a comma, which not every cJSON minds. */
+static cJSON *build(const char *text, size_t bytes)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* in glibc a constant */
+    locale_t before = uselocale(plain);
+    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, NULL, false);
+
+    (void)uselocale(before);
+    freelocale(plain);
+    return root;
+}
+
+enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source, struct pl_json **ret_document,
+                             struct pl_error *reterr)
+{
+    PL_AUTO_JSON struct pl_json *document = NULL;
+
+    PL_TRY(pl_json_check(text, bytes, source, reterr));
+    document = pl_memory_new(1, sizeof(*document), reterr);
+    if (!document) {
+        return PL_MEMORY;
+    }
+    document->source = pl_memory_string(source, reterr);
+    if (!document->source) {
+        return PL_MEMORY;
+    }
+    document->root = build(text, bytes);
+    if (!document->root) {
+        return pl_error_set(reterr, PL_MEMORY, "%s: no memory for the values of %zu bytes of JSON", source, bytes);
+    }
+    PL_TRY(check_all_names(document, document->root, reterr));
+    *ret_document = PL_TAKE(document);
+    return PL_OK;
+}
+
+enum pl_status pl_json_read(const char *path, size_t max_bytes, struct pl_json **ret_document, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *data = NULL;
+    size_t bytes = 0;
+
+    PL_TRY(pl_file_read(path, max_bytes, &data, &bytes, reterr));
+    return pl_json_parse(data, bytes, path, ret_document, reterr);
+}
+
+static void wipe(cJSON *at)
+{
+    for (; at; at = at->next) {
+        if (at->valuestring) {
+            explicit_bzero(at->valuestring, strlen(at->valuestring));
+        }
+        wipe(at->child);
+    }
+}
+
+void pl_json_free(struct pl_json *document)
+{
+    if (document) {
+        wipe(document->root);
+        cJSON_Delete(document->root);
+        free(document->source);
+        free(document);
+    }
+}
+
+void pl_json_free_at(struct pl_json **document_at)
+{
+    pl_json_free(*document_at);
+    *document_at = NULL;
+}
+
+struct pl_json_value pl_json_root(const struct pl_json *document)
+{
+    return (struct pl_json_value){.document = document, .item = document->root};
+}
+
+/* Nothing that is asked for something below it: only the first kind that was needed matters. */
+static struct pl_json_value still_nothing(struct pl_json_value value, enum pl_json_kind wanted)
+{
+    value.wanted = value.wanted ? value.wanted : wanted;
+    return value;
+}
+
+struct pl_json_value pl_json_member(struct pl_json_value object, const char *name)
+{
+    if (!object.item) {
+        return still_nothing(object, PL_JSON_OBJECT);
+    }
+    return (struct pl_json_value){
+        .document = object.document,
+        .item = cJSON_IsObject(object.item) ? cJSON_GetObjectItemCaseSensitive(object.item, name) : NULL,
+        .parent = object.item,
+        .name = name,
+    };
+}
+
+struct pl_json_value pl_json_first(struct pl_json_value value)
+{
+    if (!value.item) {
+        return still_nothing(value, PL_JSON_LIST);
+    }
+    return (struct pl_json_value){.document = value.document, .item = value.item->child, .parent = value.item};
+}
+
+struct pl_json_value pl_json_next(struct pl_json_value value)
+{
+    value.item = value.item ? value.item->next : NULL;
+    return value;
+}
+
+enum pl_json_kind pl_json_kind(struct pl_json_value value)
+{
+    return item_kind(value.item);
+}
+
+bool pl_json_exists(struct pl_json_value value)
+{
+    return value.item != NULL;
+}
+
+size_t pl_json_count(struct pl_json_value value)
+{
+    return value.item ? (size_t)cJSON_GetArraySize(value.item) : 0;
+}
+
+const char *pl_json_name(struct pl_json_value value)
+{
+    return value.item ? value.item->string : NULL;
+}
+
+enum pl_status pl_json_expect(struct pl_json_value value, enum pl_json_kind kind, struct pl_error *reterr)
+{
+    return item_kind(value.item) == kind ? PL_OK : pl_json_wrong(value, kind_text(kind), reterr);
+}
+
+enum pl_status pl_json_text(struct pl_json_value value, const char **ret_text, struct pl_error *reterr)
+{
+    PL_TRY(pl_json_expect(value, PL_JSON_STRING, reterr));
+    *ret_text = value.item->valuestring;
+    return PL_OK;
+}
+
+enum pl_status pl_json_text_or(struct pl_json_value value, const char *fallback, const char **ret_text,
+                               struct pl_error *reterr)
+{
+    if (!value.item || cJSON_IsNull(value.item)) {
+        *ret_text = fallback;
+        return PL_OK;
+    }
+    return pl_json_text(value, ret_text, reterr);
+}
+
+enum pl_status pl_json_bool(struct pl_json_value value, bool *ret_value, struct pl_error *reterr)
+{
+    PL_TRY(pl_json_expect(value, PL_JSON_BOOL, reterr));
+    *ret_value = cJSON_IsTrue(value.item);
+    return PL_OK;
+}
+
+enum pl_status pl_json_double(struct pl_json_value value, double *ret_value, struct pl_error *reterr)
+{
+    PL_TRY(pl_json_expect(value, PL_JSON_NUMBER, reterr));
+    *ret_value = value.item->valuedouble;
+    return PL_OK;
+}
+
+enum pl_status pl_json_int64(struct pl_json_value value, int64_t least, int64_t most, int64_t *ret_value,
+                             struct pl_error *reterr)
+{
+    char expected[80];
+    double number;
+
+    PL_BUG_IF(least < -PL_JSON_MAX_INTEGER || most > PL_JSON_MAX_INTEGER);
+    if (cJSON_IsNumber(value.item)) {
+        number = value.item->valuedouble;
+        if (number == trunc(number) && number >= (double)least && number <= (double)most) {
+            *ret_value = (int64_t)number;
+            return PL_OK;
+        }
+    }
+    (void)snprintf(expected, sizeof(expected), "a whole number from %" PRId64 " to %" PRId64, least, most);
+    return pl_json_wrong(value, expected, reterr);
+}
+
+enum pl_status pl_json_uint64(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr)
+{
+    const char *text = item_kind(value.item) == PL_JSON_STRING ? value.item->valuestring : "";
+    size_t digits = strspn(text, "0123456789");
+    unsigned long long number;
+
+    errno = 0;
+    number = strtoull(text, NULL, 10);
+    if (digits == 0 || text[digits] != '\0' || (digits > 1 && *text == '0') || errno != 0) {
+        return pl_json_wrong(value, "a number of 64 bits as a string of digits", reterr);
+    }
+    *ret_value = number;
+    return PL_OK;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The grammar of base/json.h, checked to the letter before cJSON builds a tree. For json.c. */
+#ifndef PL_BASE_JSON_CHECK_H
+#define PL_BASE_JSON_CHECK_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/**
+ * All that pl_json_parse() refuses, but for duplicate names. One pass, no memory.
+ *
+ * Errors  PL_INVALID, PL_LIMIT; "SOURCE:LINE:COLUMN: expected ..., found ...".
+ */
+enum pl_status pl_json_check(const char *text, size_t bytes, const char *source, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

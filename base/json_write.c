@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer of strict JSON; digits and escapes are those of the other printer. */
+#include "base/json_write.h"
+
+#include "base/python_json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void refuse(struct pl_json_writer *writer, const char *name, const char *wrong)
+{
+    if (!writer->wrong) {
+        writer->wrong = wrong;
+        (void)snprintf(writer->wrong_name, sizeof(writer->wrong_name), "%s", name ? name : "");
+        pl_text_mask_broken(writer->wrong_name, strlen(writer->wrong_name));
+    }
+}
+
+static void append_string(struct pl_json_writer *writer, const char *name, const char *string)
+{
+    const char *end = string + strlen(string);
+    size_t bytes = 1;
+
+    for (const char *at = string; at < end && bytes > 0; at += bytes) {
+        bytes = pl_text_character_bytes(at, end);
+    }
+    if (bytes == 0) {
+        refuse(writer, name, "text that is no UTF-8");
+        return;
+    }
+    pl_python_json_print_string(string, writer->text);
+}
+
+/* What stands before a value. */
+static void begin(struct pl_json_writer *writer, const char *name)
+{
+    bool in_object = writer->depth > 0 && writer->closings[writer->depth - 1] == '}';
+
+    PL_BUG_IF(writer->ended || in_object != (name != NULL));
+    if (writer->comma) {
+        pl_text_append_char(writer->text, ',');
+    }
+    if (name) {
+        append_string(writer, name, name);
+        pl_text_append_char(writer->text, ':');
+    }
+    writer->comma = true;
+    writer->ended = writer->depth == 0;
+}
+
+static void open_with(struct pl_json_writer *writer, const char *name, char opening, char closing)
+{
+    PL_BUG_IF(writer->depth == PL_JSON_MAX_DEPTH);
+    begin(writer, name);
+    pl_text_append_char(writer->text, opening);
+    writer->closings[writer->depth++] = closing;
+    writer->comma = false;
+    writer->ended = false;
+}
+
+void pl_json_write_object(struct pl_json_writer *writer, const char *name)
+{
+    open_with(writer, name, '{', '}');
+}
+
+void pl_json_write_list(struct pl_json_writer *writer, const char *name)
+{
+    open_with(writer, name, '[', ']');
+}
+
+void pl_json_write_close(struct pl_json_writer *writer)
+{
+    PL_BUG_IF(writer->depth == 0);
+    pl_text_append_char(writer->text, writer->closings[--writer->depth]);
+    writer->comma = true;
+    writer->ended = writer->depth == 0;
+}
+
+void pl_json_write_null(struct pl_json_writer *writer, const char *name)
+{
+    begin(writer, name);
+    pl_text_append(writer->text, "null");
+}
+
+void pl_json_write_bool(struct pl_json_writer *writer, const char *name, bool value)
+{
+    begin(writer, name);
+    pl_text_append(writer->text, value ? "true" : "false");
+}
+
+void pl_json_write_text(struct pl_json_writer *writer, const char *name, const char *value)
+{
+    begin(writer, name);
+    append_string(writer, name, value);
+}
+
+void pl_json_write_double(struct pl_json_writer *writer, const char *name, double value)
+{
+    begin(writer, name);
+    if (isfinite(value)) {
+        pl_python_json_print_double(value, writer->text);
+    } else {
+        refuse(writer, name, "a number that is not finite");
+    }
+}
+
+void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_t value)
+{
+    begin(writer, name);
+    if (value >= -PL_JSON_MAX_INTEGER && value <= PL_JSON_MAX_INTEGER) {
+        pl_text_printf(writer->text, "%" PRId64, value);
+    } else {
+        refuse(writer, name, "an integer beyond 2^53");
+    }
+}
+
+void pl_json_write_uint64(struct pl_json_writer *writer, const char *name, uint64_t value)
+{
+    begin(writer, name);
+    pl_text_printf(writer->text, "\"%" PRIu64 "\"", value);
+}
+
+static void write_children(struct pl_json_writer *writer, struct pl_json_value value)
+{
+    for (struct pl_json_value child = pl_json_first(value); pl_json_exists(child); child = pl_json_next(child)) {
+        pl_json_write_value(writer, pl_json_name(child), child);
+    }
+    pl_json_write_close(writer);
+}
+
+/* A whole number as an integer, which is how most were read. */
+static void write_number(struct pl_json_writer *writer, const char *name, double number)
+{
+    if (number == trunc(number) && fabs(number) <= (double)PL_JSON_MAX_INTEGER && !(number == 0 && signbit(number))) {
+        pl_json_write_int64(writer, name, (int64_t)number);
+    } else {
+        pl_json_write_double(writer, name, number);
+    }
+}
+
+void pl_json_write_value(struct pl_json_writer *writer, const char *name, struct pl_json_value value)
+{
+    const char *text = "";
+    double number = 0;
+    bool boolean = false;
+
+    switch (pl_json_kind(value)) {
+    case PL_JSON_NOTHING:
+    case PL_JSON_NULL:
+        pl_json_write_null(writer, name);
+        break;
+    case PL_JSON_BOOL:
+        (void)!pl_json_bool(value, &boolean, NULL);
+        pl_json_write_bool(writer, name, boolean);
+        break;
+    case PL_JSON_NUMBER:
+        (void)!pl_json_double(value, &number, NULL);
+        write_number(writer, name, number);
+        break;
+    case PL_JSON_STRING:
+        (void)!pl_json_text(value, &text, NULL);
+        pl_json_write_text(writer, name, text);
+        break;
+    case PL_JSON_LIST:
+        pl_json_write_list(writer, name);
+        write_children(writer, value);
+        break;
+    case PL_JSON_OBJECT:
+        pl_json_write_object(writer, name);
+        write_children(writer, value);
+        break;
+    }
+}
+
+enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr)
+{
+    PL_BUG_IF(!writer->ended);
+    if (writer->wrong) {
+        return pl_error_set(reterr, PL_INVALID, "JSON cannot hold %s%s%s%s", writer->wrong,
+                            *writer->wrong_name ? ", which '" : "", writer->wrong_name,
+                            *writer->wrong_name ? "' is" : "");
+    }
+    return pl_text_check(writer->text, reterr);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Places in a text that a message names. */
+#include "base/text_place.h"
+
+#include <stdio.h>
+
+void pl_text_place_find(const char *text, const char *place, unsigned *ret_line, unsigned *ret_column)
+{
+    *ret_line = 1;
+    *ret_column = 1;
+    for (; text < place; text++) {
+        if (*text == '\n') {
+            ++*ret_line;
+            *ret_column = 1;
+        } else if ((*text & 0xC0) != 0x80) {
+            ++*ret_column;
+        }
+    }
+}
+
+const char *pl_text_place_found(const char *place, const char *end, char text[PL_TEXT_PLACE_FOUND_BYTES])
+{
+    unsigned char byte;
+    int length = 1;
+
+    if (place >= end) {
+        return "the end of the text";
+    }
+    byte = (unsigned char)*place;
+    if (byte == '\n' || byte == '\r') {
+        return "a line break";
+    }
+    if (byte == '\t') {
+        return "a tab";
+    }
+    if (byte < 0x20 || byte == 0x7F) {
+        (void)snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "the control character 0x%02x", byte);
+        return text;
+    }
+    while (length < 4 && place + length < end && (place[length] & 0xC0) == 0x80) {
+        length++;
+    }
+    (void)snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "'%.*s'", length, place);
+    return text;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is read is written, what is written reads back and is written the same; what is refused has a reason. */
+#include "base/json_write.h"
+#include "tests/support/fuzz.h"
+
+#include <string.h>
+
+static bool written(const struct pl_json *document, struct pl_text *text)
+{
+    struct pl_json_writer writer = PL_JSON_WRITER(text);
+
+    pl_json_write_value(&writer, NULL, pl_json_root(document));
+    return pl_json_write_end(&writer, NULL) == PL_OK;
+}
+
+/* Every accessor of every value: each has what it says or tells where it is not. */
+static void ask(struct pl_json_value value)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    const char *text;
+    uint64_t bits;
+    int64_t whole;
+
+    if (pl_json_text(value, &text, &error) == PL_OK) {
+        PL_BUG_IF(pl_json_kind(value) != PL_JSON_STRING);
+    } else {
+        PL_BUG_IF(error.status != PL_INVALID || strncmp(error.cause, "fuzz: ", 6) != 0);
+    }
+    if (pl_json_int64(value, -3, PL_JSON_MAX_INTEGER, &whole, &error) == PL_OK) {
+        PL_BUG_IF(whole < -3 || whole > PL_JSON_MAX_INTEGER);
+    }
+    (void)!pl_json_uint64(pl_json_member(value, "a"), &bits, &error);
+}
+
+static void ask_all(struct pl_json_value value, unsigned *budget)
+{
+    ask(value);
+    for (struct pl_json_value child = pl_json_first(value); pl_json_exists(child) && *budget > 0;
+         child = pl_json_next(child)) {
+        --*budget; /* each asks for a path, which is looked for from the root on */
+        ask_all(child, budget);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    PL_AUTO_JSON struct pl_json *document = NULL;
+    PL_AUTO_JSON struct pl_json *again = NULL;
+    PL_AUTO_TEXT struct pl_text once = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text twice = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned budget = 200;
+
+    if (pl_json_parse((const char *)data, bytes, "fuzz", &document, &error) != PL_OK) {
+        PL_BUG_IF(error.cause[0] == '\0');
+        return 0;
+    }
+    ask_all(pl_json_root(document), &budget);
+    PL_BUG_IF(!written(document, &once));
+    PL_BUG_IF(pl_json_parse(once.data, once.length, "written", &again, &error) != PL_OK);
+    PL_BUG_IF(!written(again, &twice));
+    PL_BUG_IF(once.length != twice.length || memcmp(once.data, twice.data, once.length) != 0);
+    return 0;
+}

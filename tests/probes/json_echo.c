@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For json_against_python.py: reads one document a line, each as hex bytes, and prints it as pl_json_write_value()
+ * does, or "!" and the reason when it is refused.
+ */
+#include "base/json_write.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+
+    while ((length = getline(&line, &capacity, stdin)) > 0) {
+        PL_AUTO_JSON struct pl_json *document = NULL;
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+        struct pl_json_writer writer = PL_JSON_WRITER(&text);
+        struct pl_error error = PL_ERROR_NONE;
+        size_t bytes = (size_t)(length - 1) / 2;
+
+        for (size_t i = 0; i < bytes; i++) {
+            line[i] = (char)(pl_text_hex_value(line[2 * i]) << 4 | pl_text_hex_value(line[2 * i + 1]));
+        }
+        if (pl_json_parse(line, bytes, "input", &document, &error) == PL_OK) {
+            pl_json_write_value(&writer, NULL, pl_json_root(document));
+            PL_BUG_IF(pl_json_write_end(&writer, &error) != PL_OK);
+            (void)puts(pl_text_string(&text));
+        } else {
+            for (char *at = error.cause; *at; at++) {
+                *at = *at >= ' ' && *at < 0x7F ? *at : '?';
+            }
+            (void)printf("!%s\n", error.cause);
+        }
+    }
+    free(line);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/text_place.h"
+
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+START_TEST(columns_are_counted_in_characters_and_start_again_in_each_line)
+{
+    static const char text[] = "a\xC3\xA9z\n\n x";
+    unsigned line, column;
+
+    pl_text_place_find(text, text, &line, &column);
+    ck_assert_uint_eq(line, 1);
+    ck_assert_uint_eq(column, 1);
+    pl_text_place_find(text, strchr(text, 'z'), &line, &column);
+    ck_assert_uint_eq(line, 1);
+    ck_assert_uint_eq(column, 3);
+    pl_text_place_find(text, strchr(text, 'x'), &line, &column);
+    ck_assert_uint_eq(line, 3);
+    ck_assert_uint_eq(column, 2);
+}
+END_TEST
+
+START_TEST(what_stands_there_is_told_so_that_it_can_be_read)
+{
+    static const char text[] = "x\xF0\x9F\x9A\x80\t\n\x01\x7F";
+    const char *end = text + sizeof(text) - 1;
+    char found[PL_TEXT_PLACE_FOUND_BYTES];
+
+    ck_assert_str_eq(pl_text_place_found(text, end, found), "'x'");
+    ck_assert_str_eq(pl_text_place_found(text + 1, end, found), "'\xF0\x9F\x9A\x80'");
+    ck_assert_str_eq(pl_text_place_found(text + 5, end, found), "a tab");
+    ck_assert_str_eq(pl_text_place_found(text + 6, end, found), "a line break");
+    ck_assert_str_eq(pl_text_place_found(text + 7, end, found), "the control character 0x01");
+    ck_assert_str_eq(pl_text_place_found(text + 8, end, found), "the control character 0x7f");
+    ck_assert_str_eq(pl_text_place_found(end, end, found), "the end of the text");
+}
+END_TEST
+
+UNIT_MAIN("base/text_place", columns_are_counted_in_characters_and_start_again_in_each_line,
+          what_stands_there_is_told_so_that_it_can_be_read)
