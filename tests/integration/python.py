@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python binding: operations on two ranks, errors by name, and a torch program that trains under `paceline train`.
 
-Runs with Debian's python3-numpy; the training needs python3-torch too and is left out, saying so, without it.
+Runs with a Python that has numpy; the training needs torch too and is left out, saying so, without it.
 """
 import json
 import os
@@ -13,7 +13,11 @@ import sys
 import tempfile
 
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
-PYTHON = "/usr/bin/python3"
+sys.path.insert(0, f"{SOURCE}/tests/support")
+from python_with import python_with  # noqa: E402
+
+WITH_TORCH = python_with("numpy", "torch")
+PYTHON = WITH_TORCH or python_with("numpy")
 SKIP = 77
 
 OPERATIONS = r'''
@@ -455,13 +459,9 @@ def run(command, **keywords):
     return result.stdout
 
 
-def has(module):
-    return subprocess.run([PYTHON, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode == 0
-
-
 def main():
-    if not has("numpy"):
-        print("skipped: no numpy for /usr/bin/python3 (python3-numpy)")
+    if not PYTHON:
+        print("skipped: no Python here has numpy (python3-numpy)")
         sys.exit(SKIP)
     environment = dict(os.environ, PYTHONPATH=f"{SOURCE}/examples/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -480,8 +480,8 @@ def main():
                             stderr=subprocess.STDOUT, text=True, timeout=120)
     assert result.returncode == 1 and "PACELINE_TIMEOUT_S is 'soon': expected a number" in result.stdout, result
     print("endings: well without shutdown(), badly with an exit status, a text, an exception or a bad setting")
-    if not has("torch"):
-        print("left out: training, no torch for /usr/bin/python3 (python3-torch)")
+    if not WITH_TORCH:
+        print("left out: training, no Python here has torch and numpy (python3-torch)")
         return
     for ranks in (1, 2):
         output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", HOROVOD], env=environment)
@@ -514,7 +514,7 @@ def main():
         for name in ("paceline.py", "train_mnist.py"):
             shutil.copy(f"{SOURCE}/examples/python/{name}", os.path.join(base, "code"))
         environment["SAGEMAKER_BASE_DIR"] = base
-        environment["PATH"] = "/usr/bin:/bin:/usr/sbin:/sbin"
+        environment["PACELINE_PYTHON"] = PYTHON
         output = run([f"{BUILD}/entrypoint/paceline", "train"], env=environment)
         accuracy = float(re.search(r"test_accuracy=([0-9.]+)", output).group(1))
         assert accuracy >= 0.9, output
