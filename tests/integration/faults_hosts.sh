@@ -119,7 +119,7 @@ expect_nobody
 case_end algo-2
 
 case_begin "SIGTERM while waiting for the worker"
-cluster_environment=("PACELINE_STOP_S=36")
+cluster_environment=("PACELINE_STOP_S=360")
 start_host algo-1
 case_mark
 signal_until_end algo-1 TERM 30

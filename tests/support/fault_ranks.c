@@ -129,7 +129,7 @@ int main(int argc, char **argv)
         status = pl_collective_run(world, &collective, &error);
     }
     tell(argv[5], bootstrap->rank, &error);
-    await_others(argv[5], bootstrap->size, victim, pl_deadline_after_ns((int64_t)((deadline_s + 10) * (double)PL_NS_PER_S)));
+    await_others(argv[5], bootstrap->size, victim, pl_deadline_after_ns((int64_t)((deadline_s + 60) * (double)PL_NS_PER_S)));
     fprintf(stderr, "rank %d: %s\n", bootstrap->rank, error.cause);
     _exit(3);
 }
