@@ -70,7 +70,7 @@ fault() { # KIND SIGNAL VICTIM DEADLINE_S
   done
   [ $tries -gt 0 ] || fail "the job lives on"
   wait $job || code=$?
-  if grep -q -e pmix_server_log_fn -e 'MPI_INIT failed' "$cluster/output"; then
+  if grep -q -e pmix_server_log_fn -e 'MPI_INIT failed' -e 'ORTE does not know how to route' "$cluster/output"; then
     for host in "${cluster_hosts[@]}"; do
       host_run "$host" pkill -KILL -f "$program" || true
       host_run "$host" pkill -KILL -x orted || true
