@@ -48,7 +48,7 @@ held() {
 # Run until all three others have noticed, then see that the job ends and what it leaves behind. A killed rank would make mpirun end the others
 # at once; told to recover it leaves them alone, does not end by itself, and its exit code says nothing. False: it crashed itself, which Open MPI
 # 4.1's does at times over a rank's message that another has hung up, or could not start a rank; that says nothing of the ranks. Nor does a deadline that
-# has passed before the signal, on a machine that halted a rank for so long.
+# has passed before the signal, or over another rank, on a machine that halted one for so long.
 fault() { # KIND SIGNAL VICTIM DEADLINE_S
   local rank code=0 tries=4800 job options=() seconds status words first named='' missing deadline_s=$4
   kind=$1 signal=$2 victim=$3
@@ -105,7 +105,11 @@ fault() { # KIND SIGNAL VICTIM DEADLINE_S
     [[ ! $words =~ for\ rank\ $victim && ! $words =~ rank\ $victim\'s\ process ]] || named=$rank
     awk "BEGIN { exit !($seconds >= 0 && $seconds < $deadline_s + 40) }" || fail "rank $rank needed $seconds s"
   done
-  [ -n "$named" ] || [ "$missing" -gt 0 ] || fail "nobody names rank $victim"
+  if [ -z "$named" ] && [ "$missing" = 0 ]; then
+    [ "$deadline_s" -lt 16 ] || fail "nobody names rank $victim"
+    echo "$signal in $kind, rank $victim: another rank was waited for until the deadline"
+    return 1
+  fi
   for host in "${cluster_hosts[@]}"; do
     [ -z "$(left_on "$host")" ] || fail "left on $host: $(left_on "$host")"
   done
@@ -126,7 +130,7 @@ for signal in $signals; do
     until fault $kind $signal $(((kind + 1) % 4)) $deadline_s; do
       deadline_s=$((2 * deadline_s))
       [ $deadline_s -le 16 ] || fail "mpirun fails each time, or deadlines pass before the signal"
-      echo "mpirun failed, or a deadline passed before the signal: once more, with $deadline_s s"
+      echo "$signal in $kind: mpirun failed, or a deadline passed too soon: once more, with $deadline_s s"
     done
   done
 done
