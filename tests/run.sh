@@ -65,8 +65,8 @@ set -m # a background job of a shell without job control would ignore SIGINT and
 # -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen.
 for name in "${stages[@]}"; do
   case $name in
-    unit) arguments=(1200 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
-    asan) arguments=(1800 $end_s "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
+    unit) arguments=(2400 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
+    asan) arguments=(2400 $end_s "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
     tsan) arguments=(2400 $end_s "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
     integration) arguments=(3600 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite integration $short --num-processes 4") ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
