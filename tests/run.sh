@@ -1,37 +1,49 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Install what is missing, build with -Werror, and run every test that needs no GPU.
+# Install what is missing, build with -Werror, and run tests that need no GPU.
 #
-#   tests/run.sh                 all stages, about half an hour on two cores
+#   tests/run.sh                 unit tests and each integration test's main case, at most ten minutes on two quiet cores
+#   tests/run.sh --all           all stages, and the integration tests' long cases too, at most half an hour
 #   tests/run.sh --quick         the unit tests of the plain build only
-#   tests/run.sh --stage NAME    one stage: unit, asan, tsan or integration (may be given more than once)
+#   tests/run.sh --stage NAME    one stage: unit, asan, tsan or integration (may be given more than once; --all adds long cases)
 #   tests/run.sh --list          name the stages
 #
 # Stages:
 #   unit         plain build; Check tests, replay of the fuzz targets, layer check
+#   integration  plain build; real processes, hosts in namespaces, containers, servers
 #   asan         unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan         unit tests under ThreadSanitizer; ranks are threads there
-#   integration  plain build; real processes, hosts in namespaces, containers, servers
+#
+# Long cases are the tests of meson's suite `long`. A test that fails is run once more, alone, when the others of its stage
+# have ended. If it passes then, it counts as passed and is listed under "Flaky:". The whole run stops itself after 80 minutes.
 #
 # The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+read -r up_s _ </proc/uptime
+end_s=$((${up_s%.*} + 4740)) # a minute is left for stopping and reporting
 stages=()
+short="--no-suite long"
 while [ $# -gt 0 ]; do
   case $1 in
+    --all) short="" ;;
     --quick) stages+=(unit) ;;
     --stage) stages+=("${2:?--stage NAME}"); shift ;;
-    --list) echo "unit asan tsan integration"; exit 0 ;;
-    *) sed -n '3,16s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    --list) echo "unit integration asan tsan"; exit 0 ;;
+    *) sed -n '3,22s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
 done
-[ ${#stages[@]} -gt 0 ] || stages=(unit asan tsan integration)
+if [ ${#stages[@]} = 0 ]; then
+  stages=(unit integration)
+  [ -n "$short" ] || stages+=(asan tsan)
+fi
 
-tests/support/packages.sh install build test
-tests/support/packages.sh install format || echo "the layout of the code will not be checked"
+install() { timeout --foreground 900 tests/support/packages.sh install "$@"; }
+install build test || { echo "packages could not be installed"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+install format || echo "the layout of the code will not be checked"
 for role in python torch; do
-  tests/support/packages.sh install $role || echo "tests of Python programs will skip what they lack"
+  install $role || echo "tests of Python programs will skip what they lack"
 done
 root=$PWD
 work=$root/build-tests
@@ -53,10 +65,10 @@ set -m # a background job of a shell without job control would ignore SIGINT and
 # -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen.
 for name in "${stages[@]}"; do
   case $name in
-    unit) arguments=(1200 "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
-    asan) arguments=(1800 "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
-    tsan) arguments=(2400 "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
-    integration) arguments=(3600 "$root" "$work/plain" "-Dwerror=true" "--suite integration --num-processes 1") ;;
+    unit) arguments=(2400 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
+    asan) arguments=(2400 $end_s "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
+    tsan) arguments=(2400 $end_s "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
+    integration) arguments=(3600 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite integration $short --num-processes 4") ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" "${arguments[@]}" &

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Every collective operation x type x size x in and out of place, with processes as ranks over shared memory and over MPI's messages, in the memory of
-# shared devices and by NCCL (on the fake driver), and with threads as ranks on pretended hosts.
+# shared devices and by NCCL (on the fake driver), and with threads as ranks on pretended hosts; with the word `long` on other numbers of ranks.
 set -euo pipefail
 program=$PACELINE_BUILD/tests/integration/conformance_ranks
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_TIMEOUT_S=100
@@ -14,37 +14,54 @@ ranks() { # N [variable=value...]: N processes
     env "$@" timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program"
 }
 
-ranks 2
-ranks 3
-ranks 5
-ranks 2 PACELINE_BACKEND=exchange
-ranks 3 PACELINE_BACKEND=exchange
-for n in 2 4; do
-    echo "== $n processes, random mixtures and training programs"
-    timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" mixed 1 6
-    timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" training 1 8
-done
-for n in 2 3 4; do
-    echo "== $n processes, one of which cancels"
-    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" cancels
-    echo "== $n processes, worlds after worlds that have failed"
-    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" fails
-done
-for n in 1 5; do
-    echo "== $n processes, halves of a program's own MPI"
-    timeout 500 mpirun --oversubscribe --bind-to none -n "$n" "$program" halves
-done
-fakes=$PACELINE_BUILD/tests/fakes
-if [ -e "$fakes/nccl/libnccl.so.2" ]; then
-    for setting in "1 no_nccl" "3 nccl"; do
-        echo "== 3 processes, devices and NCCL: $setting"
-        FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$fakes/${setting#* }:$fakes${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-            timeout 500 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "${setting% *}"
-    done
+mixtures() { # N
+    echo "== $1 processes, random mixtures and training programs"
+    timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" mixed 1 6
+    timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" training 1 8
+}
+
+failures() { # N
+    echo "== $1 processes, one of which cancels"
+    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" cancels
+    echo "== $1 processes, worlds after worlds that have failed"
+    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" fails
+}
+
+halves() { # N
+    echo "== $1 processes, halves of a program's own MPI"
+    timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" halves
+}
+
+devices() { # DEVICES FOLDER
+    local fakes=$PACELINE_BUILD/tests/fakes
+    [ -e "$fakes/nccl/libnccl.so.2" ] || return 0
+    echo "== 3 processes, devices and NCCL: $*"
+    FAKE_CUDA=devices=3,delay_us=20,leaks LD_LIBRARY_PATH=$fakes/$2:$fakes${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        timeout 500 mpirun --oversubscribe --bind-to none -n 3 "$program" devices "$1"
+}
+
+threads() { # RANKS RANKS_A_HOST
+    echo "== threads and ranks a host: $*"
+    timeout 500 "$program" threads "$@"
+}
+
+if [ "${1:-main}" = main ]; then
+    ranks 3
+    ranks 2 PACELINE_BACKEND=exchange
+    mixtures 2
+    failures 3
+    halves 5
+    devices 3 nccl
+    threads 5 2
+else
+    ranks 2
+    ranks 5
+    ranks 3 PACELINE_BACKEND=exchange
+    mixtures 4
+    failures 2
+    failures 4
+    halves 1
+    devices 1 no_nccl
+    threads 4 2
+    threads 7 3
 fi
-for layout in "4 2" "5 2" "7 3"; do
-    echo "== threads and ranks a host: $layout"
-    # Two words on purpose.
-    # shellcheck disable=SC2086
-    timeout 500 "$program" threads $layout
-done

@@ -25,6 +25,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PACELINE = str(BUILD / 'entrypoint' / 'paceline')
 SHOW = '#!/bin/sh\nfor a in "$@"; do printf "%s\\n" "$a"; done > "$SM_OUTPUT_DATA_DIR/args"\nenv -0 > "$SM_OUTPUT_DATA_DIR/env"\npwd > "$SM_OUTPUT_DATA_DIR/cwd"\n'
 RESOURCE = {'current_host': 'algo-1', 'hosts': ['algo-1'], 'network_interface_name': 'lo'}
+sys.path.insert(0, str(SOURCE / 'tests/support'))
+from python_with import python_with  # noqa: E402
+
 PYTHON = shutil.which('python3')
 failed = []
 skipped = []
@@ -439,7 +442,8 @@ def package_with_setup_py():
     """A code directory with setup.py is installed by pip and run as a module."""
     venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
     try:
-        made = PYTHON and subprocess.run([PYTHON, '-m', 'venv', '--system-site-packages', venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        python = python_with('venv', 'ensurepip', 'pip', 'setuptools', 'wheel')
+        made = python and subprocess.run([python, '-m', 'venv', '--system-site-packages', venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         probe = made and made.returncode == 0 and subprocess.run([venv / 'bin/python3', '-c', 'import setuptools, wheel, pip'], stderr=subprocess.DEVNULL, check=False)
         if not probe or probe.returncode != 0:
             skipped.append('package_with_setup_py: no venv, pip, setuptools or wheel')
@@ -545,7 +549,8 @@ def requirements_without_pip():
     """An image with Python and no pip says at once what is missing."""
     venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
     try:
-        if not PYTHON or subprocess.run([PYTHON, '-m', 'venv', '--without-pip', venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        python = python_with('venv')
+        if not python or subprocess.run([python, '-m', 'venv', '--without-pip', venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
             skipped.append('requirements_without_pip: no venv')
             return
         with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:

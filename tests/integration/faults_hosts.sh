@@ -95,6 +95,15 @@ expect_failure algo-2 "master host algo-1 went away: its connection closed"
 expect_nobody
 case_end algo-2
 
+# await_queues CONNECTIONS BYTES: until of the socket where the master comes in nobody has taken so many connections, nor read so many bytes.
+await_queues() {
+  local tries=1200
+  until [ "$(host_run algo-2 ss -xaH | awk '$5 ~ "/control$" { queue[$2] = $3 } END { print queue["LISTEN"], queue["ESTAB"] }')" = "$1 $2" ]; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || case_failed "the master's connection: $(host_run algo-2 ss -xaH)"
+    sleep 0.05
+  done
+}
 case_begin "SIGTERM in the moment of the master's greeting"
 start_host algo-2
 await_control algo-2
@@ -103,10 +112,10 @@ host_run algo-2 sh -c '{
     printf "PL\002\000\016\000\000\000master\000algo-1\000"
     until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
   } | "$1" relay /run/paceline.* >/opt/ml/heard' sh "$paceline" &
-sleep 0.5 # nothing tells that its connection is taken
+await_queues 0 0
 host_signal algo-2 STOP
 touch "$cluster/algo-2/ml/greet"
-sleep 0.5
+await_queues 0 22
 host_signal algo-2 TERM
 case_mark
 host_signal algo-2 CONT
@@ -119,7 +128,7 @@ expect_nobody
 case_end algo-2
 
 case_begin "SIGTERM while waiting for the worker"
-cluster_environment=("PACELINE_STOP_S=36")
+cluster_environment=("PACELINE_STOP_S=360")
 start_host algo-1
 case_mark
 signal_until_end algo-1 TERM 30

@@ -11,16 +11,16 @@ root=${PACELINE_OPENMPI5_ROOT:-}
 [ -x "$root/usr/bin/prted" ] || cluster_skip "there is no Open MPI 5 in $root"
 [ -x "$PACELINE_BUILD/tests/integration/mpi_probe" ] || cluster_skip "the build has no MPI"
 
-trap 'cluster_down; rm -rf /tmp/{prterun,prted}.algo-[12].*' EXIT
+trap cluster_down EXIT
 cluster_up 2
-# What containers leave that were killed; started again, they give their processes the same numbers.
-mkdir -p /tmp/{prterun.algo-1,prted.algo-2}.{2..60}.0/0
 mkdir -p "$root/opt/paceline/bin" "$root/opt/paceline/libexec/paceline" "$root/opt/ml" "$root/run/sshd"
 install "$PACELINE_BUILD/entrypoint/paceline" "$PACELINE_BUILD/tests/integration/mpi_probe" "$root/opt/paceline/bin"
 install "$PACELINE_BUILD/libexec/paceline/libpaceline-hostname.so" "$root/opt/paceline/libexec/paceline"
 
-# The mounts are the host's own: they are gone with it.
+# The mounts are the host's own: they are gone with it. In /tmp lies what containers leave that were killed; started again, they give their processes the
+# same numbers.
 inside='root=$1; shift
+for number in $(seq 2 60); do mkdir -p "/tmp/prterun.algo-1.$number.0/0" "/tmp/prted.algo-2.$number.0/0"; done
 for path in /proc /dev /sys /run /tmp /opt/ml; do mount --rbind "$path" "$root$path"; done
 touch "$root/etc/hosts" && mount --bind /etc/hosts "$root/etc/hosts"
 mkdir -p /run/sshd

@@ -12,11 +12,16 @@ import sys
 
 if "PACELINE_BUILD" in os.environ:
     os.environ.setdefault("PACELINE_LIBRARY", f"{os.environ['PACELINE_BUILD']}/runtime/libpaceline.so")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/python"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ("examples/python", "tests/support")]
+from python_with import python_with  # noqa: E402
+
 try:
     import torch
     import paceline as hvd
 except ImportError as error:
+    python = python_with("torch")
+    if python not in (None, sys.executable):
+        os.execv(python, [python, *sys.argv])
     print(f"skipped: {error}")
     sys.exit(77)
 

@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     }
     tell(argv[5], bootstrap->rank, &error);
     await_others(argv[5], bootstrap->size, victim,
-                 pl_deadline_after_ns((int64_t)((deadline_s + 10) * (double)PL_NS_PER_S)));
+                 pl_deadline_after_ns((int64_t)((deadline_s + 60) * (double)PL_NS_PER_S)));
     fprintf(stderr, "rank %d: %s\n", bootstrap->rank, error.cause);
     _exit(3);
 }

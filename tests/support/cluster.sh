@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Hosts algo-1, algo-2, ... on one Linux machine, to be sourced by a test. Each is a set of namespaces in which the
-# command given to host_start is process 1, with its own host name, /opt/ml, /run, /etc/hosts, /dev/shm and a cable to a
+# command given to host_start is process 1, with its own host name, /opt/ml, /run, /tmp, /etc/hosts, /dev/shm and a cable to a
 # switch that is a namespace too; the machine's own network is not touched.
 #
 #   cluster_up N              make N hosts; exits 77 where that cannot be done
 #   host_rate HOST RATE       limit its link in each direction, RATE as tc writes it (200mbit); none: no limit
 #   host_start HOST CMD...    power a host on: CMD becomes its process 1; output in $cluster/HOST.log
-#   host_wait HOST SECONDS    wait for its end; leaves the exit code in $code and fails when it does not come
+#   host_wait HOST SECONDS    wait for its end; leaves the exit code in $code and fails when it does not come in 40 s more, for a busy machine
 #   host_signal HOST SIGNAL   send a signal to its process 1
 #   host_off HOST             power it off: every process on it is killed at once
 #   host_run HOST CMD...      run something else on a host that is up
@@ -53,7 +53,8 @@ cluster_up() {
 
 host_number() { echo "${1#algo-}"; }
 
-# What runs in the new namespaces before the command becomes process 1.
+# What runs in the new namespaces before the command becomes process 1. Open MPI keeps a job's files in /tmp under the names of host and process, which
+# hosts of another test have too: of the machine's /tmp a host sees only what it runs from.
 cluster_inside='
   set -e
   host=$1 cluster=$2; shift 2
@@ -61,6 +62,17 @@ cluster_inside='
   mount --make-rprivate /
   mount -t tmpfs -o mode=0755 tmpfs /run
   mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+  mkdir /run/machine
+  mount --rbind /tmp /run/machine
+  mount -t tmpfs -o mode=1777 tmpfs /tmp
+  for path in "$cluster" "$PACELINE_BUILD" "$PACELINE_SOURCE" "$PWD" "${PACELINE_OPENMPI5_ROOT:-/}"; do
+    case $path in /tmp/*)
+      path=${path#/tmp/}; path=${path%%/*}
+      [ -e "/tmp/$path" ] || { mkdir "/tmp/$path"; mount --rbind "/run/machine/$path" "/tmp/$path"; }
+    esac
+  done
+  umount --lazy /run/machine
+  rmdir /run/machine
   mount --bind "$cluster/hosts" /etc/hosts
   if [ ! -d /opt/ml ]; then mount -t tmpfs -o mode=0755 tmpfs /opt; mkdir /opt/ml; fi
   mount --bind "$cluster/$host/ml" /opt/ml
@@ -76,7 +88,7 @@ host_start() {
   : >"$cluster/$host.log"
   (
     ip netns exec "$cluster_tag-$number" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
-      env --default-signal=INT,QUIT PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
+      env --default-signal=INT,QUIT -u TMPDIR PACELINE_SSH_DIR="$cluster/ssh" "${cluster_environment[@]}" sh -c "$cluster_inside" sh "$host" "$cluster" "$@" </dev/null >"$cluster/$host.log" 2>&1 &
     echo $! >"$cluster/$host.pid"
     wait $! 2>/dev/null && echo 0 >"$cluster/$host.code.new" || echo $? >"$cluster/$host.code.new"
     echo "${EPOCHREALTIME/,/.}" >"$cluster/$host.end"
@@ -89,10 +101,9 @@ host_start() {
 host_first() { pgrep -P "$(cat "$cluster/$1.pid")" 2>/dev/null; }
 
 host_wait() {
-  local tries=$(($2 * 20))
+  local most_s=$(($2 + 40)) begin_s=$SECONDS
   while [ ! -e "$cluster/$1.code" ]; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || { echo "FAILED: $1 did not end within $2 s"; cat "$cluster/$1.log"; return 1; }
+    [ $((SECONDS - begin_s)) -le $most_s ] || { echo "FAILED: $1 did not end within $most_s s"; cat "$cluster/$1.log"; return 1; }
     sleep 0.05
   done
   code=$(cat "$cluster/$1.code")
@@ -117,7 +128,7 @@ hosts_listen() {
       -o MaxStartups=100 -o MaxSessions=100' sh "$cluster/ssh"
   done
   for host in "${cluster_hosts[@]}"; do
-    local tries=200
+    local tries=1200
     until [ -n "$(host_first "$host")" ] && host_run "$host" $cluster_ssh -i "$cluster/ssh/id_ed25519" "$host" true 2>/dev/null; do
       tries=$((tries - 1))
       [ $tries -gt 0 ] || { echo "FAILED: no sshd on $host"; cat "$cluster/$host.log"; return 1; }

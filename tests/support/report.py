@@ -2,16 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge the stages that stage.sh left in a folder: logs of failed tests, reasons of skips, and the closing line.
 
-    report.py RESULTS STAGE...
+    report.py RESULTS STAGE...       the report
+    report.py --again MESON_LOG      names of the failed tests that may be run once more, one a line
 
 Every named stage must have run at least one test. A stage that ended badly without a failed test (it did not build, ran
 into its limit, lost its log) counts as one failure. Exit code 0 only if nothing failed.
+
+A test that failed and passed when it was run once more, alone, counts as passed and is listed as flaky. Never forgiven are
+a sanitizer's report, death by a signal, and values or bits that differ.
 """
 import json
 import pathlib
+import re
 import sys
 
 TAIL_LINES = 120
+NEVER_FORGIVEN = re.compile(
+    r"(?:Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|: runtime error: "
+    # What Check, shells and mpirun say of a process that died of its own fault. SIGKILL and SIGTERM are sent by tests.
+    r"|Received signal \d|[Ss]ignal:? \(?(?:4|6|7|8|11)\b|Segmentation fault|core dumped"
+    # Check prints the expression that failed, with both sides of ck_assert_mem_eq() in hexadecimal digits; so does Python.
+    r"|memcmp\(|failed: .* == \"[0-9a-fA-F]{16,}|\bassert .*model\(.* == "
+    r"|\bdiffers?\b|(?:different|other) (?:bits|values|weights)|not the (?:same )?bits| is -?[\d.]\S*, not -?[\d.]")
 
 
 def tail(text, lines=TAIL_LINES):
@@ -20,24 +32,45 @@ def tail(text, lines=TAIL_LINES):
     return "\n".join(cut + rows[-lines:])
 
 
+def read_tests(path):
+    return [json.loads(line) for line in path.read_text(errors="replace").splitlines()] if path.exists() else []
+
+
+def text_of(test):
+    return (test.get("stdout") or "") + (test.get("stderr") or "")
+
+
+def told(test):
+    return f"{test['result']}, exit code {test['returncode']}, {test['duration']:.1f} s\n{text_of(test)}"
+
+
+def is_forgivable(test):
+    """Whether a failure may be one that time decided. INTERRUPT is a stage that was stopped; a timeout's signal is meson's."""
+    died = test["result"] == "FAIL" and not 0 <= test["returncode"] <= 128 and test["returncode"] <= 192
+    return test["result"] in ("FAIL", "TIMEOUT") and not died and not NEVER_FORGIVEN.search(text_of(test))
+
+
 def read_stage(results, stage):
     """Yield (name, verdict, text) for each test of the stage, then one more where the stage itself failed."""
     status_file = results / f"{stage}.status"
     log_file = results / f"{stage}.log"
-    json_file = results / f"{stage}.json"
+    again = {test["name"]: test for test in read_tests(results / f"{stage}.again.json")}
     status = status_file.read_text().strip() if status_file.exists() else "never ended"
     log = log_file.read_text(errors="replace") if log_file.exists() else ""
     tests = failed = 0
-    if json_file.exists():
-        for line in json_file.read_text(errors="replace").splitlines():
-            test = json.loads(line)
-            text = (test.get("stdout") or "") + (test.get("stderr") or "")
-            verdict = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}.get(test["result"], "failed")
-            if verdict == "failed":
-                text = f"{test['result']}, exit code {test['returncode']}, {test['duration']:.1f} s\n{text}"
-            tests += 1
-            failed += verdict == "failed"
-            yield f"{stage}: {test['name']}", verdict, text
+    for test in read_tests(results / f"{stage}.json"):
+        text = text_of(test)
+        verdict = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}.get(test["result"], "failed")
+        if verdict == "failed":
+            text = told(test)
+            second = again.get(test["name"])
+            if second and second["result"] == "OK" and is_forgivable(test):
+                verdict = "flaky"
+            elif second:
+                text += f"\n-- once more, alone: {told(second)}"
+        tests += 1
+        failed += verdict == "failed"
+        yield f"{stage}: {test['name']}", verdict, text
     if tests == 0:
         yield f"{stage}: the stage ran no test (status {status})", "failed", log
     elif status != "0" and failed == 0:
@@ -45,11 +78,21 @@ def read_stage(results, stage):
 
 
 def main():
+    if sys.argv[1] == "--again":
+        for test in read_tests(pathlib.Path(sys.argv[2])):
+            if is_forgivable(test):
+                print(test["name"].rpartition(" / ")[2])
+        return 0
     results = pathlib.Path(sys.argv[1])
     rows = [row for stage in sys.argv[2:] for row in read_stage(results, stage)]
-    by = {verdict: [row for row in rows if row[1] == verdict] for verdict in ("passed", "failed", "skipped")}
+    by = {verdict: [row for row in rows if row[1] == verdict] for verdict in ("passed", "flaky", "failed", "skipped")}
     for name, _, text in by["failed"]:
         print(f"\n==== FAILED {name}\n{tail(text)}")
+    if by["flaky"]:
+        print("\nFlaky:")
+    for name, _, text in by["flaky"]:
+        print(f"  {name}: passed when it was run once more, alone; at first:")
+        print("\n".join(f"    | {line}" for line in tail(text).splitlines()))
     if by["skipped"]:
         print("\nSkipped:")
     for name, _, text in by["skipped"]:
@@ -59,8 +102,9 @@ def main():
         print("\nFailed:")
     for name, _, _ in by["failed"]:
         print(f"  {name}")
-    print(f"{len(by['passed'])} passed, {len(by['failed'])} failed, {len(by['skipped'])} skipped")
-    return 1 if by["failed"] or not by["passed"] else 0
+    passed = len(by["passed"]) + len(by["flaky"])
+    print(f"{passed} passed, {len(by['failed'])} failed, {len(by['skipped'])} skipped")
+    return 1 if by["failed"] or passed == 0 else 0
 
 
 if __name__ == "__main__":

@@ -2,18 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # One stage of the test run: configure, build and test one build folder, and keep what happened for report.py.
 #
-#   stage.sh RESULTS NAME LIMIT_S SOURCE BUILD "SETUP OPTIONS" "TEST OPTIONS"
+#   stage.sh RESULTS NAME LIMIT_S END_S SOURCE BUILD "SETUP OPTIONS" "TEST OPTIONS"
 #
-# Leaves RESULTS/NAME.log, RESULTS/NAME.json (meson's own log of each test) and RESULTS/NAME.status (0, or what failed).
+# It is stopped after LIMIT_S seconds, or when the machine has been up for END_S seconds: then the whole run's time is over.
+# Failed tests that report.py --again names are run once more, each alone, when all others have ended.
+# Leaves RESULTS/NAME.log, RESULTS/NAME.json (meson's own log of each test), RESULTS/NAME.again.json (of those that were run
+# once more) and RESULTS/NAME.status (0, or what failed).
 # Always exits 0: report.py judges.
 set -uo pipefail
-results=$1 name=$2 limit_s=$3 source_dir=$4 build=$5
-read -r -a setup_options <<<"$6"
-read -r -a test_options <<<"$7"
+results=$1 name=$2 limit_s=$3 end_s=$4 source_dir=$5 build=$6
+read -r -a setup_options <<<"$7"
+read -r -a test_options <<<"$8"
 log=$results/$name.log
 begin_s=$SECONDS
+report=$(dirname "$0")/report.py
+
+# run_tests OPTIONS...: meson's exit code is the number of tests that failed.
+run_tests() {
+  meson test -C "$build" --no-rebuild "${test_options[@]}" "$@" </dev/null 2>&1 | (trap '' TERM && exec tee -a "$log") # it outlives meson's last words
+}
 
 stage() {
+  local failed=0 again=0 test
   if [ -f "$build/build.ninja" ]; then
     meson configure "$build" "${setup_options[@]}" >>"$log" 2>&1 || return
   else
@@ -21,11 +31,27 @@ stage() {
   fi
   ninja -C "$build" >>"$log" 2>&1 || return
   echo "[$name] built after $((SECONDS - begin_s)) s"
-  meson test -C "$build" --no-rebuild "${test_options[@]}" </dev/null 2>&1 | (trap '' TERM && exec tee -a "$log") # it outlives meson's last words
+  run_tests || failed=$?
+  [ $failed != 0 ] || return 0
+  while read -r test; do
+    again=$((again + 1))
+    echo "[$name] once more, alone: $test"
+    ! run_tests --num-processes 1 --logbase "again-$again" "$test" || failed=$((failed - 1))
+  done < <("$report" --again "$build/meson-logs/testlog.json")
+  return $failed
 }
 
 mkdir -p "$results"
-rm -f "$build/meson-logs/testlog.json" "$results/$name".*
+rm -f "$build"/meson-logs/{testlog,again-*}.json "$results/$name".*
+read -r up_s _ </proc/uptime
+left_s=$((end_s - ${up_s%.*}))
+if [ $left_s -le 0 ]; then
+  echo "[$name] not begun: the whole run's time is over" | tee -a "$log"
+  echo "not begun" >"$results/$name.status"
+  exit 0
+fi
+reason="its limit of $limit_s s"
+[ $left_s -ge "$limit_s" ] || { limit_s=$left_s && reason="$left_s s, when the whole run's time was over"; }
 echo "[$name] $source_dir in $build"
 # `timeout` needs a program, so the limit is a watcher that ends this stage's process group.
 set -m
@@ -37,7 +63,7 @@ trap 'kill -TERM -- -"$stage_pid" 2>/dev/null; exit 143' TERM INT
   sleep "$limit_s" &
   trap 'kill $!; exit' TERM
   wait $!
-  echo "[$name] stopped after its limit of $limit_s s" | tee -a "$log"
+  echo "[$name] stopped after $reason" | tee -a "$log"
   kill -TERM -- -"$stage_pid"
 ) 2>/dev/null &
 watcher=$!
@@ -52,6 +78,7 @@ for ((i = 0; i < 100; i++)); do
 done
 kill -KILL -- -"$stage_pid" 2>/dev/null
 [ ! -f "$build/meson-logs/testlog.json" ] || cp "$build/meson-logs/testlog.json" "$results/$name.json"
+cat "$build"/meson-logs/again-*.json >"$results/$name.again.json" 2>/dev/null
 echo "$status" >"$results/$name.status"
 echo "[$name] done after $((SECONDS - begin_s)) s"
 exit 0

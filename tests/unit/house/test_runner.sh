@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Covers tests/run.sh, tests/support/stage.sh, tests/support/report.py.
-# The test runner tells a failing test, a passing one, a skipped one, a stage that cannot build and one that hangs.
+# The test runner tells a failing test, a passing one, a skipped one, a stage that cannot build and one that hangs; it runs
+# a failed test once more, forgives what time can have decided and nothing else, and stops when the whole run's time is over.
 set -euo pipefail
 support=$(cd "$(dirname "$0")/../../support" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset MESON_TESTTHREADS
 
-# run NAME LIMIT_S SOURCE "TEST OPTIONS"
+# run NAME LIMIT_S SOURCE "TEST OPTIONS" [SECONDS LEFT FOR THE WHOLE RUN]
 run() {
-  "$support/stage.sh" "$work/results" "$1" "$2" "$3" "$work/build-$1" "" "$4" >/dev/null
+  local up_s
+  read -r up_s _ </proc/uptime
+  "$support/stage.sh" "$work/results" "$1" "$2" $((${up_s%.*} + ${5:-1000})) "$3" "$work/build-$1" "" "$4" >/dev/null
 }
 
 # expect EXIT_CODE LAST_LINE STAGE...
@@ -47,3 +50,31 @@ expect 1 "0 passed, 1 failed, 0 skipped" absent
 run slow 2 "$support/runner_fixture" "--suite slow"
 expect 1 "0 passed, 1 failed, 0 skipped" slow
 expect 1 "0 passed, 1 failed, 0 skipped" neverstarted
+
+# What failed first and passed then.
+run forgiven 60 "$support/runner_fixture" "--suite first-assertion --suite first-timeout --suite pass --suite skip"
+expect 0 "3 passed, 0 failed, 1 skipped" forgiven
+says "Flaky:"
+says "first-assertion: passed when it was run once more, alone; at first:"
+says "    | waited too long"
+says "first-timeout: passed when it was run once more, alone; at first:"
+run company 60 "$support/runner_fixture" "--suite company --num-processes 2"
+expect 0 "2 passed, 0 failed, 0 skipped" company
+run forgiven 60 "$support/runner_fixture" "--suite first-assertion" # this build folder has seen it fail
+expect 0 "1 passed, 0 failed, 0 skipped" forgiven
+! grep -q Flaky: "$work/report" || { cat "$work/report"; exit 1; }
+suites="--suite pass"
+for name in signal signal-of-a-child signal-in-check asan tsan lsan ubsan bits values; do suites+=" --suite first-$name"; done
+run unforgiven 60 "$support/runner_fixture" "$suites"
+expect 1 "1 passed, 9 failed, 0 skipped" unforgiven
+! grep -q Flaky: "$work/report" || { cat "$work/report"; exit 1; }
+[ ! -s "$work/results/unforgiven.again.json" ] || { echo "these were run once more:"; cat "$work/results/unforgiven.again.json"; exit 1; }
+run fail 60 "$support/runner_fixture" "--suite fail"
+expect 1 "0 passed, 1 failed, 0 skipped" fail
+says "once more, alone: FAIL"
+
+# The whole run's time: the stage that runs is stopped, the next one does not begin, both have failed and the last line stands.
+run cut 60 "$support/runner_fixture" "--suite slow" 2
+run late 60 "$support/runner_fixture" "--suite pass" 0
+expect 1 "1 passed, 2 failed, 0 skipped" pass cut late
+says "not begun: the whole run's time is over"
