@@ -39,7 +39,7 @@ struct pl_transport {
     _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];
     /* a world over it has failed and said so: messages may still come long after its end */
     bool told;
-    _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see notice.h */
+    _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see revoke.h */
     _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                            struct pl_transfer *transfer, struct pl_error *reterr);

@@ -38,7 +38,7 @@ static const int64_t NAP_NS = 50 * PL_NS_PER_US;
 static const int64_t HEAR_NS = PL_NS_PER_S;
 static const int64_t LAST_LOOK_NS = 100 * PL_NS_PER_MS;
 
-enum { WORD_ROLL = 1, WORD_AFTER }; /* behind the event of stream.h */
+enum { WORD_ROLL = 1, WORD_AFTER }; /* after the event of stream_events.h */
 
 struct nccl {
     struct pl_world *world;

@@ -27,7 +27,7 @@ struct pl_agree_card {
     struct pl_signature b;
 };
 
-/** Where a rank stands: see agree.c. */
+/** Where a rank stands: see check_calls.c. */
 enum pl_agree_phase { PL_AGREE_UP, PL_AGREE_BETWEEN, PL_AGREE_DOWN };
 
 struct pl_agree {

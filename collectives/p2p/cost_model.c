@@ -168,7 +168,7 @@ static double rounds_below(int n)
     return rounds;
 }
 
-/* See pattern.h: with what messages of these lengths took, where it has a + B b. */
+/* See algorithm.h: with what messages of these lengths took, where it has a + B b. */
 static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern pattern, int places, double bytes)
 {
     double n = places;

@@ -67,7 +67,7 @@ static void read_knobs(struct pl_shm *shm)
     const struct pl_knobs *knobs = pl_world_knobs(shm->world);
     const char *kernel = pl_knob_text(knobs, PL_KNOB_KERNEL);
 
-    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world.c knows to be there */
+    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world_new.c knows to be there */
 }
 
 static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
