@@ -27,7 +27,7 @@ enum pl_status pl_launcher_set(struct pl_plan *plan, const char *name, const cha
 
 enum fabric { FABRIC_EFA = 1, FABRIC_RDMA = 2 };
 
-/* The toolkit's two lists as of its version 5.1.4, and behind the comment what they lack. */
+/* The toolkit's two lists as of its version 5.1.4, and after the comment what they lack. */
 static const struct {
     const char *type;
     int fabric;

@@ -47,7 +47,7 @@ static const char *intermediate_uri(const struct pl_job *job)
                : NULL;
 }
 
-/* True when the directory is there already: the platform or local mode has mounted it and sees to it, or so it seems.
+/* True when the directory is there already: the platform or local mode has probably mounted it and uploads it.
  * */
 static bool has_intermediate(const struct pl_job *job)
 {
@@ -101,8 +101,8 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_plan *plan, 
                              reterr);
 }
 
-/* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and
- * well. */
+/* Without a group the host is outside every distribution: with a wrong name each host would train by itself, with
+ * success. */
 static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_plan *plan, struct pl_error *reterr)
 {
     for (size_t i = 0; i < job->distribution_groups.count; i++) {
@@ -201,9 +201,9 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
                             "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* The first directory behind it would be taken for a bucket, which somebody else may have. */
+        /* The first directory after it would be taken for a bucket, which somebody else may have. */
         return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_s3_output: expected a bucket behind s3://, found '%s'", uri);
+                            "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
     }
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A plan: what `paceline train` does on this host for a job. A launcher makes it, a pure function of the job and the
- * code directory; the supervisor carries it out; `paceline plan` prints it and starts nothing.
+ * code directory; the supervisor executes it; `paceline plan` prints it and starts nothing.
  *
- * Carrying a job out, in order: pl_source_plan()'s steps bring the code into place; then pl_plan_new(); then
+ * Executing a job, in order: pl_source_plan()'s steps fetch the code; then pl_plan_new(); then
  * pl_plan_prepare(), the plan's steps, peers, and the process.
  */
 #ifndef PL_ENTRYPOINT_LAUNCH_PLAN_H
@@ -14,7 +14,7 @@
 
 enum pl_plan_role {
     PL_PLAN_SINGLE, /* runs its program, depends on no other host for its result */
-    PL_PLAN_MASTER, /* runs the job's first process and tells the others the result */
+    PL_PLAN_MASTER, /* runs the job's first process and sends the others the result */
     /* with needs_link takes the job's result from the master and stays until it is known; else as SINGLE */
     PL_PLAN_WORKER,
 };
@@ -27,7 +27,7 @@ struct pl_plan_step {
     char *what;           /* "installing requirements.txt" */
     struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
     char *cwd;            /* NULL: the base directory */
-    bool is_question;     /* its exit code is an answer, not a failure */
+    bool is_question;     /* a probe: its exit code is an answer, not a failure */
 
     struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
 };
@@ -39,8 +39,8 @@ struct pl_plan_steps {
 };
 
 /**
- * A process beside the main one: started before it, ended when the job is done, and its early death is the job's
- * failure.
+ * A sidecar, a process next to the main one: started before it, ended when the job is done, and its early death is the
+ * job's failure.
  */
 struct pl_plan_side {
     const char *name; /* "ps" */
@@ -52,13 +52,13 @@ struct pl_plan {
     enum pl_plan_role role;
     const char *launcher;
     struct pl_words hosts; /* the hosts of this launch, the master first; just this host for a direct process */
-    int host_index;        /* this host's place in `hosts` */
+    int host_index;        /* this host's index in `hosts` */
     int processes;         /* ranks in the whole launch */
 
     char *cwd;
-    /* empty for an MPI worker. With `spawns_ranks` it holds the words SELF rank PROGRAM... -- ARGUMENTS... itself */
+    /* empty for an MPI worker. With `spawns_ranks` it holds SELF rank PROGRAM... -- ARGUMENTS... itself */
     struct pl_words argv;
-    size_t program_words; /* how many of argv's first words name what runs; those behind them may hold secrets */
+    size_t program_words; /* how many of argv's first words name what runs; those after them may hold secrets */
     /* argv is mpirun: ranks are its children and the remote daemons', each through `paceline rank` */
     bool spawns_ranks;
 
@@ -71,7 +71,7 @@ struct pl_plan {
     bool needs_link;
 
     struct pl_plan_steps steps;
-    /* at most one: no means that `optional_count` words of argv from `optional_at` on are left out */
+    /* at most one probe: if it fails, `optional_count` words of argv from `optional_at` on are left out */
     struct pl_plan_steps questions;
     size_t optional_at;
     size_t optional_count;
@@ -82,7 +82,8 @@ struct pl_plan {
     struct pl_words warnings; /* sentences to log once */
 };
 
-/** The code's way into the code directory: no steps when something is there already or nothing is to be fetched. */
+/** The steps that fetch the code into the code directory: none when something is there already or there is nothing to
+ * fetch. */
 enum pl_status pl_source_plan(const struct pl_job *job, struct pl_plan_steps *steps,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -101,7 +102,7 @@ void pl_plan_steps_done(struct pl_plan_steps *steps);
 #define PL_AUTO_STEPS __attribute__((cleanup(pl_plan_steps_done)))
 
 /**
- * Make the directories that a program may count on (model, output/data, code, intermediate) and set the program's
+ * Make the directories that a program may rely on (model, output/data, code, intermediate) and set the program's
  * execute bits.
  */
 enum pl_status pl_plan_prepare(const struct pl_job *job, const struct pl_plan *plan,

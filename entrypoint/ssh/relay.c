@@ -104,7 +104,7 @@ static enum pl_status ask(const struct pl_call *call, struct pl_error *reterr)
         return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train",
                             PL_RUNDIR_VARIABLE);
     }
-    for (size_t i = 2; i < call->words.count; i++) { /* as ssh joins its words */
+    for (size_t i = 2; i < call->words.count; i++) { /* as ssh joins its arguments */
         pl_text_printf(&command, "%s%s", i > 2 ? " " : "", call->words.items[i]);
     }
     PL_TRY(pl_text_check(&command, reterr));

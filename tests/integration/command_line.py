@@ -15,8 +15,8 @@ PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 
 # What is typed behind `paceline`, and the whole of what is said; FOLDER is an empty directory, FILE a file.
 WRONG = {
-    "nonsense": "paceline: error: there is no verb 'nonsense'; `paceline help` lists them",
-    "help nonsense": "paceline: error: there is no verb 'nonsense'; `paceline help` lists them",
+    "nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
+    "help nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
     "plan nonsense": "paceline: error: plan: expected nothing or -- CMD..., found 'nonsense'",
     "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
     "info nonsense": "paceline info: error: expected nothing, found 'nonsense'; --help tells more",

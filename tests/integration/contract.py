@@ -364,7 +364,7 @@ def host_names_that_mpirun_would_split():
     hps = {'sagemaker_program': '/bin/true', 'sagemaker_mpi_enabled': 'true'}
     for name in ('a:2', 'a,b', 'a b'):
         with Tree(hps, resource={'current_host': name, 'hosts': [name], 'network_interface_name': 'lo'}) as tree:
-            refused(tree, f"the host name '{name}' cannot stand in mpirun's list")
+            refused(tree, f"the host name '{name}' cannot be in mpirun's host list")
 
 
 def large_hyperparameters():
@@ -382,7 +382,7 @@ def names_with_equals():
     with Tree({'a=b': '1', 'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(tree.train() == 0, tree.done.stderr)
         expect(tree.read('output/data/args') == '--a=b\n1\n', 'arguments')
-        expect(b"'=' cannot stand in a variable's name" in tree.done.stderr, 'warning')
+        expect(b"a variable's name cannot contain '='" in tree.done.stderr, 'warning')
 
 
 def archive(entries):
@@ -579,7 +579,7 @@ def intermediate_output():
         refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
     for uri in 's3://', 's3:///out':
         with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': f'"{uri}"'}) as tree:
-            refused(tree, f"sagemaker_s3_output: expected a bucket behind s3://, found '{uri}'")
+            refused(tree, f"sagemaker_s3_output: expected a bucket after s3://, found '{uri}'")
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"s3://bkt/out"'}) as tree:
         (tree.base / 'output/intermediate').mkdir(parents=True)
         expect(tree.train() == 0 and b'output/intermediate is there already: nothing is uploaded; remove it' in tree.done.stderr, tree.done.stderr)
