@@ -37,15 +37,15 @@ void pl_idx_done(struct pl_idx *idx);
 struct pl_idx_reader;
 
 /**
- * Read arrays from `source`, one behind the other, each plain, gzip or zstd; ownership of `source` passes to the reader
+ * Read arrays from `source`, one after the other, each plain, gzip or zstd; ownership of `source` passes to the reader
  * on success. `max_array_bytes` bounds what one header can make us allocate.
  */
 enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The next array, or PL_END behind the last. A cut or wrong one is PL_CORRUPT with source and offset. After an error
- * only close.
+ * The next array, or PL_END after the last. A truncated or wrong one is PL_CORRUPT with source and offset. After an
+ * error only close.
  */
 enum pl_status pl_idx_reader_next(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_idx *ret_idx,
                                   struct pl_error *reterr) PL_MUST_CHECK;
@@ -64,7 +64,7 @@ void pl_idx_pairs_done(struct pl_idx_pairs *pairs);
 /**
  * Load all pictures and labels of a channel: from its directory, or from the FIFO of `epoch` in Pipe Mode. Every object
  * is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th array of images
- * (more dimensions); several such pairs of the same picture size are put one behind the other.
+ * (more dimensions); several such pairs of the same picture size are concatenated.
  *
  * Errors  PL_INVALID when there are no arrays, counts differ, or the elements are not uint8; PL_CORRUPT; PL_TIMEOUT.
  */

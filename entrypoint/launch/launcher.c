@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the launchers share: hosts, roles, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/memory.h"

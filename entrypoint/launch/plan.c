@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the launcher and makes the plan of what this host runs. */
 #include "entrypoint/launch/plan.h"
 
 #include "base/file.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The unix socket over which ranks of a host connect to the distributor and get their rings. */
 #include "s3io/pipe/share_link.h"
 
 #include "base/clock.h"
@@ -11,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A listener sends no event when it begins, so a connection is tried again at this pace. */
+/* There is no event when a listener starts, so the connection is tried again at this interval. */
 #define TRY_AGAIN_NS (20 * PL_NS_PER_MS)
 
 static enum pl_status address_of(const char *path, struct sockaddr_un *address, struct pl_error *reterr)
@@ -93,7 +94,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
             }
             return pl_error_errno(reterr, "accept on a unix socket");
         }
-        /* A stranger, or one who leaves at once, is not a rank; the ranks may still come. */
+        /* A process of another user, or one that closes at once, is not a rank; the ranks may still connect. */
         if (!same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
             continue;
         }
@@ -118,7 +119,7 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *he
         if (fd < 0) {
             return pl_error_errno(reterr, "create a unix socket");
         }
-        errno = EAGAIN; /* what a stranger who listens there counts as */
+        errno = EAGAIN; /* as if nobody listened: it is another user's process */
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && same_user(fd) &&
             send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello)) {
             *ret_fd = fd;

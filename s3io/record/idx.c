@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads IDX arrays, and pairs of images and labels. */
 #include "s3io/idx.h"
 
 #include "base/memory.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One channel's arrays have to fit in memory anyway; this stops a damaged head from asking for all of it. */
+/* One channel's arrays have to fit in memory anyway; this keeps a damaged head from allocating all of it. */
 #define MAX_ARRAY_BYTES ((size_t)1 << 36)
 
 enum { WINDOW_BYTES = 1 << 20 };
@@ -220,7 +221,7 @@ void pl_idx_reader_close(struct pl_idx_reader *reader)
     }
 }
 
-/* Arrays of one kind put one behind the other, with the length of each. */
+/* A concatenation of arrays of one kind, with the length of each. */
 struct pile {
     struct pl_idx idx;
     size_t *counts;

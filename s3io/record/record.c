@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The record reader: its window, its counts, and the choice of the format. */
 #include "s3io/record.h"
 
 #include "base/memory.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_MAX_RECORD_BYTES ((size_t)1 << 30)
-#define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* a full pipe behind the rest of a record */
+#define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* a full pipe after the rest of a record */
 
 enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
                                  ...)
@@ -66,7 +67,7 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
     return PL_OK;
 }
 
-/* Step over what the last call left: all of it lies in the window unless that call skipped a record. */
+/* Consume what the last call left: all of it is in the window unless that call skipped a record. */
 static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     while (reader->discard_bytes > 0) {
@@ -117,7 +118,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     enum pl_status status;
 
     if (reader->broken) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': read on behind an error", reader->source->name);
+        return pl_error_set(reterr, PL_INVALID, "'%s': read on after an error", reader->source->name);
     }
     status = reader->discard_bytes ? discard(reader, deadline_ns, reterr) : PL_OK;
     if (status == PL_OK) {

@@ -36,7 +36,7 @@ struct pl_sigv4_header {
 struct pl_sigv4_request {
     const char *method;
     const char *path;  /* raw bytes, not percent-encoded; encoded once, as S3 wants it */
-    const char *query; /* what stands behind '?', percent-encoded or not; NULL or "" for none */
+    const char *query; /* what follows the '?', percent-encoded or not; NULL or "" for none */
     const struct pl_sigv4_header *headers;
     size_t header_count;
     const char *payload_hash; /* hex SHA-256 of the body or PL_SIGV4_UNSIGNED */
@@ -84,7 +84,7 @@ enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct p
 
 /**
  * Append the query of a presigned URL: the request's own, the X-Amz items, the signature. With `late_token` the session
- * token is added behind the signature instead of being signed.
+ * token is added after the signature instead of being signed.
  */
 enum pl_status pl_sigv4_presign(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
                                 const struct pl_sigv4_request *request, uint32_t expires_s, bool late_token,

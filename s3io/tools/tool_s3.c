@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline s3`: look into, read and copy what lies in S3. */
+/* `paceline s3`: lists, reads, copies and deletes objects in S3. */
 #include "s3io/tools/tool_s3.h"
 
 #include "base/clock.h"
@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages
- * without keys are many. */
+/* A list may take so many times the longest wait for one page to bring a new key: where many objects were deleted,
+ * pages without keys are many. */
 enum { LIST_PATIENCE = 10 };
 
 static const char usage[] =
@@ -41,7 +41,7 @@ static const char usage[] =
     "  --connections N        transfers at a time (16)\n"
     "  --budget MIB           memory for data under way (64)\n"
     "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
-    "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
+    "  --stall SECONDS        a transfer that moves no byte for so long is started again (10)\n"
     "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
     "                         ten times that for a list's next key\n"
     "  --verbose              a line for each request\n";
@@ -191,7 +191,7 @@ enum pl_status tool_list(struct tool *tool, const char *bucket, const char *pref
     return PL_OK;
 }
 
-/* But for what whoever started us had us ignore: blocked, it would be told all the same. */
+/* Except signals that our parent had us ignore: blocked, they would be delivered all the same. */
 static void stop_signals(sigset_t *ret_signals)
 {
     static const int signals[] = {SIGINT, SIGTERM};
@@ -211,7 +211,7 @@ enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
     sigset_t stop;
 
     stop_signals(&stop);
-    /* of the other threads the client's takes no signals, and later ones inherit this */
+    /* the client's thread blocks all signals, and later threads inherit this mask */
     (void)sigprocmask(SIG_BLOCK, &stop, NULL);
     tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
@@ -230,7 +230,7 @@ void tool_let_stop(struct tool *tool)
 
     pl_file_close_at(&tool->stop_fd);
     stop_signals(&stop);
-    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nobody has taken it: what has come comes now */
+    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nothing has read it: a pending signal is delivered now */
 }
 
 static void print_entry(const struct pl_s3_entry *entry)
@@ -342,7 +342,7 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
     return status == PL_END ? PL_OK : status;
 }
 
-/* The words are looked at before keys are: each verb connects once it knows what to ask. */
+/* Arguments are checked before credentials: each subcommand connects once it knows what to request. */
 static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
@@ -379,7 +379,7 @@ int main(int argc, char **argv)
         fputs(usage, help ? stdout : stderr);
         return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a name, not a silent death */
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a message, not a silent death */
     status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
     pl_environment_free(tool.environment);

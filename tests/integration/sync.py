@@ -23,7 +23,7 @@ LIMIT_S = 120  # far beyond two looks of 10 s
 NO_WATCHES = ["unshare", "-Ur", "sh", "-c", 'echo 1 >/proc/sys/user/max_inotify_watches && exec "$@"', "sh"]
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
 NOBODY = ["unshare", "-U"]  # without the right to read everything
-SAYS = "not all changes are told"
+SAYS = "not all changes are reported"
 
 
 class Sync:
