@@ -124,7 +124,7 @@ def main():
         work = pathlib.Path(name)
         data = digits(work / "digits")
         probe = run("mnist", 1, "--data", data, "--epochs", 0, "--device", "cuda", check=False)
-        if probe.returncode and re.search(r"no GPU is used|not installed beside", probe.stderr):
+        if probe.returncode and re.search(r"no GPU is used|not installed next to", probe.stderr):
             print(probe.stderr.strip().splitlines()[-1])
             return 77
         cifar10.make_pictures(work / "pictures")

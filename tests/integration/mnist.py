@@ -127,7 +127,7 @@ def named(folder):
     for first, second in (("0", "1"), ("1", "0")):
         resumed = [*words, "--checkpoint-dir", folder / ("checkpoints" + first), "--model-dir", folder / ("resumed" + first)]
         run(2, *resumed, "--epochs", "1", "--named", first)
-        assert "going on behind step 12" in run(2, *resumed, "--epochs", "2", "--named", second).stderr
+        assert "resuming after step 12" in run(2, *resumed, "--epochs", "2", "--named", second).stderr
         assert (folder / ("resumed" + first) / "model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes()
 
 
@@ -178,7 +178,7 @@ def stop_without_feeder(environment, fifos, data):
     for pid in ranks:
         os.kill(pid, signal.SIGTERM)
     out, words = pair.communicate(timeout=60)
-    assert pair.returncode == 0 and "stopped behind step 12, as asked" in words, (pair.returncode, out, words)
+    assert pair.returncode == 0 and "stopped after step 12, as asked" in words, (pair.returncode, out, words)
 
 
 def pipe(folder):
