@@ -313,7 +313,7 @@ static void run_group(void *argument, bool runs)
         bool message = o->kind == SEND || o->kind == RECV;
 
         if (good && !(message && exchanged)) {
-            good = run_one(o); /* the first message stands for all that follow it */
+            good = run_one(o); /* the first message represents all that follow it */
         }
         exchanged = message;
         first = o->next;

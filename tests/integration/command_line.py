@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong words behind `paceline` and its verbs: the first line names the word, what was found and what is expected, the exit status is 2, and nothing
-is asked of a network or for keys before that is said. And output that nobody takes. The same of examples/quickstart.sh."""
+"""Wrong arguments of `paceline` and its subcommands: the first line names the argument, what was found and what is expected, the exit status is 2, and no
+request is sent and no credentials are read before. And output that cannot be written. The same for examples/quickstart.sh."""
 import os
 import pathlib
 import re
@@ -13,7 +13,7 @@ import tempfile
 FAKES = pathlib.Path(os.environ["PACELINE_SOURCE"]) / "tests/fakes"
 PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 
-# What is typed behind `paceline`, and the whole of what is said; FOLDER is an empty directory, FILE a file.
+# The arguments of `paceline`, and the whole output; FOLDER is an empty directory, FILE a file.
 WRONG = {
     "nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
     "help nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
@@ -78,14 +78,14 @@ WRONG = {
 
 
 def run(*words, keys=None, **keywords):
-    """Without a home or, unless there are any, keys: whoever asks for them says so instead of what is wanted."""
+    """Without a home and, by default, without credentials: code that reads them would report that instead of what is wanted."""
     environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **(keys or {})}
     return subprocess.run([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=keywords.pop("stdout", subprocess.PIPE),
                           stderr=subprocess.PIPE, text=True, timeout=60, **keywords)
 
 
 def outputs(scratch):
-    """What happens to output that nobody takes, and to a place that a file cannot take."""
+    """What happens with output that cannot be written, and with a path where no file can be."""
     (scratch / "objects").mkdir()
     (scratch / "objects/key").write_text("data")
     os.mkfifo(scratch / "fifo")
@@ -104,7 +104,7 @@ def outputs(scratch):
                  "no such object; what lies below such a name takes --recursive)"),
                 (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' is there and is no file"),
                 (("info",), {"preexec_fn": lambda: os.close(1)}, 1, "paceline info: error: standard output cannot be written"),
-                # behind 4 bytes there is no other size: 4 times the factor is 0 in 64 bits
+                # after 4 bytes there is no other size: 4 times the factor is 0 in 64 bits
                 (("bench", "allreduce", "--max-bytes", "4", "--factor", "4611686018427387904", "--pairs", "1"), {"preexec_fn": lambda: os.close(1)}, 1,
                  "paceline bench: error: standard output cannot be written")):
             done = run(*words, keys=keys, **keywords)
@@ -164,7 +164,7 @@ def main():
     done = run("--version")
     if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout):
         found.append(f"paceline --version: status {done.returncode}, {done.stdout}{done.stderr}")
-    print("\n".join(found) or f"{len(WRONG)} mistakes are told as they should")
+    print("\n".join(found) or f"{len(WRONG)} mistakes are reported as they should")
     sys.exit(1 if found else 0)
 
 

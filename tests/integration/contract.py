@@ -105,7 +105,7 @@ def env_prints_what_train_adds():
 def start_words():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
-        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'words behind train')
+        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'arguments after train')
         expect(tree.train('--', 'sh', '-c', 'exit 7') != 0 and '7' in tree.read('output/failure'), 'a command')
         expect(tree.train('inof') == 2, 'a mistyped verb')
         (tree.base / 'input/config/resourceconfig.json').unlink()
@@ -113,7 +113,7 @@ def start_words():
 
 
 def closed_standard_descriptors():
-    """A program finds /dev/null where whoever started us closed a descriptor, and no file or link of ours."""
+    """A program finds /dev/null where our parent closed a descriptor, and no file or link of ours."""
     with Tree() as tree:
         closed = 'exec "$@" <&- >&- 2>&-'
         code = subprocess.run(['sh', '-c', closed, 'sh', PACELINE, '--', 'sh', '-c', 'ls -l /proc/$$/fd >"$SM_MODEL_DIR/fds"; echo why >&2; exit 5'],
@@ -197,7 +197,7 @@ def await_open(process, path):
 
 
 def a_signal_while_the_job_is_refused():
-    """The exit code stays the one that the failure file tells of."""
+    """The exit code stays the one that the failure file reports."""
     with Tree() as tree:
         config = tree.base / 'input/config/resourceconfig.json'
         config.unlink()
@@ -334,7 +334,7 @@ def an_mpirun_that_runs_no_rank():
 
 
 def a_signal_to_the_whole_group():
-    """A shell's or timeout's reaches more than the first process: mpirun, which would kill its ranks, hears nothing of it."""
+    """A shell's or timeout's reaches more than the first process: mpirun, which would kill its ranks, does not get it."""
     if shutil.which('mpirun') is None:
         skipped.append('a_signal_to_the_whole_group: no mpirun')
         return

@@ -103,7 +103,7 @@ host_run algo-2 sh -c '{
     printf "PL\002\000\016\000\000\000master\000algo-1\000"
     until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
   } | "$1" relay /run/paceline.* >/opt/ml/heard' sh "$paceline" &
-sleep 0.5 # nothing tells that its connection is taken
+sleep 0.5 # there is no event when its connection is accepted
 host_signal algo-2 STOP
 touch "$cluster/algo-2/ml/greet"
 sleep 0.5
@@ -114,7 +114,7 @@ wait_host algo-2 60
 wait $! || true
 expect_code algo-2 143
 expect_failure algo-2 "stopped by SIGTERM before its program started"
-grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not told"
+grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not notified"
 expect_nobody
 case_end algo-2
 

@@ -5,7 +5,7 @@
     gpu_examples.py [--json FILE]
 
 FILE gets an accuracy a line: {"model", "ranks", "words", "accuracy", "cpu"}.
-Where an MNIST set lies beside the checkout it is used, made-up digits otherwise; CIFAR-10's pictures are made up.
+Where an MNIST set is next to the checkout it is used, made-up digits otherwise; CIFAR-10's pictures are made up.
 """
 import array
 import functools

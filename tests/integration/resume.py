@@ -64,7 +64,7 @@ def interrupt(folder, name, number, seconds):
         os.kill(random.choice(victims), number)
     except ProcessLookupError:
         return None, finish(process), False
-    in_time = newest(folder, name) < STEPS - 10  # steps are ahead of the files, and the answer to a stop is a step behind it
+    in_time = newest(folder, name) < STEPS - 10  # steps are ahead of the files, and the answer to a stop is a step late
     out, _ = process.communicate(timeout=60)
     assert not survivors(MNIST, folder / name), "a rank survived"
     return process.returncode, out, in_time

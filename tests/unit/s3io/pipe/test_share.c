@@ -325,7 +325,7 @@ START_TEST(two_ranks_with_one_number_are_refused)
 }
 END_TEST
 
-/* Kill the process that is local rank `victim` in the middle of an epoch; the survivor must hear of it. */
+/* Kill the process that is local rank `victim` in the middle of an epoch; the survivor must report it. */
 static void kill_one(uint32_t victim)
 {
     struct scratch scratch = scratch_new();
