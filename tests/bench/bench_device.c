@@ -452,7 +452,7 @@ int main(int argc, char **argv)
         return 77;
     }
     bench.json = json ? fopen(json, "we") : NULL;
-    setlinebuf(stdout); /* what is measured stays, whatever becomes of the rest */
+    setlinebuf(stdout); /* keep what has been measured if the rest fails */
     if (bench.json) {
         setlinebuf(bench.json);
     }

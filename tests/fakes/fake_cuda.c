@@ -259,7 +259,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
     LEAVE(CUDA_SUCCESS);
 }
 
-/* code, the driver's words */
+/* code, the driver's message */
 #define ERROR_LIST(X)                                                                                                  \
     X(CUDA_SUCCESS, "no error")                                                                                        \
     X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                    \

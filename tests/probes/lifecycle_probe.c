@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank of tests/integration/lifecycle.py, which says what each word does:
+ * A rank of tests/integration/lifecycle.py, which says what each argument does:
  *
  *   lifecycle_probe topology | stop SECONDS | leave | again | swapped | span | wait SECONDS | vanish | desert | abort
  */

@@ -215,8 +215,8 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    /* Signals wait for who asks for them, as paceline-sync does: of shells some ask for those that they trap, and
-     * others find them in their status.
+    /* Signals stay pending until they are read, as in paceline-sync: some shells read those that they trap, others find
+     * them in their status.
      */
     add_script(&rig, &rig.plan.sync,
                "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do "

@@ -59,7 +59,7 @@ START_TEST(encoded_keys_are_decoded)
                  &error);
     ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
     ck_assert_str_eq(listing.items[1].key, "d\n/");
-    /* A server that knows nothing of it says so by silence. */
+    /* A server that does not know the encoding says nothing about it. */
     ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>",
                        &listing, &next, &error),
                  &error);
