@@ -236,7 +236,7 @@ void pl_plan_drop_optional(struct pl_plan *plan)
     for (size_t i = plan->optional_at; i < end; i++) {
         free(argv->items[i]);
     }
-    /* The NULL behind the last word moves too. */
+    /* The NULL after the last word moves too. */
     memmove(&argv->items[plan->optional_at], &argv->items[end], (argv->count - end + 1) * sizeof(*argv->items));
     argv->count -= plan->optional_count;
     plan->optional_count = 0;

@@ -152,8 +152,8 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Record how the job failed; the first reason stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 and the
- * signal's number where the job is being stopped.
+ * Record how the job failed; the first reason stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 +
+ * the signal's number where the job is being stopped.
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
