@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into ranks: gethostname() answers with the job's name for this host, which PACELINE_HOST_NAME carries. The
+ * Preloaded into ranks: gethostname() returns the job's name for this host, which PACELINE_HOST_NAME carries. The
  * real name has nothing to do with the job's, or is the same on all hosts, and NCCL and MPI compare names. Processes
  * without the variable get the real name.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front binary. What a container's start needs is in here; every other verb is a program of its own, so that
+ * The front binary. What a container's start needs is in here; every other subcommand is a separate program, so that
  * starting a job does not load what it never uses.
  */
 #include "base/environment.h"
@@ -37,7 +37,7 @@ static const char usage[] =
     "  paceline s3            copy to and from S3\n"
     "  paceline sync          upload a directory's files as they are closed\n"
     "\n"
-    "`paceline VERB --help` tells more of these, `paceline --version` which this is. Without a word it is `train` "
+    "`paceline COMMAND --help` explains it, `paceline --version` prints the version. Without arguments it is `train` "
     "where\n"
     "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
 
@@ -74,7 +74,7 @@ static bool has_config(const struct pl_environment *environment)
     return access(pl_text_string(&path), F_OK) == 0;
 }
 
-/* Run paceline-VERB in our place. Returns only when there is none. */
+/* Replace this process by paceline-SUBCOMMAND. Returns only when there is none. */
 static int exec_companion(const struct pl_call *call, const char *verb, char **argv)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -115,9 +115,9 @@ static bool is_known(const struct pl_call *call, const char *verb)
 }
 
 /*
- * The verb that the words mean. A job may give its container whatever arguments it likes; where they are no verb of
- * ours, a container that has a job runs it, as the toolkit would. Only as process 1: a mistyped verb in a shell starts
- * no job.
+ * The subcommand to run. A job may give its container any arguments; where they are no subcommand of
+ * ours, a container that has a job runs it, as the toolkit would. Only as process 1: a mistyped subcommand in a shell
+ * starts no job.
  */
 static const char *choose_verb(const struct pl_call *call, const char *word)
 {
@@ -125,15 +125,15 @@ static const char *choose_verb(const struct pl_call *call, const char *word)
         return "train";
     }
     if (getpid() == 1 && !is_known(call, word) && has_config(call->environment)) {
-        pl_log(PL_LOG_WARNING, "'%s' is no verb of paceline; the job runs and the words are ignored", word);
+        pl_log(PL_LOG_WARNING, "'%s' is no subcommand of paceline; the job runs and the arguments are ignored", word);
         return "train";
     }
     return word;
 }
 
 /*
- * What is asked for is the help that is in here. `train --help` asks for nothing where there is a job, which may give
- * its container whatever words it likes.
+ * True when the help text above is wanted. `train --help` does not count where there is a job, which may give
+ * its container any arguments.
  */
 static bool asks_for_help(int argc, char **argv, const struct pl_environment *environment)
 {
@@ -158,8 +158,8 @@ static enum pl_status take_words(int argc, char **argv, struct pl_words *words, 
     return PL_OK;
 }
 
-/* A standard descriptor that is closed would be the next file's or socket's, and get what is printed. Writing to this
- * one fails. */
+/* A closed standard descriptor would be reused by the next file or socket, which would then get what is printed.
+ * Writing to this one fails. */
 static void fill_standard_fds(void)
 {
     int fd;
@@ -195,7 +195,7 @@ int main(int argc, char **argv)
         (void)puts("paceline " PACELINE_VERSION);
         return EXIT_SUCCESS;
     }
-    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* `help VERB` is `VERB --help` */
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* `help COMMAND` is `COMMAND --help` */
         argv[1] = argv[2];
         argv[2] = help;
     }
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
         .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     verb = choose_verb(&call, word);
     if (strcmp(verb, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
-        call.words = PL_WORDS_NONE; /* as the toolkit, train takes no words */
+        call.words = PL_WORDS_NONE; /* as in the toolkit, train takes no arguments */
     }
     return run_verb(verb, &call, argc > 1 ? argv + 1 : argv);
 }

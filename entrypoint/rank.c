@@ -3,8 +3,8 @@
  * paceline rank PROGRAM... -- [ARGUMENTS...]
  *
  * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's SM_*; here the
- * host's own come back, the thread counts are set for the ranks that share the host, and the program runs under a
- * watcher that reports to this host's process 1. It ends as the program ended.
+ * host's own are restored, the thread counts are set for the ranks that share the host, and the program runs under a
+ * shim that reports to this host's process 1. It ends as the program ended.
  */
 #include "entrypoint/verb.h"
 
@@ -73,9 +73,10 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
 }
 
 /*
- * mpirun's fixed words say `btl ^openib`, which switches on again what Open MPI's packages switch off: the ofi
- * component. It moves nothing for the ob1 messaging that the same words ask for, but loads libfabric and its providers,
- * which costs 1.5 s a rank, most of it a sleep when the process ends. Who sets any of its parameters keeps it.
+ * mpirun's fixed options contain `btl ^openib`, which re-enables what Open MPI's packages switch off: the ofi
+ * component. It moves nothing for the ob1 messaging that the same options select, but loads libfabric and its
+ * providers, which costs 1.5 s a rank, most of it a sleep when the process ends. It stays when the user sets any of its
+ * parameters.
  */
 static enum pl_status leave_ofi_out(struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -87,7 +88,7 @@ static enum pl_status leave_ofi_out(struct pl_environment *environment, struct p
     return pl_environment_set(environment, "OMPI_MCA_btl", "^openib,ofi", reterr);
 }
 
-/* The words before the first `--` name the program, those behind it are its arguments. */
+/* The words before the first `--` name the program, those after it are its arguments. */
 static enum pl_status take_words(const struct pl_words *words, struct pl_words *argv, size_t *ret_program_words,
                                  struct pl_error *reterr)
 {
@@ -138,7 +139,8 @@ static enum pl_status run(const struct pl_call *call, struct pl_signals *signals
     return PL_OK;
 }
 
-/* mpirun tells a killed rank from one that exits by how its child ends, so end the same way, without a core file. */
+/* mpirun distinguishes a killed rank from one that exits by how its child ends, so end the same way, without a core
+ * file. */
 static int end_like(const struct pl_ending *ending)
 {
     const struct rlimit no_core = {0, 0};

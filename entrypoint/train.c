@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline train: read the job, bring the code into place, plan, carry the plan out, say how it ended.
+ * paceline train: read the job, fetch the code, plan, execute the plan, report how it ended.
  */
 #include "entrypoint/verb.h"
 
@@ -80,7 +80,7 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     } else if (!plan->needs_link) {
         return status;
     } else {
-        /* The other hosts would wait for this one: it still meets them, to tell. */
+        /* The other hosts would wait for this one: it still connects to them, to report the failure. */
         pl_supervise_fail_status(supervisor, status, reterr);
         PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
     }
@@ -90,7 +90,7 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     return PL_OK;
 }
 
-/* The job is known: from here on signals and children are ours. */
+/* The job has been read: from here on the supervisor handles signals and children. */
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
@@ -139,7 +139,8 @@ int pl_train_main(const struct pl_call *call)
     struct pl_failure failure = PL_FAILURE_NONE;
     struct pl_error error = PL_ERROR_NONE, unwritable = PL_ERROR_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
-    /* Before anything else: what comes from now on is an event, not an end. Process 1 would lose it. */
+    /* Before anything else: a signal that comes from now on is an event and does not end the process. Process 1 would
+     * lose it. */
     bool listening = pl_signals_open(&signals, &error) == PL_OK;
     int exit_code;
 

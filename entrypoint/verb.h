@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The verbs of the front binary: main.c looks the first word up and calls one of these; the result is the exit code.
+ * The subcommands of the front binary: main.c looks up the first argument and calls one of these; the result is the
+ * exit code.
  */
 #ifndef PL_ENTRYPOINT_VERB_H
 #define PL_ENTRYPOINT_VERB_H
@@ -9,12 +10,12 @@
 #include "entrypoint/job/words.h"
 
 struct pl_call {
-    struct pl_words words;                    /* what stands behind the verb */
+    struct pl_words words;                    /* the arguments after the subcommand */
     const struct pl_environment *environment; /* of this process at its start */
     const char *self_path;                    /* absolute path of this binary */
 };
 
-/** `paceline train`, and `paceline -- CMD` with the command as words of the call. */
+/** `paceline train`, and `paceline -- CMD` with the command as its arguments. */
 int pl_train_main(const struct pl_call *call);
 int pl_rank_main(const struct pl_call *call);
 

@@ -7,7 +7,7 @@
 #   --data DIR      MNIST's four IDX files, gzip or not; without it digits are drawn by a small generator (synthetic)
 #   --epochs N      passes over the training digits (3)
 #   --processes N   training processes (2)
-#   --tree DIR      where to lay out the job's /opt/ml tree (build/quickstart, made anew each time)
+#   --tree DIR      where to lay out the job's /opt/ml tree (build/quickstart, made again each time)
 #
 # Installs what is missing (as root or through sudo, on Debian and Ubuntu), builds into build/, and ends by printing the
 # accuracy and where the model lies.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A channel of training data as a plain struct: what the platform's configuration says, with nothing of its files or
+ * A channel of training data as a plain struct: what the platform's configuration says, without its files or
  * variables. Whoever reads those (runtime/channel) fills it in.
  *
  * Test  tests/unit/s3io/dataset/test_idx_pairs.c, test_stream.c

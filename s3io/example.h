@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * tf.Example messages, read where they lie: a feature is a view into the record, numbers are decoded straight into the
+ * tf.Example messages, read in place: a feature is a view into the record, numbers are decoded directly into the
  * caller's memory.
  *
  * Source  TensorFlow's example.proto and feature.proto.
@@ -29,7 +29,7 @@ struct pl_example_feature {
 enum pl_status pl_example_find(const void *data, size_t bytes, const char *name, struct pl_example_feature *ret_feature,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Step through the features of `message` as they stand; start with a zeroed `walk`. PL_END behind the last. */
+/** Step through the features of `message` in their order; start with a zeroed `walk`. PL_END after the last. */
 struct pl_example_walk {
     bool started;
     struct pl_protobuf example;

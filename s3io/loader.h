@@ -56,7 +56,7 @@ struct pl_loader_progress {
     uint64_t epoch;
     uint64_t samples;   /* handed to the program */
     uint64_t bytes;     /* read for them */
-    int64_t elapsed_ns; /* since the start of the epoch; stands still behind its end */
+    int64_t elapsed_ns; /* since the start of the epoch; does not grow after its end */
     int64_t waited_ns;  /* of which the program waited for data */
 };
 
@@ -70,9 +70,9 @@ enum pl_status pl_loader_new(const struct pl_loader_options *options, const stru
 enum pl_status pl_loader_start(struct pl_loader *loader, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The next batch, or PL_END behind the last of the epoch. Ranks that read a stream may differ by a batch, also with
- * drop_last: before a step they agree whether each has one, say by a PL_MIN over 1 and 0. It stays valid until the next
- * call of pl_loader_next(), pl_loader_start() or pl_loader_free().
+ * The next batch, or PL_END after the last of the epoch. Ranks that read a stream may differ by a batch, also with
+ * drop_last: before a step they agree whether each has one, for example by a PL_MIN over 1 and 0. It stays valid until
+ * the next call of pl_loader_next(), pl_loader_start() or pl_loader_free().
  *
  * Errors  what the input returned, PL_TIMEOUT when no batch was ready at the deadline (call again), PL_INVALID before
  *         the first pl_loader_start().

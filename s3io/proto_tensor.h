@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The tensors of a RecordIO-protobuf record (SageMaker's `Record` message), dense or sparse, read where they lie.
+ * The tensors of a RecordIO-protobuf record (SageMaker's `Record` message), dense or sparse, read in place.
  *
  * Source  "Common data formats for training" in the SageMaker developer guide: Record, Value, Float32Tensor and its
  *         siblings.
@@ -47,7 +47,7 @@ enum pl_status pl_proto_tensor_elements(const struct pl_proto_tensor *tensor, ui
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The dense form as float32 in row-major order: what a sparse tensor does not name becomes 0.
+ * The dense form as float32 in row-major order: elements that a sparse tensor does not name become 0.
  *
  * Shapes  values: [elems]; elems must be what pl_proto_tensor_elements() says (PL_INVALID otherwise).
  * Errors  PL_CORRUPT for a key beyond the shape; PL_INVALID for a bytes tensor.

@@ -25,7 +25,7 @@ struct pl_protobuf_field {
     struct pl_view view; /* of the bytes; of the 4 or 8 bytes of a fixed number */
 };
 
-/** What is left of a message; start with the whole. */
+/** A cursor: what is left of a message; start with the whole. */
 struct pl_protobuf {
     const unsigned char *next;
     const unsigned char *end;
@@ -41,7 +41,7 @@ static inline struct pl_protobuf pl_protobuf_of(struct pl_view message)
 /** One varint; false when it is cut or longer than 64 bits. */
 bool pl_protobuf_varint(struct pl_protobuf *protobuf, uint64_t *ret_value);
 
-/** The next field: PL_OK, PL_END behind the last, PL_CORRUPT without a report. */
+/** The next field: PL_OK, PL_END after the last, PL_CORRUPT without a report. */
 enum pl_status pl_protobuf_next(struct pl_protobuf *protobuf, struct pl_protobuf_field *ret_field) PL_MUST_CHECK;
 
 /**

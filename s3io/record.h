@@ -2,7 +2,7 @@
 /**
  * Records out of a byte source. A record is a view into the reader's buffer: nothing is copied, and the view is valid
  * until the next call. Checksums are checked, lengths are refused before memory is asked for, and input that ends
- * inside a record is an error with source and offset: an epoch is never short in silence.
+ * inside a record is an error with source and offset: an epoch is never silently short.
  *
  * Test  tests/unit/s3io/record/test_record.c and the fuzz targets in tests/fuzz
  */
@@ -16,7 +16,7 @@ enum pl_record_format {
     PL_RECORD_RECORDIO, /* magic, flag and length, data, padding; also the wrapping that Pipe Mode adds */
     PL_RECORD_LINES,    /* "\n" or "\r\n" ends a line, the last may lack it; the end is not part of the record */
     PL_RECORD_CSV,      /* as lines, but a line end inside a quoted field belongs to the record (RFC 4180) */
-    PL_RECORD_IDX,      /* the items along the first dimension of IDX arrays, one array behind the other */
+    PL_RECORD_IDX,      /* the items along the first dimension of IDX arrays, one array after the other */
     PL_RECORD_WHOLE,    /* all the bytes of the source are one record */
 };
 
@@ -45,10 +45,10 @@ struct pl_record_options {
     enum pl_record_join join; /* RecordIO */
     size_t max_record_bytes;  /* 0: 1 GiB; a longer record is PL_LIMIT before anything is allocated */
     size_t window_bytes;      /* 0: 2 MiB; the buffer, which grows to the longest record seen */
-    /* leave out what is corrupt and count it, instead of PL_CORRUPT; not IDX, where nothing tells what follows */
+    /* leave out what is corrupt and count it, instead of PL_CORRUPT; not IDX, where nothing marks the next item */
     bool skip_corrupt;
     bool keep_empty_lines; /* lines and CSV: an empty line is a record */
-    /* CSV; 0: a comma. What stands between fields, since only a field's first byte can be a quote that opens */
+    /* CSV: the byte between fields; 0: a comma. Needed because a quote opens only as the first byte of a field */
     char delimiter;
 };
 
@@ -68,10 +68,11 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
                                      struct pl_record_reader **ret_reader, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The next record, or PL_END (without a report) behind the last.
+ * The next record, or PL_END (without a report) after the last.
  *
- * Errors  PL_TIMEOUT: nothing was lost, call again. PL_CORRUPT with source, record number and offset: cut or damaged
- *         input. PL_LIMIT: a record longer than allowed. After any but PL_TIMEOUT the reader can only be closed.
+ * Errors  PL_TIMEOUT: nothing was lost, call again. PL_CORRUPT with source, record number and offset: truncated or
+ *         damaged input. PL_LIMIT: a record longer than allowed. After any but PL_TIMEOUT the reader can only be
+ *         closed.
  */
 enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
                                      struct pl_error *reterr) PL_MUST_CHECK;

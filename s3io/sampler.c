@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The seeded shuffle, computed per position, and each rank's share of it. */
 #include "s3io/sampler.h"
 
 #include "base/number.h"
@@ -47,7 +48,7 @@ enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint6
 {
     if (deal.rank >= deal.size) {
         return pl_error_set(reterr, PL_INVALID,
-                            "rank %u of %u: a rank lies between 0 and the number of ranks minus one", deal.rank,
+                            "rank %u of %u: expected a rank from 0 to the number of ranks minus one", deal.rank,
                             deal.size);
     }
     *sampler = (struct pl_sampler){.count = count, .seed = seed, .deal = deal, .shuffle = shuffle, .tail = tail};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Which sample comes next: a seeded shuffle of 0..count-1 that is the same on every rank and dealt out so that each
+ * Which sample comes next: a seeded shuffle of 0..count-1 that is the same on every rank and sharded so that each
  * sample is read exactly once an epoch whatever the number of ranks.
  *
  * The order of an epoch is one sequence for the whole job. Rank r of n takes its positions r, r + n, r + 2n, ..., so n
@@ -42,7 +42,7 @@ struct pl_sampler {
     uint64_t taken; /* samples this rank has taken of the epoch */
 };
 
-/** Where an epoch stands, in terms of the whole job, so that it can be restored with another number of ranks. */
+/** The position in an epoch, for the whole job, so that it can be restored with another number of ranks. */
 struct pl_sampler_state {
     uint64_t count;
     uint64_t seed;
@@ -67,13 +67,13 @@ bool pl_sampler_next(struct pl_sampler *sampler, uint64_t *ret_index);
 struct pl_sampler_state pl_sampler_save(const struct pl_sampler *sampler);
 
 /**
- * Go to where `state` stood. PL_MISMATCH when count or seed differ; PL_INVALID when this number of ranks cannot stand
- * there.
+ * Go to the position `state`. PL_MISMATCH when count or seed differ; PL_INVALID when this number of ranks cannot have
+ * that position.
  */
 enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What stands at `position` of the shuffled order of `count` things in `epoch`. */
+/** The index at `position` of the shuffled order of `count` items in `epoch`. */
 uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch);
 
 #endif

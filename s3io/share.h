@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * One Pipe Mode channel read by several ranks of a host. Reads of a FIFO are not record-atomic, so one of them reads: a
- * thread of local rank 0, the dealer, gives each record to its rank through a ring in shared memory (a memfd that the
- * rank gets over a unix socket together with two eventfds). All ranks, local rank 0 too, look the same to the dealer.
+ * thread of local rank 0, the distributor, gives each record to its rank through a ring in shared memory (a memfd that
+ * the rank gets over a unix socket together with two eventfds). All ranks, local rank 0 too, are clients of the
+ * distributor.
  *
- *   FIFO ──► dealer ──► ring of local rank 0 ──► loader
- *               ├─────► ring of local rank 1 ──► loader
- *               └─────► ...
+ *   FIFO ──► distributor ──► ring of local rank 0 ──► loader
+ *                    ├─────► ring of local rank 1 ──► loader
+ *                    └─────► ...
  *
- * A rank that is too slow holds the others up once its ring is full. A rank that left the epoch is dealt nothing more
- * of it. A rank that dies is PL_PEER on the others, and so is a dealer that dies.
+ * A rank that is too slow delays the others once its ring is full. A rank that left the epoch gets no more records
+ * of it. A rank that dies is PL_PEER on the others, and so is a distributor that dies.
  *
  * Test  tests/unit/s3io/pipe/test_share.c, tests/integration/cifar10.py
  */
@@ -27,10 +28,10 @@ struct pl_share_options {
     uint32_t local_size;
     struct pl_deal deal; /* of this rank */
     size_t ring_bytes;   /* 0: 8 MiB; a power of two; local rank 0's counts */
-    int64_t timeout_ns;  /* 0: 5 minutes; for ranks to meet, and for the FIFO to bring a record */
+    int64_t timeout_ns;  /* 0: 5 minutes; for ranks to connect, and for the FIFO to deliver a record */
 };
 
-/** Where the dealer gets its records; used on local rank 0 only. */
+/** Where the distributor gets its records; used on local rank 0 only. */
 struct pl_share_feed {
     void *context;
     enum pl_status (*start)(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr);
@@ -42,18 +43,18 @@ struct pl_share_feed {
 struct pl_share;
 
 /**
- * Meet the other ranks of the host.
+ * Connect to the other ranks of the host.
  *
  * Collective  over the host's ranks: each calls it, with its own local_rank and deal.
- * Errors      PL_TIMEOUT when not all came; PL_INVALID for a path that is too long or ranks that disagree.
+ * Errors      PL_TIMEOUT when not all connected; PL_INVALID for a path that is too long or ranks that disagree.
  */
 enum pl_status pl_share_open(const struct pl_share_options *options, const struct pl_share_feed *feed,
                              struct pl_share **ret_share, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ask for `epoch`, leaving an earlier one. The dealer opens it when all ranks asked for it or a later one. */
+/** Ask for `epoch`, leaving an earlier one. The distributor opens it when all ranks asked for it or a later one. */
 void pl_share_start(struct pl_share *share, uint64_t epoch);
 
-/** The next record of this rank; valid until the next call. PL_END behind the last; PL_TIMEOUT loses nothing. */
+/** The next record of this rank; valid until the next call. PL_END after the last; PL_TIMEOUT loses nothing. */
 enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record,
                              struct pl_error *reterr) PL_MUST_CHECK;
 

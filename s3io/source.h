@@ -3,7 +3,7 @@
  * A byte source: a stream of bytes that is read forward once, with a deadline on every read. Files, FIFOs, memory and
  * S3 objects are sources; decompression is a source over a source.
  *
- * A source belongs to one thread at a time; only pl_source_cancel() may be called beside a running read.
+ * A source belongs to one thread at a time; only pl_source_cancel() may be called during a read.
  *
  * Test  tests/unit/s3io/bytes/test_source.c, test_inflate.c
  */
@@ -73,16 +73,16 @@ enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_sour
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is what messages say. A file that has
- * not the `size_bytes` with which it was listed, now or while it is read, is PL_CORRUPT: ranks that saw it differently
- * would deal it differently.
+ * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is for messages. A file that does not
+ * have the `size_bytes` with which it was listed, now or while it is read, is PL_CORRUPT: ranks that saw other sizes
+ * would shard it differently.
  */
 enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
                                       struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The FIFO at `path`, which need not be there yet: the first pl_source_read() waits for the path and then for a writer
- * (PL_TIMEOUT says which of them did not come). An empty read is taken for the end only after a writer was there, and
+ * (PL_TIMEOUT says which of them was missing). An empty read counts as the end only after a writer was there, and
  * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID, and so
  * is a FIFO that another source has open, in this process or another of the host: each would get pieces that the other
  * lacks (s3io/share.h).
@@ -94,14 +94,14 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
 
 /**
  * Let `stop_fd`, which stays the caller's, end the waits of a FIFO's source once it is readable: PL_CANCELLED at once
- * while no writer has come, and later when nothing comes for two seconds. Bytes that are there are read nevertheless:
+ * while there has been no writer, and later when nothing comes for two seconds. Bytes that are there are still read:
  * ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 
 enum pl_compression {
     PL_COMPRESSION_NONE,
-    PL_COMPRESSION_GZIP, /* any number of members one behind the other */
+    PL_COMPRESSION_GZIP, /* any number of members one after the other */
     PL_COMPRESSION_ZSTD, /* any number of frames */
     PL_COMPRESSION_AUTO, /* look at the first bytes; neither means plain */
 };
@@ -109,7 +109,7 @@ enum pl_compression {
 /**
  * Decompress `below`, whose ownership passes to the new source on success.
  *
- * Errors  while reading: PL_CORRUPT with the compressed offset for broken, cut or mischecked input.
+ * Errors  while reading: PL_CORRUPT with the compressed offset for damaged or truncated input or a wrong checksum.
  * Source  RFC 1952, RFC 8878.
  */
 enum pl_status pl_source_open_inflate(struct pl_source *below, enum pl_compression compression,

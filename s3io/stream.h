@@ -15,7 +15,7 @@
 #include "s3io/share.h"
 
 enum pl_stream_split {
-    PL_STREAM_SPLIT_RECORDS, /* record i belongs to rank i mod size; every rank passes over all bytes */
+    PL_STREAM_SPLIT_RECORDS, /* record i belongs to rank i mod size; every rank reads over all bytes */
     /* object i belongs to rank i mod size; not in Pipe Mode, where objects cannot be told apart */
     PL_STREAM_SPLIT_OBJECTS,
 };
@@ -52,7 +52,7 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * This rank's next record; valid until the next call. `index` numbers it in the whole epoch. PL_END behind the last.
+ * This rank's next record; valid until the next call. `index` numbers it in the whole epoch. PL_END after the last.
  *
  * Errors  as pl_record_reader_next().
  */

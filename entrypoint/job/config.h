@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Typed reading of a configuration file: each value is what was expected or an error that says where it stood. */
+/** Typed reading of a configuration file: each value is what was expected or an error that says where it is. */
 #ifndef PL_ENTRYPOINT_JOB_CONFIG_H
 #define PL_ENTRYPOINT_JOB_CONFIG_H
 

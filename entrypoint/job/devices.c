@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts CPUs, GPUs and Neuron cores from /sys, /dev and /proc, without starting a tool. */
 #include "entrypoint/job/devices.h"
 
 #include "base/file.h"
@@ -94,7 +95,7 @@ int pl_devices_gpus(const char *root)
     return count;
 }
 
-/* The driver says how many cores a device has; older drivers do not, and the family does. */
+/* The driver says how many cores a device has; with older drivers the instance family does. */
 static int neuron_cores_of(const char *root, int device, const char *instance_type)
 {
     char path[PATH_BYTES];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decodes hyperparameters.json and sorts its names into the user's, the framework's, the platform's and settings. */
 #include "entrypoint/job/hyperparameters.h"
 
 #include "base/memory.h"
@@ -27,7 +28,7 @@ static bool is_consumed(const char *name)
     return false;
 }
 
-/* json.loads() of a string, the string itself where that refuses; a copy of what is no string. NULL when memory is out.
+/* json.loads() of a string, the string itself where that fails; a copy of anything else. NULL when memory is out.
  * */
 static struct pl_python_json *decode(const struct pl_python_json *raw)
 {

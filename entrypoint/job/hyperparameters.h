@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** hyperparameters.json: each value decoded as the toolkit does, the names sorted by whose they are. */
+/** hyperparameters.json: each value decoded as the toolkit does, the names sorted by who reads them. */
 #ifndef PL_ENTRYPOINT_JOB_HYPERPARAMETERS_H
 #define PL_ENTRYPOINT_JOB_HYPERPARAMETERS_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the job description from /opt/ml/input/config and the container's environment. */
 #include "entrypoint/job/job.h"
 
 #include "base/memory.h"
@@ -101,7 +102,7 @@ static enum pl_status check_group_hosts(const char *path, const struct pl_python
     return PL_OK;
 }
 
-/* instance_groups and topology, with the types that later code counts on. */
+/* instance_groups and topology, with the types that later code relies on. */
 static enum pl_status check_groups(const char *path, struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_WORDS struct pl_words grouped = PL_WORDS_NONE;
@@ -207,7 +208,8 @@ static enum pl_status set_region(struct pl_job *job, const char *named, struct p
     const char *region = named != NULL ? named : pl_environment_get_or(job->process, "AWS_DEFAULT_REGION", NULL);
 
     if (region == NULL && pl_profile_read(job->process, &profile, NULL) == PL_OK) {
-        region = profile.region; /* files that cannot be read say nothing; who needs their keys says so */
+        /* no error for files that cannot be read: code that needs their credentials reports it */
+        region = profile.region;
     }
     job->region = pl_memory_string(region != NULL ? region : "", reterr);
     return job->region != NULL ? PL_OK : PL_MEMORY;

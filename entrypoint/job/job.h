@@ -78,9 +78,9 @@ struct pl_job {
 
     /* derived */
     const char *program; /* as given, NULL when none is named */
-    /* what sagemaker_program names, where SAGEMAKER_PROGRAM names something else; NULL otherwise */
+    /* the program of sagemaker_program, when SAGEMAKER_PROGRAM overrides it with another; NULL otherwise */
     const char *unheard;
-    struct pl_words command; /* words after `--`: run instead of a program; usually empty */
+    struct pl_words command; /* the arguments after `--`: run instead of a program; usually empty */
     const char *submit_uri;  /* sagemaker_submit_directory, NULL when none */
     const char *module_dir;  /* submit_uri or the code directory */
     const char *job_name;    /* TRAINING_JOB_NAME, NULL when unset */
@@ -93,8 +93,8 @@ struct pl_job {
     struct pl_words distribution_groups;
     struct pl_words distribution_hosts; /* may be empty; the first is the master */
     const char *master_host;            /* first distribution host, else first host */
-    int distribution_index;             /* this host's place among distribution_hosts, -1 when it is not one */
-    int host_index;                     /* this host's place among hosts */
+    int distribution_index;             /* this host's index in distribution_hosts, -1 when it is not one */
+    int host_index;                     /* this host's index in hosts */
     int processes_per_host;             /* at least 1 */
     /* no hyperparameter names processes_per_host: it is what this host's devices make it */
     bool counts_devices;
@@ -107,7 +107,7 @@ struct pl_job {
 /**
  * Read the job of this host.
  *
- * `command` holds the words after `--` and may be NULL. Unknown files and keys are ignored; of the files only
+ * `command` holds the arguments after `--` and may be NULL. Unknown files and keys are ignored; of the files only
  * resourceconfig.json must exist, and of its keys current_host and hosts.
  *
  * Errors  PL_NOT_FOUND (no resourceconfig.json), PL_INVALID with "FILE:LINE:COLUMN: expected ..., found ...", PL_LIMIT,

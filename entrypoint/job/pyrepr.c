@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prints JSON values as Python's str() and repr() do, for the program's arguments and variables. */
 #include "entrypoint/job/pyrepr.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds values that are secret by their names, and masks them for output. */
 #include "entrypoint/job/secrets.h"
 
 #include "base/memory.h"
@@ -10,7 +11,7 @@
 
 static const char mask[] = "***";
 
-/* True when `word` stands in `name` in any case and, with `whole`, no letter or digit touches it. */
+/* True when `name` contains `word` in any case and, with `whole`, no letter or digit is next to it. */
 static bool has_word(const char *name, const char *word, bool whole)
 {
     size_t length = strlen(word);
@@ -88,7 +89,7 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
     return PL_OK;
 }
 
-/* "NAME=value" loses its value when NAME is a secret's. */
+/* Mask the value of "NAME=value" when NAME is a secret's. */
 static enum pl_status mask_word(char **word_at, struct pl_error *reterr)
 {
     char *equals = strchr(*word_at, '=');
@@ -125,7 +126,7 @@ static void append_quoted(const char *word, struct pl_text *text)
     pl_text_append_char(text, '\'');
 }
 
-/* What the custom MPI options hand to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text that is no
+/* What the custom MPI options export to ranks: -x DB_PASSWORD=..., mca_base_env_list "API_KEY=...". Text that is no
  * options is masked whole. */
 static enum pl_status mask_options(struct pl_python_json *framework, struct pl_error *reterr)
 {

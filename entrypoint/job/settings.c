@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of the entry point's settings, their checks, and suggestions for mistyped names. */
 #include "entrypoint/job/settings.h"
 
 #include "base/knob.h"
@@ -9,9 +10,9 @@
 #include <string.h>
 
 /*
- * What is not of the runtime. Without PACELINE_. docs/contract.md and docs/supervision.md say what they do; LIBRARY is
- * for examples/python, and the last two Paceline sets itself. A number has a default, what else text must be its reader
- * knows.
+ * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
+ * do. LIBRARY is for examples/python, and the last two are set by Paceline itself. A number has a default; a text is
+ * checked by the code that reads it.
  */
 static const struct setting {
     const char *name;
@@ -37,7 +38,7 @@ static const struct setting {
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
 
-/* How many characters have to be put in, left out or changed to make `a` of `b`; at most `limit` + 1. */
+/* The edit distance: how many characters to insert, delete or change to turn `a` into `b`; at most `limit` + 1. */
 static unsigned edits(const char *a, const char *b, unsigned limit)
 {
     unsigned best = limit;
@@ -149,7 +150,7 @@ double pl_settings_number(const struct pl_environment *environment, const struct
     return value;
 }
 
-/* The value of the setting or knob `name`; one of another name may have any. */
+/* Check the value of the setting `name`; other names may have any value. */
 static enum pl_status check_value(const char *name, const char *text, const char *what, struct pl_error *reterr)
 {
     const struct setting *setting = find(name);
@@ -171,7 +172,7 @@ static enum pl_status check_value(const char *name, const char *text, const char
     return PL_OK;
 }
 
-/* Of a hyperparameter, as messages call it, in small letters: it may have been written in others. */
+/* The same for a hyperparameter, which messages name in small letters, whatever case it was written in. */
 static enum pl_status check_hyperparameter(const char *name, const char *text, struct pl_error *reterr)
 {
     char what[80];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Paceline's settings: their names, what looks like one and is none, since a mistyped setting would be ignored in
- * silence, and their values. Those of the runtime are base/knob.h's.
+ * Paceline's settings: their names, their values, and warnings for mistyped names, which would otherwise be ignored in
+ * silence. The runtime's settings are in base/knob.h.
  *
  * `environment` is the container's, and `hyperparameters` has "PACELINE_NAME=value" for each one named paceline_*; a
  * variable that is not empty wins. pl_job_option() and pl_job_number() read those of a job.
@@ -39,7 +39,7 @@ double pl_settings_number(const struct pl_environment *environment, const struct
 
 /**
  * Add a warning for each hyperparameter paceline_* that is no setting, since no program sees it either, and for each
- * variable PACELINE_* that is nearly one. Other variables of that name are somebody's own.
+ * variable PACELINE_* that is nearly one. Other variables of that form may belong to the user's program.
  */
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_words *hyperparameters,
                                  struct pl_words *warnings, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Python's str.upper() and str.isprintable() from a generated table. */
 #include "entrypoint/job/unicode.h"
 
 #include "base/memory.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* One character's upper case: a special mapping, else its run's distance, found by halving, else itself. */
+/* One character's upper case: a special mapping, else the offset of its range (binary search), else itself. */
 static void append_upper(uint32_t code, const char *bytes, unsigned bytes_count, struct pl_text *text)
 {
     size_t low = 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the SM_* and other variables that the Python toolkit gives a training program. */
 #include "entrypoint/job/variables.h"
 
 #include "base/file.h"
@@ -59,7 +60,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
     if (needs_bytes(name) || needs_bytes(value)) {
         if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
             return pl_words_printf(builder->warnings, builder->reterr,
-                                   "%s is not set: U+0000 cannot stand in a variable", name);
+                                   "%s is not set: a variable cannot contain U+0000", name);
         }
         PL_TRY(pl_text_check(&name_bytes, builder->reterr));
         PL_TRY(pl_text_check(&value_bytes, builder->reterr));
@@ -68,7 +69,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
     }
     if (strchr(name, '=') != NULL) {
         return pl_words_printf(builder->warnings, builder->reterr,
-                               "%s is not set: '=' cannot stand in a variable's name", name);
+                               "%s is not set: a variable's name cannot contain '='", name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* Whatever has the name already is another value. */
@@ -201,7 +202,7 @@ static bool is_on_path(const struct pl_job *job, const char *name)
     return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), &path, NULL) == PL_OK;
 }
 
-/* null unless SM_HP_MP_PARAMETERS stood in the environment before us. */
+/* null unless SM_HP_MP_PARAMETERS was in the environment before. */
 static struct pl_python_json *json_modelparallel(const struct pl_job *job)
 {
     const char *value = pl_environment_get(job->process, "SM_HP_MP_PARAMETERS");
@@ -210,7 +211,7 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
                          : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
-/* The object behind SM_TRAINING_ENV; NULL when memory is out. */
+/* The object for SM_TRAINING_ENV; NULL when memory is out. */
 static struct pl_python_json *training_env(const struct pl_job *job)
 {
     PL_AUTO_FREE char *module = module_name(job);
@@ -347,7 +348,7 @@ static enum pl_status add_named(struct builder *builder)
     return PL_OK;
 }
 
-/* PYTHONPATH with the code directory first; the interpreter adds its own search path behind. */
+/* PYTHONPATH with the code directory first; the interpreter appends its own search path. */
 static enum pl_status add_python_path(struct builder *builder)
 {
     const char *before = pl_environment_get_or(builder->job->process, "PYTHONPATH", NULL);

@@ -16,12 +16,12 @@ enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
 
 /**
  * Set in `environment` every variable that `job` gives its program, in the toolkit's order: SM_* (the names that mpirun
- * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then Paceline's own knobs and PYTHONPATH.
+ * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then PYTHONPATH and Paceline's own settings.
  *
  * A value over Linux's limit for one string (128 KiB) is left out: SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and the like
- * keep the program from starting otherwise. It is also taken out of `inherited` (may be NULL), what the program gets
- * besides: a value there is somebody else's. A hyperparameter with '=' in its name has no variable. Each such case adds
- * a sentence to `warnings`.
+ * would keep the program from starting. It is also removed from `inherited` (may be NULL), the program's other
+ * variables: a value there would be another job's. A hyperparameter with '=' in its name has no variable. Each such
+ * case adds a sentence to `warnings`.
  */
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_environment *inherited, struct pl_words *warnings,

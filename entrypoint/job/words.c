@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A growing list of strings (an argv), and splitting a command line as a shell would. */
 #include "entrypoint/job/words.h"
 
 #include "base/memory.h"
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes `word` over whatever happens. */
+/* Takes ownership of `word` in any case, also after an error. */
 static enum pl_status add_owned(struct pl_words *words, char *word, struct pl_error *reterr)
 {
     if (word == NULL) {
@@ -87,7 +88,7 @@ void pl_words_done(struct pl_words *words)
     *words = PL_WORDS_NONE;
 }
 
-/* The part of a word between double quotes; `at` stands behind the first. Returns the place of the closing one, or
+/* The part of a word between double quotes; `at` is just after the first. Returns the position of the closing one, or
  * NULL. */
 static const char *split_quoted(const char *at, struct pl_text *word)
 {
@@ -123,7 +124,7 @@ enum pl_status pl_words_read(const char *text, const char *ends, const char *wha
             at = split_quoted(at + 1, word);
         } else if (*at == '\\' && at[1] == '\0') {
             return pl_error_set(reterr, PL_INVALID,
-                                "%s: expected a character behind the backslash at column %td, found the end", what,
+                                "%s: expected a character after the backslash at column %td, found the end", what,
                                 start - text + 1);
         } else if (*at == '\\') {
             at++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A growing list of words: an argument vector, host names, option lists. The list owns its words. */
+/** A growing list of strings: an argument vector, host names, option lists. The list owns its strings. */
 #ifndef PL_ENTRYPOINT_JOB_WORDS_H
 #define PL_ENTRYPOINT_JOB_WORDS_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 struct pl_words {
-    char **items; /* NULL behind the last whenever not NULL, as execve(2) wants it */
+    char **items; /* when not NULL, ends with a NULL, as execve(2) wants it */
     size_t count;
     size_t capacity;
 };
@@ -30,10 +30,10 @@ enum pl_status pl_words_add_all(struct pl_words *words, const struct pl_words *m
 enum pl_status pl_words_add_list(struct pl_words *words, const char *const *list,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The words as a JSON list of strings; NULL when memory is out. */
+/** As a JSON list of strings; NULL when memory is out. */
 struct pl_python_json *pl_words_json(const struct pl_words *words);
 
-/** The place of `word`, or -1. */
+/** The index of `word`, or -1. */
 int pl_words_find(const struct pl_words *words, const char *word);
 
 void pl_words_done(struct pl_words *words);
@@ -48,12 +48,12 @@ enum pl_status pl_words_split(const char *text, const char *what, struct pl_word
 
 /**
  * The step of pl_words_split(): append to `word` the one word at `*at_at`, which lies in `text` and not on a blank, and
- * move `*at_at` behind it. Besides blanks, each character of `ends` ends a word unless it is quoted.
+ * move `*at_at` past it. Besides blanks, each character of `ends` ends a word unless it is quoted.
  */
 enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at,
                              struct pl_text *word, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What parts words. */
+/** The characters that separate words. */
 #define PL_WORDS_BLANKS " \t\r\n"
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the directory of the binary: where they are installed, then beside it. */
+/* From the directory of the binary: where they are installed, then next to it. */
 static const char *const places[] = {"../libexec/paceline/", ""};
 
 enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
@@ -29,6 +29,6 @@ enum pl_status pl_companion_find(const char *self_path, const char *name, char *
             return *ret_path != NULL ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
         }
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs beside %s or into ../libexec/paceline, and is in neither",
+    return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs next to %s or in ../libexec/paceline, and is in neither",
                         name, self_path);
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The address from which this host would send to `host`; false when that cannot be told. Nothing is sent. */
+/* The address from which this host would send to `host`; false when it is unknown. Nothing is sent. */
 static bool source_address(const char *host, struct sockaddr_storage *ret_address)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the launchers share: hosts, roles, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/memory.h"
@@ -28,7 +29,7 @@ enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, co
 
 enum fabric { FABRIC_EFA = 1, FABRIC_RDMA = 2 };
 
-/* The toolkit's two lists as of its version 5.1.4, and behind the comment what they lack. */
+/* The toolkit's two lists as of its version 5.1.4, and after the comment what they lack. */
 static const struct {
     const char *type;
     int fabric;

@@ -18,8 +18,8 @@ extern const struct pl_launcher pl_launcher_direct;
 bool pl_launcher_includes(const struct pl_job *job);
 
 /**
- * Fill hosts, host_index and role for a launch over the distribution hosts; with `linked`, the master's result is
- * everybody's.
+ * Fill hosts, host_index and role for a launch over the distribution hosts; with `linked`, the master's result is also
+ * that of the other hosts.
  */
 enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_launch_plan *plan,
                                      struct pl_error *reterr) PL_MUST_CHECK;

@@ -26,7 +26,7 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv,
 
         if (strpbrk(host, ",: \t\r\n") != NULL) {
             return pl_error_set(reterr, PL_INVALID,
-                                "resourceconfig.json: the host name '%.200s' cannot stand in mpirun's list: expected "
+                                "resourceconfig.json: the host name '%.200s' cannot be in mpirun's host list: expected "
                                 "no ',', ':' or blank",
                                 host);
         }
@@ -103,7 +103,7 @@ static bool is_export_of(const struct pl_words *words, size_t at, const char *pr
     return at > 0 && strcmp(words->items[at - 1], "-x") == 0 && strncmp(words->items[at], prefix, strlen(prefix)) == 0;
 }
 
-/* The user's options. Who preloads a library of his own keeps ours in front of it, without which ranks share one host
+/* The user's options. Ours stays in front of a library that the user preloads: without it ranks would share one host
  * name. */
 static enum pl_status add_custom(const struct pl_words *custom, const char *libraries, struct pl_words *argv,
                                  struct pl_error *reterr)
@@ -121,7 +121,7 @@ static enum pl_status add_custom(const struct pl_words *custom, const char *libr
 }
 
 /*
- * Each rank takes its host's own SM_* in place of those that mpirun passes on. So what the user's -x SM_NAME=value adds
+ * Each rank uses its own host's SM_* instead of those that mpirun exports. So what the user's -x SM_NAME=value adds
  * is added on every host; as with the toolkit, it does not replace a variable of the job.
  */
 static enum pl_status keep_exports(const struct pl_words *custom, struct pl_launch_plan *plan, struct pl_error *reterr)
@@ -205,8 +205,8 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
 }
 
 /*
- * More ranks than the host list has room for would make mpirun fail much later, in its own words. Only the master
- * knows: its devices count for all hosts.
+ * More ranks than the host list has slots for would make mpirun fail much later, with a less clear message. Only the
+ * master knows: its devices count for all hosts.
  */
 static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_custom *custom, struct pl_error *reterr)
 {
@@ -260,7 +260,7 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
 
 /*
  * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an
- * image without mpi4py does without: the interpreter is asked once.
+ * image without mpi4py does without it: the interpreter is asked once.
  */
 static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TensorFlow's two distributions that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the
- * parameter server a task of its own runs beside the program on each host, until the master's program has ended.
+ * parameter server a separate task runs next to the program on each host, until the master's program has ended.
  */
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
@@ -11,7 +11,7 @@
 
 enum { TRAINING_PORT = 2222, SERVER_PORT = 2223, MIRRORED_PORT = 8890 };
 
-/* What a ps task is: a server that is told its cluster by TF_CONFIG and joined until it is ended. */
+/* A ps task: a server that reads its cluster from TF_CONFIG and runs until it is ended. */
 static const char server_program[] =
     "import json, os\n"
     "import tensorflow as tf\n"
@@ -69,7 +69,7 @@ static enum pl_status add_server(const struct pl_program *program, struct pl_lau
     side->name = "ps";
     if (program->python == NULL) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "sagemaker_parameter_server_enabled: the server beside the program is TensorFlow's and "
+                            "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
                             "needs Python, and there is none on PATH");
     }
     PL_TRY(pl_words_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names that Open MPI 4 and 5 have for mpirun's options, and the user's own options. */
 #include "entrypoint/launch/mpi_options.h"
 
 #include "base/file.h"
@@ -76,9 +77,9 @@ static const char *option_name(const char *word)
 }
 
 /*
- * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them. Of two parameters (three words) both refuse.
- * And 5 ends without a word when it is to use the loopback interface and there is another one; by itself it takes what
- * there is.
+ * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them; both refuse a parameter (three words) twice.
+ * And 5 exits without a message when told to use the loopback interface while there is another one; by default it uses
+ * what there is.
  */
 static bool is_left_out(const char *const *option, const char *interface, const struct pl_words *custom)
 {
@@ -151,9 +152,9 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
         }
         if (*level == '\0' && strchr(word, '=') == NULL) {
             if (i + 1 >= all.count || all.items[i + 1][0] == '-') {
-                return pl_error_set(
-                    reterr, PL_INVALID,
-                    "sagemaker_mpi_custom_mpi_options: expected a level behind %s, such as INFO or WARN", word);
+                return pl_error_set(reterr, PL_INVALID,
+                                    "sagemaker_mpi_custom_mpi_options: expected a level after %s, such as INFO or WARN",
+                                    word);
             }
             level = all.items[++i];
         }
@@ -161,16 +162,16 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
         custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
     }
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
-        /* It would take the option that Paceline adds behind it for a variable, and mpirun the word after that for the
+        /* It would take the option that Paceline adds after it for a variable, and mpirun the word after that for the
          * program. */
         return pl_error_set(
             reterr, PL_INVALID,
-            "sagemaker_mpi_custom_mpi_options: expected a variable behind the last -x, such as NAME or NAME=VALUE");
+            "sagemaker_mpi_custom_mpi_options: expected a variable after the last -x, such as NAME or NAME=VALUE");
     }
     return PL_OK;
 }
 
-/* Backslashes, or none, and a ":" behind them. */
+/* Any number of backslashes, then a ":". */
 static bool is_border(const char *word)
 {
     return strcmp(word + strspn(word, "\\"), ":") == 0;

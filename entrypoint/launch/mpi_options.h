@@ -7,13 +7,13 @@
 #include "entrypoint/job/words.h"
 
 /**
- * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that stands
- * beside mpirun (orted or prted), else 4. Starts nothing. Errors: PL_INVALID for another PACELINE_MPI_VERSION.
+ * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that is
+ * next to mpirun (orted or prted), else 4. Starts nothing. Errors: PL_INVALID for another PACELINE_MPI_VERSION.
  */
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Add what stands behind the host list in each of the toolkit's mpirun commands, by the names of version `major`. What
+ * Add what follows the host list in each of the toolkit's mpirun commands, with the names of version `major`. What
  * Open MPI 5 would refuse is left out: an option that is among the user's, `custom`, and the loopback interface for its
  * daemons.
  */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the launcher and makes the plan of what this host runs. */
 #include "entrypoint/launch/plan.h"
 
 #include "base/file.h"
@@ -25,7 +26,7 @@ static const char *intermediate_uri(const struct pl_job *job)
                : NULL;
 }
 
-/* True when the directory is there already: the platform or local mode has mounted it and sees to it, or so it seems.
+/* True when the directory is there already: the platform or local mode has probably mounted it and uploads it.
  * */
 static bool has_intermediate(const struct pl_job *job)
 {
@@ -180,9 +181,9 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
                             "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* The first directory behind it would be taken for a bucket, which somebody else may have. */
+        /* The first directory after it would be taken for a bucket, which somebody else may have. */
         return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_s3_output: expected a bucket behind s3://, found '%s'", uri);
+                            "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
     }
     return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
@@ -215,7 +216,7 @@ void pl_launch_plan_drop_optional(struct pl_launch_plan *plan)
     for (size_t i = plan->optional_at; i < end; i++) {
         free(argv->items[i]);
     }
-    /* The NULL behind the last word moves too. */
+    /* The NULL after the last word moves too. */
     memmove(&argv->items[plan->optional_at], &argv->items[end], (argv->count - end + 1) * sizeof(*argv->items));
     argv->count -= plan->optional_count;
     plan->optional_count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A plan: what `paceline train` does on this host for a job. A launcher makes it, a pure function of the job and the
- * code directory; the supervisor carries it out; `paceline plan` prints it and starts nothing.
+ * code directory; the supervisor executes it; `paceline plan` prints it and starts nothing.
  *
  * Carrying a job out, in order: pl_source_plan()'s steps bring the code into place; then pl_launch_plan_new(); then
  * pl_launch_plan_prepare(), the plan's steps, peers, and the process.
@@ -21,8 +21,8 @@ enum pl_launch_plan_role {
 };
 
 /**
- * A process beside the main one: started before it, ended when the job is done, and its early death is the job's
- * failure.
+ * A sidecar, a process next to the main one: started before it, ended when the job is done, and its early death is the
+ * job's failure.
  */
 struct pl_launch_plan_side {
     const char *name; /* "ps" */
@@ -34,13 +34,13 @@ struct pl_launch_plan {
     enum pl_launch_plan_role role;
     const char *launcher;
     struct pl_words hosts; /* the hosts of this launch, the master first; just this host for a direct process */
-    int host_index;        /* this host's place in `hosts` */
+    int host_index;        /* this host's index in `hosts` */
     int processes;         /* ranks in the whole launch */
 
     char *cwd;
-    /* empty for an MPI worker. With `spawns_ranks` it holds the words SELF rank PROGRAM... -- ARGUMENTS... itself */
+    /* empty for an MPI worker. With `spawns_ranks` it holds SELF rank PROGRAM... -- ARGUMENTS... itself */
     struct pl_words argv;
-    size_t program_words; /* how many of argv's first words name what runs; those behind them may hold secrets */
+    size_t program_words; /* how many of argv's first words name what runs; those after them may hold secrets */
     /* argv is mpirun: ranks are its children and the remote daemons', each through `paceline rank` */
     bool spawns_ranks;
 
@@ -93,7 +93,7 @@ void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);
 #define PL_AUTO_LAUNCH_PLAN __attribute__((cleanup(pl_launch_plan_free_at)))
 
 /**
- * Make the directories that a program may count on (model, output/data, code, intermediate) and set the program's
+ * Make the directories that a program may rely on (model, output/data, code, intermediate) and set the program's
  * execute bits.
  */
 enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decides what kind of program the job names, finds it, and plans what has to be installed for it. */
 #include "entrypoint/launch/program.h"
 
 #include "base/file.h"
@@ -206,7 +207,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
     return find_command(job, program, plan, reterr);
 }
 
-/* The same; the name's origin is told where another name gives way to it. */
+/* The same, with a note about where the name comes from when it overrides another one. */
 static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program,
                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -240,7 +241,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     return pl_words_add(&program->words, path, reterr);
 }
 
-/* An image with Python need not have pip, and the interpreter's own words for that name no way out. */
+/* An image with Python need not have pip, and the interpreter's own message for that suggests no solution. */
 static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
                                    struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -332,15 +333,14 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
         PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
 
         if (pl_variables_os_text(job->user_args.items[i], &bytes) != PL_OK) {
-            return pl_error_set(
-                reterr, PL_INVALID,
-                "the hyperparameter behind '%s': expected a value without U+0000, which no argument can hold",
-                i > 0 ? job->user_args.items[i - 1] : "");
+            return pl_error_set(reterr, PL_INVALID,
+                                "the hyperparameter '%s': expected a value without U+0000, which no argument can hold",
+                                i > 0 ? job->user_args.items[i - 1] : "");
         }
         PL_TRY(pl_text_check(&bytes, reterr));
         if (bytes.length >= PL_VARIABLES_STRING_MAX_BYTES) {
             return pl_error_set(reterr, PL_LIMIT,
-                                "the hyperparameter behind '%.200s': expected less than the %d bytes that Linux passes "
+                                "the hyperparameter '%.200s': expected less than the %d bytes that Linux passes "
                                 "in one argument, found %zu",
                                 i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
         }

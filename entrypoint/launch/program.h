@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the job runs: the words that start the user's program, and what has to happen before.
+ * What the job runs: the command that starts the user's program, and what has to happen before.
  *
  * Source  docs/contract.md, "Which program runs"
  * Test    tests/unit/entrypoint/launch/test_plan.c, tests/integration/contract.py

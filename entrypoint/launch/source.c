@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the user's code gets into the code directory; the work itself is done by companions, each a step. */
+/* The steps that fetch the user's code into the code directory; each runs a companion program. */
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/plan.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds a plan's list of steps. */
 #include "entrypoint/launch/steps.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses the command line with which mpirun's remote agent is to start a launch daemon. */
 #include "entrypoint/ssh/command.h"
 
 #include <string.h>
@@ -44,7 +45,7 @@ static enum pl_status collect(const char *text, struct pl_words *words, struct p
     PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
     const char *at = text + strspn(text, PL_WORDS_BLANKS);
     const bool grouped = skip_profile(&at);
-    bool finished = false; /* a ';' came behind the command */
+    bool finished = false; /* a ';' came after the command */
 
     for (; *at != '\0'; at += strspn(at, PL_WORDS_BLANKS)) {
         if (grouped && at[0] == ')' && at[1 + strspn(at + 1, PL_WORDS_BLANKS)] == '\0') {

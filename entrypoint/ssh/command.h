@@ -12,9 +12,9 @@ enum { PL_COMMAND_MAX_WORDS = 4096 };
 
 /**
  * Split `text` by the rules of pl_words_split() into `words`, an empty list. Assignments and `export` commands in
- * front, parted by ';', are dropped: this host's own environment is the right one; so is what runs ~/.profile first.
- * What is left must be one command named orted or prted. `--daemonize` is dropped, so that the daemon stays a child of
- * process 1.
+ * front, separated by ';', are dropped, since this host's own environment is the right one; so is code that runs
+ * ~/.profile first. What is left must be one command named orted or prted. `--daemonize` is dropped, so that the daemon
+ * stays a child of process 1.
  *
  * Errors  PL_INVALID: quotes that do not end, an operator or expansion other than $PATH-like ones in dropped
  *         assignments, another program, nothing. PL_LIMIT: more than PL_COMMAND_MAX_WORDS words.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Derives ssh key pairs from a secret and writes them in OpenSSH's format. */
 #include "entrypoint/ssh/keys.h"
 
 #include "base/number.h"
@@ -46,7 +47,7 @@ enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
     return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "make an Ed25519 key: libcrypto refused");
 }
 
-/* ssh's wire format: 32-bit big endian numbers, and byte strings behind their length. */
+/* ssh's wire format: 32-bit big endian numbers, and byte strings after their length. */
 static void put_number(struct pl_text *text, size_t number)
 {
     for (int shift = 24; shift >= 0; shift -= 8) {
@@ -98,7 +99,7 @@ static void put_private_section(struct pl_text *text, const unsigned char seed[P
 
     memcpy(both, seed, PL_KEYS_SEED_BYTES);
     memcpy(both + PL_KEYS_SEED_BYTES, public_key, PL_KEYS_PUBLIC_BYTES);
-    /* Two equal numbers tell a right passphrase from a wrong one; without a passphrase any will do. */
+    /* Two equal numbers, by which ssh recognises the right passphrase; without a passphrase any will do. */
     put_number(text, 0x50414345);
     put_number(text, 0x50414345);
     put_public(text, public_key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * ssh keys from a secret: every host that has the same secret derives the same two key pairs, so that nothing has to be
- * shared but a file in a channel.
+ * ssh keys from a secret: every host that has the same secret derives the same two key pairs, so that only a file
+ * in a channel has to be shared.
  *
  * Source  RFC 5869 (HKDF), RFC 8032 (Ed25519), OpenSSH's PROTOCOL.key (the private key file)
  * Test    tests/unit/entrypoint/ssh/test_keys.c

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Encodes and decodes the frames of the control link, and buffers them over a non-blocking socket. */
 #include "entrypoint/ssh/link.h"
 
 #include "base/clock.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The control link: frames between the hosts' process 1 and, on one host, between process 1 and its helpers (rank
- * watchers, the relay, the launch agent). A frame is an 8-byte head ('P', 'L', version, type, payload length as
- * 32-bit little endian) and a payload of fields, each ending in a NUL.
+ * shims, the relay, the launch agent). A frame is an 8-byte head ('P', 'L', version, type, payload length as
+ * 32-bit little endian) and a payload of fields, each followed by a NUL.
  *
  * A link never blocks: what does not fit into the socket waits in memory, bounded by PL_LINK_MAX_WAITING_BYTES.
  */
@@ -17,13 +17,13 @@
 
 /* type, its fields in order */
 #define PL_FRAME_LIST(X)                                                                                               \
-    X(HELLO, "kind, host, of a watch its rank: the first frame on every connection")                                   \
+    X(HELLO, "kind, host, of a shim its rank: the first frame on every connection")                                    \
     X(READY, "host: this host has everything that it needs to run ranks")                                              \
     X(HEARTBEAT, "nothing: I am alive")                                                                                \
     X(START, "host, command: run this launch daemon on your host")                                                     \
     X(STARTED, "error: the daemon runs where it is empty, or why not")                                                 \
     X(BEGUN, "pid: a watched program runs")                                                                            \
-    X(ENDED, "an ending, see ending.h")                                                                                \
+    X(ENDED, "an exit report, see exit_report.h")                                                                      \
     X(STOP, "signal: pass this signal to the programs")                                                                \
     X(RESULT, "failed (0 or 1), text: how the job ended")                                                              \
     X(DONE, "nothing: nobody of the job is left on this host")

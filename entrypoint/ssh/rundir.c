@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The run directory: its socket, the host's saved variables, and its removal. */
 #include "entrypoint/ssh/rundir.h"
 
 #include "base/file.h"
@@ -59,7 +60,7 @@ enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name,
     return pl_file_write_atomic(path, data, bytes, 0600, reterr);
 }
 
-/* True for a NAME=value that describes the host and so must not come from another one. */
+/* True for a NAME=value that describes the host and so must not be taken from another one. */
 static bool is_of_host(const char *text)
 {
     static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME"};
@@ -87,7 +88,7 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
     return pl_rundir_write(rundir, "environment", text.data != NULL ? text.data : "", text.length, reterr);
 }
 
-/* Without what describes a host: the master's, where mpirun passed it on. */
+/* Remove what describes another host: the master's, where mpirun exported it. */
 static enum pl_status forget_host(struct pl_environment *environment, struct pl_error *reterr)
 {
     size_t at = 0;
@@ -146,7 +147,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     (void)type;
     (void)where;
     (void)remove(path);
-    return 0; /* whatever stays, the rest goes */
+    return 0; /* go on with the rest, whatever cannot be removed */
 }
 
 void pl_rundir_close(struct pl_rundir *rundir)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The run directory: a private directory of this host for the job's time, with the socket on which process 1 hears its
- * helpers, the host's own variables for its ranks, and what Open MPI 5 keeps while it runs.
+ * The run directory: a private directory of this host for the job's time, with the socket on which process 1 accepts
+ * its helpers, the host's own variables for its ranks, and what Open MPI 5 keeps while it runs.
  */
 #ifndef PL_ENTRYPOINT_SSH_RUNDIR_H
 #define PL_ENTRYPOINT_SSH_RUNDIR_H

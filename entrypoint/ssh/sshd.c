@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Configures the private sshd of a worker and the master's ssh client. */
 #include "entrypoint/ssh/sshd.h"
 
 #include "base/file.h"
@@ -56,7 +57,7 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
         reterr);
 }
 
-/* Without these the hosts would knock at each other's doors in vain: ssh wants a user with a name, sshd one with a
+/* Without these the hosts could not reach each other: ssh wants a user with a name, sshd one with a
  * shell. */
 static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
 {
@@ -117,7 +118,7 @@ static enum pl_status read_public(const char *private_path, char **ret_line, str
     return PL_OK;
 }
 
-/* sshd says that a port is taken only in its own log; find out before, so that the failure file can name it. */
+/* sshd reports a port that is in use only in its own log; test it before, so that the failure file can name it. */
 static enum pl_status probe_port(int port, struct pl_error *reterr)
 {
     struct sockaddr_in6 six = {

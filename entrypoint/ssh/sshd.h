@@ -14,7 +14,7 @@
 #define PL_SSHD_DEFAULT_DIR "/etc/paceline/ssh"
 
 struct pl_sshd {
-    char *user_key;  /* private key that the master shows; its public half lies beside it, with ".pub" */
+    char *user_key;  /* private key that the master shows; the public one is next to it, with ".pub" */
     char *host_key;  /* private key that the workers show, likewise */
     char *user_name; /* login name of this process's user */
     int port;

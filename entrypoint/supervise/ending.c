@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sends, receives and prints exit reports: how a supervised program ended. */
 #include "entrypoint/supervise/ending.h"
 
 #include "base/memory.h"
@@ -37,7 +38,7 @@ enum pl_status pl_ending_receive(const struct pl_frame *frame, struct pl_ending 
     int64_t of, rank, signalled, code, out_of_memory, not_started;
 
     if (frame->count < 10) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: an ending with %zu fields, not 10", frame->count);
+        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 10", frame->count);
     }
     PL_TRY(pl_frame_number(frame, 0, 0, (int64_t)PL_ARRAY_ITEMS(ending_texts) - 1, &of, reterr));
     PL_TRY(pl_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** How a watched program ended: what travels to every host, and how it reads in the failure file. */
+/** The exit report: how a supervised program ended, as it is sent to every host and printed in the failure file. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_ENDING_H
 #define PL_ENTRYPOINT_SUPERVISE_ENDING_H
 
@@ -39,8 +39,8 @@ struct pl_ending {
     bool signalled;
     int code;                              /* exit code, or the signal's number */
     bool out_of_memory;                    /* the kernel's memory limit killed something here meanwhile */
-    char program[PL_ENDING_PROGRAM_BYTES]; /* "" when its watcher was killed and so told nothing */
-    /* why it did not start; a limit, a full disk; what mpirun leaves unsaid; "" mostly */
+    char program[PL_ENDING_PROGRAM_BYTES]; /* "" when its shim was killed and so reported nothing */
+    /* why it did not start; a limit, a full disk; what mpirun does not say; mostly "" */
     char note[PL_ENDING_NOTE_BYTES];
     char tail[PL_ENDING_TAIL_BYTES]; /* its last stderr lines */
 };

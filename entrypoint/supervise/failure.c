@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes output/failure and output/success, also on a full disk or after the program replaced the directory. */
 #include "entrypoint/supervise/failure.h"
 
 #include "base/file.h"
@@ -14,12 +15,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* What an earlier run in the same directory said is nobody's word about this one. */
+/* A file of an earlier run in the same directory says nothing about this one. */
 static enum pl_status remove_old(int directory_fd, const char *name, struct pl_error *reterr)
 {
     struct stat info;
 
-    /* Not by trying alone: a read-only file system refuses to remove what is not there, too. */
+    /* Look first: a read-only file system also refuses to remove a file that does not exist. */
     if (fstatat(directory_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
         return PL_OK;
     }
@@ -55,8 +56,8 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure->directory_fd, "success", reterr);
 }
 
-/* Where the files go: a program that clears the directory may have removed the one that is held, and nobody looks
- * there. */
+/* Where to write the files: a program that clears the directory may have removed the one that is held open, and
+ * nobody would look there. */
 static enum pl_status settle_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
     struct stat held, named;
@@ -69,7 +70,7 @@ static enum pl_status settle_directory(struct pl_failure *failure, struct pl_err
         named.st_ino == held.st_ino) {
         return PL_OK;
     }
-    if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* else the one that is held has to do */
+    if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* else use the one that is held */
         pl_file_close_at(&failure->directory_fd);
         failure->directory_fd = fd;
     }
@@ -151,7 +152,7 @@ void pl_failure_full_disks(const char *const *paths, char *text, size_t text_byt
         if (statvfs(paths[i], &info) != 0 || info.f_blocks == 0 || (info.f_flag & ST_RDONLY) != 0) {
             continue;
         }
-        /* Less than a page free is what a writer left behind that got "no space". */
+        /* A writer that got "no space" leaves less than a page free. */
         if ((uint64_t)info.f_bavail * info.f_frsize >= 4096 && (info.f_files == 0 || info.f_favail > 0)) {
             continue;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host that runs the job's first process, or its only one: reach the workers, run the program or mpirun, find out
- * how the job ended, tell the workers, end everything.
+ * The master role, of the host that runs the job's first process or its only one: connect to the workers, run the
+ * program or mpirun, find out how the job ended, notify the workers, end everything.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -23,19 +23,19 @@
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 /* mpirun ends a failed job itself, ranks first with SIGTERM; this is how long it may take. */
 #define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
-/* With a host lost it has nothing to end well. */
+/* The same after the loss of a host, when the job cannot end well anyway. */
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* A rank's report from another host may come just after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
-/* An mpirun that ended well has run ranks, whose reports may lie on their way; one that was asked for its version has
- * not. */
+/* An mpirun that ended well has run ranks, whose reports may still be in transit; one that was asked for its version
+ * has not. */
 #define FIRST_REPORT_NS (5 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
 
 struct worker {
     const char *host;
     struct pl_party *link; /* NULL while there is no session */
-    int words_fd;          /* a memory file with what ssh had to say */
+    int words_fd;          /* a memory file with ssh's stderr */
     int64_t next_try_ns;   /* PL_DEADLINE_NEVER while a session is up or being made */
     bool ready, done;
     char reason[200]; /* why the last session failed */
@@ -89,7 +89,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_party *part
     }
 }
 
-/* Who asked for the daemon of worker number `index`. */
+/* The agent that asked for the daemon of worker number `index`. */
 static struct pl_party *find_agent(struct pl_supervisor *supervisor, int index)
 {
     for (size_t i = 0; i < supervisor->parties_count; i++) {
@@ -102,7 +102,7 @@ static struct pl_party *find_agent(struct pl_supervisor *supervisor, int index)
     return NULL;
 }
 
-/* mpirun knows only that its agent ended with 1, and its own last lines would say nothing of why. */
+/* mpirun only sees its agent exit with 1, and its own last lines would not give the reason. */
 static void refuse_start(struct pl_supervisor *supervisor, const char *host, const char *why)
 {
     if (supervisor->stop_number == 0) {
@@ -142,7 +142,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, 
     }
     worker->ready = true;
     party->begun = true;
-    pl_supervise_pass_stop(supervisor, party); /* it came too late to hear it with the others */
+    pl_supervise_pass_stop(supervisor, party); /* it connected too late to get it with the others */
 }
 
 static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party,
@@ -212,9 +212,9 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_party *part
 }
 
 /*
- * The last line that ssh wrote, without the names that the progress line says anyway. Where a server hangs up before
- * its greeting, as that of OpenSSH 9.8 does to who has failed at its keys a few times, what these sessions said stays
- * the reason.
+ * The last line that ssh wrote, without the names that are in the progress line anyway. Where a server hangs up before
+ * its greeting, as OpenSSH 9.8 does to a client that has failed to log in a few times, the message of the earlier
+ * sessions stays the reason.
  */
 static void read_reason(struct worker *worker)
 {
@@ -276,7 +276,7 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct work
     setup.signals = supervisor->signals;
     setup.stdin_fd = setup.stdout_fd = far_fd;
     setup.stderr_fd = worker->words_fd;
-    setup.own_group = true; /* what a terminal sends to the foreground is not for it */
+    setup.own_group = true; /* so that it gets no signals that a terminal sends to the foreground */
     status = pl_process_spawn(&setup, &pid, reterr);
     if (status != PL_OK) {
         close(pair[0]);
@@ -333,7 +333,7 @@ static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&master->sshd, &supervisor->rundir, reterr));
-    only_tells = supervisor->failed; /* as it is where a stop ended the making of keys */
+    only_tells = supervisor->failed; /* for example when a stop ended the making of keys */
     for (;;) {
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
         int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);
@@ -367,8 +367,8 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
     if (master->workers_count > 0 && supervisor->plan->spawns_ranks) {
-        /* mpirun asks us for its daemons instead of running ssh; a variable, so that its words stay what people expect.
-         * */
+        /* mpirun asks us for its daemons instead of running ssh; by a variable, so that its command line stays as
+         * usual. */
         pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
         PL_TRY(pl_text_check(&agent, reterr));
         PL_TRY(pl_environment_set(supervisor->environment, "OMPI_MCA_plm_rsh_agent", pl_text_string(&agent), reterr));
@@ -377,8 +377,8 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     return pl_supervise_start_main(supervisor, reterr);
 }
 
-/* True when what failed ended while the job was being stopped: what still runs has the stop's time, unless mpirun ends
- * it. */
+/* True when the failed program ended while the job was being stopped: the others have the stop's time, unless mpirun
+ * ends them. */
 static bool failed_while_stopping(const struct pl_supervisor *supervisor)
 {
     return supervisor->failed && supervisor->ending_known && supervisor->stop_number != 0 &&
@@ -394,7 +394,7 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     return supervisor->failed_ns + (supervisor->ending_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
 }
 
-/* Wait until the main program has ended, or until there is no more sense in waiting. */
+/* Wait until the main program has ended, or until waiting is useless. */
 static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
@@ -445,7 +445,7 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
     if (!ok) {
         if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed &&
             !master->main_ending.signalled && master->main_ending.note[0] == '\0') {
-            /* mpirun's own words for it are longer than what a failure file shows. A host whose report is missing may
+            /* mpirun's own message for it is longer than what a failure file shows. A host whose report is missing may
              * know better. */
             snprintf(master->main_ending.note, sizeof(master->main_ending.note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
@@ -509,7 +509,7 @@ static bool workers_done(const struct master *master)
     return true;
 }
 
-/* Nobody may be left: first here, then by word of the workers, whose sessions end last. */
+/* No process may be left: first here, then, as they report, on the workers, whose sessions end last. */
 static void finish(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
@@ -549,7 +549,7 @@ int pl_master_run(struct pl_supervisor *supervisor)
     struct master master = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool only_tells = supervisor->failed;
-    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
+    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* the platform may end us once it knows */
     enum pl_status status;
 
     supervisor->role = &role;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Resolves the names of all hosts in a child process, with retries until the join timeout. */
 #include "entrypoint/supervise/peers.h"
 
 #include "base/file.h"
@@ -13,7 +14,7 @@
 
 enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 30000 };
 
-/* A line an interval, not one an attempt. */
+/* One line for each interval, not for each attempt. */
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 
 static int backoff_ms(int attempt)
@@ -21,7 +22,7 @@ static int backoff_ms(int attempt)
     return attempt >= 9 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^9 is past the cap */
 }
 
-/* 0, or getaddrinfo's reason. */
+/* 0, or getaddrinfo's error. */
 static int resolve_once(const char *host)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -120,7 +121,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct p
     while (status == PL_OK && !answer.known && supervisor->stop_number == 0) {
         status = pl_supervise_turn(supervisor, PL_DEADLINE_NEVER, reterr);
     }
-    kill(pid, SIGKILL); /* it has nothing to lose; reaped with all others */
+    kill(pid, SIGKILL); /* it holds no state; reaped with all others */
     pl_supervise_drop(supervisor, PL_PARTY_RESOLVER);
     supervisor->role = outer_role;
     supervisor->state = outer_state;

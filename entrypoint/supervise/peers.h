@@ -6,7 +6,7 @@
 #include "entrypoint/supervise/supervise.h"
 
 /**
- * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's peer wait is
+ * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's join timeout is
  * over or the job is stopped.
  *
  * Errors  PL_TIMEOUT names the host and the resolver's reason.

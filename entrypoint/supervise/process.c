@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts programs with fork and exec, explains why one cannot start, and ends trees of processes. */
 #include "entrypoint/supervise/process.h"
 
 #include "base/file.h"
@@ -17,12 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the child tells its parent when it could not become the program. */
+/* What the child sends its parent when exec failed. */
 struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
-    /* How the file of a failed exec begins, as far as Linux looks for an interpreter: only the child stands where a
-     * relative name counts from. */
+    /* The beginning of the file of a failed exec, as far as Linux looks for an interpreter: only the child is in the
+     * directory where a relative name starts. */
     char head[257];
 };
 
@@ -38,7 +39,7 @@ static const char *environment_value(char *const *environment, const char *name)
     return NULL;
 }
 
-/* Only async-signal-safe calls from here on: the child of a fork. */
+/* Only async-signal-safe calls from here on: this runs in the child of a fork. */
 static void child_set_up(const struct pl_process_setup *setup, struct start_failure *failure)
 {
     const int wanted[3] = {setup->stdin_fd, setup->stdout_fd, setup->stderr_fd};
@@ -65,7 +66,7 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
 }
 
-/* An executable file that Linux refuses may have an interpreter to blame; what is no file may not be opened by
+/* The interpreter of an executable file may be why Linux refuses it; what is no file may not be opened by
  * everybody, or not at once. */
 static void child_look_at(const char *path, struct start_failure *failure)
 {
@@ -101,7 +102,7 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
     _exit(127);
 }
 
-/* Linux blames the file for what its interpreter lacks: that of a script's first line, or a program's loader. */
+/* Linux reports the file when its interpreter is missing: the one in a script's first line, or a program's loader. */
 static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status,
                                          struct pl_error *reterr)
 {
@@ -171,11 +172,11 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
         child_run(setup, path, report_fd);
     }
     if (setup->own_group) {
-        setpgid(pid, pid); /* the child does the same: whoever comes first */
+        setpgid(pid, pid); /* the child does the same: one of the two is first */
     }
     pl_file_close_at(&report_fd);
     do {
-        bytes = read(read_fd, &failure, sizeof(failure)); /* ends at once: exec closes the other side */
+        bytes = read(read_fd, &failure, sizeof(failure)); /* returns at once: exec closes the other side */
     } while (bytes < 0 && errno == EINTR);
     if (bytes == (ssize_t)sizeof(failure)) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 struct pl_process_setup {
-    const char *const *argv; /* NULL behind; argv[0] without '/' is looked up in the PATH of `environment` */
+    const char *const *argv; /* ends with NULL; argv[0] without '/' is looked up in the PATH of `environment` */
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's */
     const struct pl_signals *signals;   /* what to restore; NULL: nothing was changed */
@@ -19,7 +19,7 @@ struct pl_process_setup {
     bool keep_blocked;
     bool own_group;  /* a process group of its own, led by the program */
     bool foreground; /* make that group the terminal's foreground, when stdin is one */
-    /* 0, or what the program gets when the calling thread ends (an extra, no mechanism) */
+    /* 0, or the signal that the program gets when the calling thread ends (an extra: nothing depends on it) */
     int death_signal;
 };
 
@@ -35,7 +35,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Become the process that orphaned descendants fall to, when not process 1 already, so that none escapes. Where the
+ * Become the parent of orphaned descendants (a subreaper), when not process 1 already, so that none escapes. Where the
  * system refuses (emulators and some sandboxes do), a warning: those that leave their group may then be left running.
  */
 void pl_process_adopt_orphans(void);
@@ -43,10 +43,10 @@ void pl_process_adopt_orphans(void);
 /** Send `signal` to every direct child but the `keep_count` in `keep`; returns how many there were. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
 
-/** Close the descriptors from `first_fd` to `last_fd`, where there are any; INT_MAX for all behind the first. */
+/** Close the descriptors from `first_fd` to `last_fd`, where there are any; INT_MAX for all after the first. */
 void pl_process_close_range(int first_fd, int last_fd);
 
-/** "exit code 3" or "signal 9 (SIGKILL)" are told apart by `*ret_signalled`; the number is returned. */
+/** The exit code, or the signal's number when `*ret_signalled`. */
 int pl_process_status_code(int wait_status, bool *ret_signalled);
 
 #endif

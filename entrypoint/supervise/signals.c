@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks signals and reads them from a descriptor. */
 #include "entrypoint/supervise/signals.h"
 
 #include <errno.h>

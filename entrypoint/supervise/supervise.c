@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The supervisor's event loop, which all roles share: signals, connections, heartbeats, failures, stopping. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/file.h"
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* For how long a better reason may replace the first. */
+/* For how long an exit report of higher severity, closer to the root cause, may replace the first. */
 #define BETTER_REASON_NS (PL_NS_PER_S / 2)
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
@@ -25,17 +26,17 @@
 
 enum {
     MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    CAUSE = 3,              /* the weight of what needs no other ending to explain it */
+    CAUSE = 3,              /* the severity of an exit that needs no other to explain it */
 };
-/* How long a host that failed in its preparation waits for the others to tell them. */
+/* How long a host that failed in its preparation waits for the others to connect, to notify them. */
 #define TELL_FAILURE_NS (60 * PL_NS_PER_S)
-/* Of the stop budget, the part that one has that was stopped then: the others mostly know, and whoever stopped us may
- * not wait long. */
+/* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
+ * of them know already, and the platform may not wait long. */
 #define TELL_STOP_PART 12
 /*
- * Where Open MPI 5 keeps its files. By itself it takes a directory in /tmp named by host and process number, and
- * refuses to start where one is left of that name: by a container that was killed and is started again, whose processes
- * have the same numbers.
+ * Where Open MPI 5 keeps its files. By default it uses a directory in /tmp named by host and process number, and
+ * refuses to start if one of that name exists: left by a container that was killed and is started again, whose
+ * processes have the same numbers.
  */
 #define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
@@ -118,16 +119,16 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_
     return PL_OK;
 }
 
-/* The exit code of a failure that is no program's own. */
+/* The exit code of a failure that is not a program's own. */
 static int failure_code(const struct pl_supervisor *supervisor)
 {
     return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
 }
 
 /*
- * Ranks, programs and their servers tell more than what ends because of them; an exit or a fault tells more than a
- * signal that was sent to all: the program got SIGTERM, or its watcher SIGKILL. Between them is how Open MPI 5 ends a
- * rank that a peer's socket was closed to, which may be heard of before the peer's own ending.
+ * The severity: ranks, programs and their servers rank above what ends because of them; an exit or a fault above a
+ * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between is the way Open MPI 5 ends a
+ * rank whose peer closed its socket, which may be reported before the peer's own exit.
  */
 static int weight(const struct pl_ending *ending)
 {
@@ -298,7 +299,7 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
     if (supervisor->stop_number == 0) {
         return PL_DEADLINE_NEVER;
     }
-    /* A budget that was made short keeps the proportions. */
+    /* A shorter budget keeps the proportions. */
     if (budget_ns < 55 * PL_NS_PER_S) {
         early_ns = (int64_t)((double)early_ns / 110e9 * (double)budget_ns * 2);
     }
@@ -379,7 +380,7 @@ static void take_ending(struct pl_supervisor *supervisor, struct pl_party *party
     }
 }
 
-/* A watcher that ends without a report was killed, and its program with it. */
+/* A shim that ends without a report was killed, and its program with it. */
 static void take_silent_end(struct pl_supervisor *supervisor, struct pl_party *party)
 {
     struct pl_ending ending = PL_ENDING_NONE;
@@ -414,7 +415,7 @@ static void take_hello(struct pl_supervisor *supervisor, struct pl_party *party,
         party->of = PL_ENDING_RANK;
         party->rank = (int)rank;
         if (supervisor->stop_number != 0) {
-            send_stop(party, supervisor->stop_number); /* it came too late to hear it with the others */
+            send_stop(party, supervisor->stop_number); /* it connected too late to get it with the others */
         }
     } else if (strcmp(kind, "agent") == 0) {
         party->kind = PL_PARTY_AGENT;
@@ -475,7 +476,7 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party,
     }
 }
 
-/* Say that we live, and find out who does not. */
+/* Send heartbeats, and find the connections that time out. */
 static void beat(struct pl_supervisor *supervisor)
 {
     int64_t now_ns = pl_clock_now_ns();
@@ -570,8 +571,8 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind
     forget_dropped(supervisor);
 }
 
-/* True for who goes on when the others are killed: the upload of intermediate output, and with `links` what links to
- * other hosts run through. */
+/* True for what is not killed with the others: the upload of intermediate output, and with `links` the processes that
+ * links to other hosts run through. */
 static bool survives_sweep(const struct pl_party *party, bool links)
 {
     if (party->kind == PL_PARTY_WORKER) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The supervisor: one thread and one poll(2) over signals, helpers on this host and links to other hosts. This file is
- * the part that all roles share; master.c and worker.c tell the two stories.
+ * the part that all roles share; master.c and worker.c are the two roles.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
@@ -19,31 +19,31 @@
 #include "entrypoint/supervise/watch.h"
 
 enum pl_party_kind {
-    PL_PARTY_NEW,      /* connected, has not said who it is */
-    PL_PARTY_WATCH,    /* watches a program on this host */
+    PL_PARTY_NEW,      /* connected, has not sent HELLO */
+    PL_PARTY_WATCH,    /* the shim of a program on this host */
     PL_PARTY_AGENT,    /* mpirun's request to start a daemon */
     PL_PARTY_RESOLVER, /* looks names up */
     PL_PARTY_WORKER,   /* the master's link to a worker */
     PL_PARTY_MASTER,   /* a worker's link to the master */
 };
 
-/** Somebody on the other side of a link. */
+/** A connection: what is at the other end of a link. */
 struct pl_party {
     struct pl_link link;
     enum pl_party_kind kind;
-    enum pl_ending_of of; /* of a watch */
-    int rank;             /* of a watch; -1 */
+    enum pl_ending_of of; /* of a shim */
+    int rank;             /* of a shim; -1 */
     int index;            /* of an agent: the worker that is to start a daemon; -1 */
     pid_t pid;            /* the process at the other end when it is our child, else 0 */
-    bool begun;           /* a watch: its program runs; a link: the other host said READY */
-    bool ended;           /* a watch: its ending was taken */
-    bool dropped;         /* to be forgotten */
+    bool begun;           /* a shim: its program runs; a link: the other host sent READY */
+    bool ended;           /* a shim: its exit report was handled */
+    bool dropped;         /* to be freed */
 };
 
 struct pl_supervisor;
 
 /**
- * What a role does about events. All are called from pl_supervise_turn(); where one is NULL, the event is passed over.
+ * What a role does about events. All are called from pl_supervise_turn(); where one is NULL, the event is ignored.
  * The end of the upload of intermediate output, which fails no job, is no event.
  */
 struct pl_role {
@@ -68,26 +68,26 @@ struct pl_supervisor {
     bool failed;
     int64_t failed_ns;
     int exit_code;           /* when failed */
-    struct pl_ending ending; /* the one that decided, when `ending_known` */
+    struct pl_ending ending; /* the one that failed the job, when `ending_known` */
     bool ending_known;
-    char reason[PL_FAILURE_SHOWN_BYTES]; /* the failure when it is no ending; also what a worker was told */
+    char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
     int stop_number; /* 0, or the signal that stops the job */
     int64_t stop_ns; /* when it came */
 
-    int64_t silence_ns; /* a link that is quiet for longer is dead */
+    int64_t silence_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;
-    int64_t peer_wait_ns;   /* how long hosts wait for each other at the start */
+    int64_t peer_wait_ns;   /* the join timeout: how long hosts wait for each other at the start */
     int64_t sync_budget_ns; /* for the last uploads of intermediate output */
     int64_t stop_budget_ns; /* from the signal to our own end */
 };
 
-/** Parts of the stop budget, counted back from its end: when mpirun is told, when everything is killed. */
+/** Parts of the stop budget, counted back from its end: when mpirun is told to end, when everything is killed. */
 #define PL_SUPERVISE_TELL_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
-/* How long the upload of intermediate output may take, once its time is over, to have the server forget what is not
- * whole. */
+/* How long the upload of intermediate output may take, once its time is over, to abort incomplete uploads on the server
+ * too. */
 #define PL_SUPERVISE_SYNC_GRACE_NS (15 * PL_NS_PER_S)
 
 /** Read the options, become the parent of orphans. `failure` and `signals` stay the caller's. */
@@ -103,29 +103,29 @@ enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const st
 enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add a party that owns `fd`. */
+/** Add a connection that owns `fd`. */
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd,
                                 struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Send a frame to another host; one that takes no more is gone, and the role hears of it. */
+/** Send a frame to another host; one that takes no more is lost, and the role's `gone` is called. */
 #define PL_SUPERVISE_SEND(supervisor, party, type, ...)                                                                \
     pl_supervise_send((supervisor), (party), (type), (const char *const[]){__VA_ARGS__},                               \
                       sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type,
                        const char *const *fields, size_t count);
 
-/** Start a program under a watcher. */
+/** Start a program under a shim. */
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of,
                                   const struct pl_process_setup *setup, struct pl_party **ret_party,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Start the plan's side process, when it has one. */
+/** Start the plan's sidecar, when it has one. */
 enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start what the plan runs on this host, when it runs anything itself. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ask the side process to end and give it a moment. */
+/** Ask the sidecar to end and give it a moment. */
 void pl_supervise_end_side(struct pl_supervisor *supervisor);
 
 /**
@@ -134,14 +134,14 @@ void pl_supervise_end_side(struct pl_supervisor *supervisor);
  */
 void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 
-/** Have the last uploads done, for as long as they may take, and end it. Nothing else of it can fail the job either. */
+/** Wait for the last uploads, for as long as they may take, and end the upload. It cannot fail the job. */
 void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 
-/** True while a program of this kind is watched here and has not ended. */
+/** True while a program of this kind runs here under a shim. */
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of);
 
 /**
- * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a question and the
+ * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a probe and the
  * answer is no, PL_CANCELLED when the job is stopped meanwhile.
  */
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
@@ -152,64 +152,64 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Say how the job failed; what was said first stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 and the
- * signal's number where the job is being stopped.
+ * Record how the job failed; the first reason stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 +
+ * the signal's number where the job is being stopped.
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
 
-/** The same by what a call returned: nothing for PL_OK, the stop for PL_CANCELLED, else what `error` says. */
+/** The same for what a call returned: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
 void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);
 
 /**
- * The job failed because a program ended so. Shortly after a first ending a better one may still replace it: mpirun and
- * its daemons end because a rank did, and ranks are sent SIGTERM because another one failed.
+ * The job failed because a program ended. Shortly after the first exit report one of higher severity may replace it:
+ * mpirun and its daemons end because a rank did, and ranks are sent SIGTERM because another one failed.
  */
 void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending);
 
 /**
- * The job failed because another host went away: `whose` is "host" or "the master host". However late that is seen, it
- * replaces the ending of what was only killed, as mpirun, which may know earlier, does with its ranks; but not while
- * the job is being stopped.
+ * The job failed because another host was lost: `whose` is "host" or "the master host". However late that is seen, it
+ * replaces the report of a program that was only killed, as mpirun, which may know earlier, kills its ranks; but not
+ * while the job is being stopped.
  */
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why);
 
-/** Write how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
+/** Print how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);
 
 /**
- * Pass `number` to the program or the ranks of this host, remember that the job is being stopped, and at first tell the
- * other hosts.
+ * Pass `number` to the program or the ranks of this host, remember that the job is being stopped, and the first time
+ * notify the other hosts.
  */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
-/** Tell another host that the job is being stopped, when it is. */
+/** Forward the stop to another host, when the job is being stopped. */
 void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *host);
 
-/** Send STOP with `number` to every live watch of `of`. */
+/** Send STOP with `number` to every live shim of `of`. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
 
 /**
- * End every process below this one but the upload of intermediate output and, with `keep_links`, the sessions and the
- * server that links to other hosts run through; afterwards none of the others is left.
+ * End every process below this one but the upload of intermediate output and, with `keep_links`, the ssh sessions and
+ * the server that links to other hosts run through; afterwards none of the others is left.
  */
 void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links);
 
-/** Drop every party of `kind`. */
+/** Drop every connection of `kind`. */
 void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind);
 
 /** The end of the stop budget less `early_ns`; never when the job is not being stopped. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
 
 /**
- * Until when hosts that began to wait for each other at `begun_ns` do so: not for long where all that is left is to
- * tell a failure or a stop.
+ * The deadline of hosts that began to wait for each other at `begun_ns`: short where all that is left is to
+ * report a failure or a stop.
  */
 int64_t pl_supervise_meeting_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
- * The two stories: carry the plan out; the result is the exit code, and the failure or success file is written. Where
- * the job has failed already, or is stopped before its program starts, all that is done is to meet the other hosts and
- * tell them.
+ * The two roles: execute the plan; the result is the exit code, and the failure or success file is written. Where
+ * the job has failed already, or is stopped before its program starts, they only connect to the other hosts and
+ * notify them.
  */
 int pl_master_run(struct pl_supervisor *supervisor);
 int pl_worker_run(struct pl_supervisor *supervisor);

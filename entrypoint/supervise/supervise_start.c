@@ -12,11 +12,11 @@
 #include <string.h>
 
 #define SIDE_GRACE_NS (2 * PL_NS_PER_S)
-/* so long before the end of a stop's time uploads are given up, which the server is to hear of */
+/* how long before the end of a stop's time uploads are aborted, which the server has to be told */
 #define URGE_SYNC_NS (8 * PL_NS_PER_S)
 
-/* How much of a command a report may show: of the user's program what the plan says, of our own steps every word but
- * code behind -c. */
+/* How many words of a command a report may show: of the user's program what the plan says, of our own steps all but
+ * code after -c. */
 static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of, const char *const *argv)
 {
     size_t words = 0;
@@ -125,7 +125,7 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
     setup.argv = (const char *const *)supervisor->plan->sync.items;
     setup.environment = pl_environment_strings(supervisor->job->process);
     setup.cwd = supervisor->job->paths.base;
-    setup.keep_blocked = true; /* the stop of a short job must not come too early for what it wrote */
+    setup.keep_blocked = true; /* the stop of a short job must not end it before it has seen what the job wrote */
     if (pl_supervise_start(supervisor, PL_ENDING_SYNC, &setup, NULL, &error) != PL_OK) {
         pl_log_error(&error, "intermediate output is not uploaded");
     }
@@ -240,7 +240,7 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     }
     if (status == PL_CANCELLED &&
         pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), NULL) == PL_OK) {
-        /* the stop ended it like a program, and without keys the other hosts would not hear of the stop */
+        /* the stop ended it like a program; without keys the other hosts could not be notified of the stop */
         status = PL_OK;
     }
     free(step.what);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the last bytes of a stream and cleans its last lines for display. */
 #include "entrypoint/supervise/tail.h"
 
 #include "base/number.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The shim: runs one program, forwards signals, copies its stderr and reports how it ended. */
 #include "entrypoint/supervise/watch.h"
 
 #include "base/clock.h"
@@ -26,7 +27,7 @@ enum {
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define LEFTOVERS_NS (2 * PL_NS_PER_S)
 
-/* stderr on its way: read from the program, kept in the tail, written to our own stderr. */
+/* The copy of stderr: read from the program, kept in the tail, written to our own stderr. */
 struct copier {
     int fd; /* from the program; -1 at its end */
     size_t begin, end;
@@ -74,8 +75,8 @@ static void copier_write(struct copier *copier)
     }
 }
 
-/* Control-Z at the terminal that the program has to itself: no shell could ever continue it, so it goes on, as a
- * container's process 1 would. */
+/* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
+ * a container's process 1 would. */
 static void refuse_suspension(const struct watcher *watcher, int stop_number)
 {
     if (stop_number == SIGTSTP && watcher->watch->setup.foreground && isatty(STDIN_FILENO)) {
@@ -103,7 +104,7 @@ static void pass_signal(const struct watcher *watcher, int number)
 {
     if (!watcher->exited) {
         kill(-watcher->pid, number);
-        kill(-watcher->pid, SIGCONT); /* a stopped program could not obey */
+        kill(-watcher->pid, SIGCONT); /* a stopped program could not handle it */
     }
 }
 
@@ -142,13 +143,13 @@ static void take_frames(struct watcher *watcher)
         }
     }
     if (status != PL_END) {
-        /* The supervisor is gone: nobody may outlive it. */
+        /* The supervisor is gone: no program may outlive it. */
         pass_signal(watcher, SIGKILL);
         pl_link_close(watcher->link);
     }
 }
 
-/* One round of waiting; when the program has ended only the rest of its output counts. */
+/* Wait for events once; after the program's end only for the rest of its output. */
 static void turn(struct watcher *watcher, int64_t deadline_ns)
 {
     struct copier *copier = &watcher->copier;
@@ -191,7 +192,7 @@ static bool output_waits(const struct copier *copier)
 /* What the kernel counts for this container's groups, in version 2 and 1. */
 struct group_counter {
     const char *files[2];
-    const char *name; /* and the blank behind it */
+    const char *name; /* with the blank after it */
 };
 
 static const struct group_counter memory_kills = {
@@ -254,7 +255,7 @@ static enum pl_status start(struct watcher *watcher, struct pl_error *reterr)
     return pl_process_spawn(&setup, &watcher->pid, reterr);
 }
 
-/* A rank's number goes first: when the watcher is killed nobody else tells it. */
+/* A rank's number is sent first: when the shim is killed nothing else would report it. */
 static void say_hello(const struct pl_watch *watch, struct pl_link *link)
 {
     char rank[16];
@@ -275,7 +276,7 @@ static void say_begun(struct watcher *watcher)
     }
 }
 
-/* What the program left behind fell to us: nobody outlives its program, or mpirun would wait for who holds its output.
+/* The program's orphans became our children: kill them, or mpirun would wait for whichever holds its output open.
  * */
 static void end_leftovers(struct watcher *watcher)
 {
@@ -301,7 +302,7 @@ static void watch_to_end(struct watcher *watcher)
     }
 }
 
-/* A progress bar ends without a line end; what is said of the failure begins a line of its own all the same. */
+/* A progress bar has no line end; a message about the failure must begin a new line all the same. */
 static void end_line(struct watcher *watcher)
 {
     struct copier *copier = &watcher->copier;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host that takes the job's result from the master, mostly one whose ranks the master's mpirun starts: run sshd for
- * the master's session, start mpirun's daemon when asked, pass on how its ranks end and who wants to stop, take the
- * result, leave nobody behind, leave after the master.
+ * The worker role, of a host that gets the job's result from the master; mostly its ranks are started by the master's
+ * mpirun: run sshd for the master's session, start mpirun's daemon when asked, forward how its ranks end and stop
+ * signals, receive the result, leave no process running, exit after the master.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -19,11 +19,12 @@
 
 /* mpirun's daemon ends by itself when the job does. */
 #define DAEMON_GRACE_NS (PL_NS_PER_S)
-/* A program of our own, beside a master that has ended well: time to notice and save. */
+/* A program that this host started itself, once the master has ended well: time to notice and save. */
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
-/* After the result: how long the master may take to end; compose stops everything when the first container ends. */
+/* After the result: how long the master may take to end; docker compose stops everything when the first container
+ * ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
-/* its session ends before it does: the rest of its end, on a machine that is busy */
+/* its session ends before it does: time for the rest of its exit on a busy machine */
 #define AFTER_MASTER_NS (PL_NS_PER_S)
 #define PROGRESS_NS (30 * PL_NS_PER_S)
 
@@ -65,7 +66,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
         send_ending(supervisor, ending);
         break;
     case PL_ENDING_DAEMON:
-        send_ending(supervisor, ending); /* first, since it tells more */
+        send_ending(supervisor, ending); /* first, since it is more specific */
         if (!party->begun) {
             answer_start(supervisor, ending->note[0] != '\0' ? ending->note : "the daemon did not start");
         }
@@ -88,7 +89,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *part
     }
 }
 
-/* `name` beside the file `program`, where it can be executed. */
+/* `name` next to the file `program`, if it can be executed. */
 static enum pl_status find_beside(const char *program, const char *name, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -97,12 +98,12 @@ static enum pl_status find_beside(const char *program, const char *name, char **
     pl_text_append(&path, name);
     PL_TRY(pl_text_check(&path, reterr));
     if (access(pl_text_string(&path), X_OK) != 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "there is no %s beside '%.200s'", name, program);
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no %s next to '%.200s'", name, program);
     }
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* Where the daemon lies: beside this host's own mpirun, by the name that is in PATH or the file it leads to, whatever
+/* Where the daemon is: next to this host's own mpirun, by the name that is in PATH or the file it leads to, whatever
  * the command says. */
 static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path,
                                   struct pl_error *reterr)
@@ -148,15 +149,15 @@ static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *
     }
 }
 
-/* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has come.
- * */
+/* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has
+ * connected. */
 static enum pl_status start_own(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_TRY(pl_supervise_start_side(supervisor, reterr));
     return pl_supervise_start_main(supervisor, reterr);
 }
 
-/* Somebody with the job's key says that it is the master: the first one is believed. */
+/* A client with the job's key says that it is the master: the first one is accepted. */
 static void meet_master(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
@@ -174,7 +175,7 @@ static void meet_master(struct pl_supervisor *supervisor, struct pl_party *party
     state->master = party;
     state->met = true;
     party->begun = true;
-    pl_supervise_pass_stop(supervisor, party); /* it came before the master did */
+    pl_supervise_pass_stop(supervisor, party); /* the stop came before the master connected */
 }
 
 static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
@@ -194,7 +195,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
     }
     switch (frame->type) {
     case PL_FRAME_HELLO:
-        /* the master's first frame; one that comes later has nothing to say */
+        /* the master's first frame; a later one is ignored */
         if (party != state->master && frame->count >= 2) {
             meet_master(supervisor, party, frame);
         }
@@ -293,7 +294,8 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
     return PL_OK;
 }
 
-/* Our own failure is the job's: tell the master. Then clear this host, say so, and wait for the master to end first. */
+/* Our own failure is the job's: notify the master. Then end everything here, say so, and wait for the master to end
+ * first. */
 static void leave(struct pl_supervisor *supervisor)
 {
     struct worker_state *state = supervisor->state;
@@ -344,7 +346,7 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool only_tells = supervisor->failed;
-    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* whoever hears of it may end us */
+    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* the platform may end us once it knows */
     enum pl_status status;
 
     supervisor->role = &role;

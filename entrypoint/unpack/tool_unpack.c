@@ -2,9 +2,9 @@
 /*
  * paceline-unpack [--max-bytes N] [--fetched] SOURCE DEST
  *
- * With --fetched SOURCE is an archive that was fetched for this; it is removed behind it.
+ * With --fetched SOURCE is an archive that was fetched for this; it is removed afterwards.
  *
- * A program of its own, so that an archive from outside is read by a process that can do nothing else and whose end,
+ * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
  * whatever it is, process 1 survives.
  */
 #include "base/file.h"
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A name with .tar or .tgz: damaged, or with another content, it is an error and no file to be copied as it is. */
+/* A name with .tar or .tgz: damaged, or with another content, it is an error, not a file to be copied as it is. */
 static bool has_archive_name(const char *source)
 {
     const char *name = strrchr(source, '/');

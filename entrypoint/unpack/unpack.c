@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Unpacks tar archives with libarchive, and copies directories, below a destination that nothing can escape. */
 #include "entrypoint/unpack/unpack.h"
 
 #include "base/file.h"
@@ -17,7 +18,7 @@
 
 enum { BLOCK_BYTES = 64 * 1024, MAX_DEPTH = 100 };
 
-/* One run: what is left of the limits. */
+/* One unpacking: what is left of the limits. */
 struct unpacker {
     int64_t left_bytes;
     int64_t left_entries;
@@ -101,7 +102,7 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
     return PL_OK;
 }
 
-/* A fresh file `last` in `dir_fd`; whatever had that name is taken away first, unless it is a directory. */
+/* A fresh file `last` in `dir_fd`; whatever had that name is removed first, unless it is a directory. */
 static enum pl_status create_file(struct unpacker *unpacker, int dir_fd, const char *last, mode_t mode, int *ret_fd)
 {
     int fd;
@@ -186,7 +187,7 @@ static enum pl_status read_failed(struct archive *archive, struct pl_error *rete
                           text != NULL ? text : "unknown error");
 }
 
-/* The data of the entry at hand into `fd`. Holes are counted like data: a sparse entry cannot get round the limit. */
+/* The data of the entry at hand into `fd`. Holes count as data: a sparse entry cannot evade the limit. */
 static enum pl_status write_data(struct unpacker *unpacker, struct archive *archive, int64_t size, int fd,
                                  const char *name)
 {

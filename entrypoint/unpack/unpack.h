@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Bringing the user's code into the code directory: unpacking an archive that nobody has looked at, or copying a
+ * Bringing the user's code into the code directory: unpacking an untrusted archive, or copying a
  * directory.
  *
  * Nothing is written outside the destination: names are resolved one part at a time below its descriptor, links are

@@ -28,8 +28,8 @@ static const struct nn_layer_spec layers[] = {
 };
 
 static const struct nn_option option_table[] = {
-    NN_NUMBER(struct cifar10_options, epochs, "10", 1, 1e9, "how often the training records are gone through"),
-    NN_NUMBER(struct cifar10_options, batch_size, "64", 1, 4096, "pictures a rank and step"),
+    NN_NUMBER(struct cifar10_options, epochs, "10", 1, 1e9, "number of passes over the training records"),
+    NN_NUMBER(struct cifar10_options, batch_size, "64", 1, 4096, "images for each rank and step"),
     NN_NUMBER(struct cifar10_options, learning_rate, "0.01", 0, 100,
               "what one rank would use; multiplied by the number of ranks"),
     NN_NUMBER(struct cifar10_options, warmup_steps, "100", 0, 1e9, "steps over which the rate rises to its full size"),
@@ -37,12 +37,12 @@ static const struct nn_option option_table[] = {
     NN_NUMBER(struct cifar10_options, weight_decay, "0.0005", 0, 1, "of SGD"),
     NN_NUMBER(struct cifar10_options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
     NN_NUMBER(struct cifar10_options, shuffle_buffer, "2000", 0, 1e7,
-              "records a rank picks its next one from; 0: as they come"),
-    NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12, "end behind so many steps; 0: no limit"),
+              "size of the shuffle buffer in records; 0: do not shuffle"),
+    NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12, "end after so many steps; 0: no limit"),
     NN_NUMBER(struct cifar10_options, timeout, "600", 1, 1e6, "seconds to wait for one record"),
     NN_TEXT(struct cifar10_options, data, "",
-            "directory or s3://BUCKET/PREFIX with training/ and testing/, in place of SageMaker's channels"),
-    NN_TEXT(struct cifar10_options, model_dir, "", "where model.safetensors goes, in place of SM_MODEL_DIR"),
+            "directory or s3://BUCKET/PREFIX with training/ and testing/, instead of SageMaker's channels"),
+    NN_TEXT(struct cifar10_options, model_dir, "", "directory for model.safetensors, instead of SM_MODEL_DIR"),
     NN_DEVICE_OPTIONS(struct cifar10_options),
     NN_OPTIONS_END,
 };
@@ -61,10 +61,10 @@ struct trainer {
     uint64_t step;
 };
 
-/* What an epoch brought, of this rank until it is summed over all. */
+/* The results of an epoch, of this rank until they are summed over all. */
 struct epoch {
     struct nn_score score;
-    int64_t order; /* depends on every picture and label and on their order; equal sums mean equal batches */
+    int64_t order; /* a hash of every image and label in order; equal sums mean equal batches */
     int64_t elapsed_ns;
     double waited; /* share of the time */
 };
@@ -120,7 +120,7 @@ static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch
 }
 
 /*
- * The next batch, if every rank has one: a stream does not say beforehand how long it is, and ranks may get one batch
+ * The next batch, if every rank has one: the length of a stream is not known beforehand, and ranks may get one batch
  * more than others. What only some ranks have left at the end of an epoch is dropped.
  */
 static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have,

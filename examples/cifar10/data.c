@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens CIFAR-10 channels as loaders of decoded batches. */
 #include "examples/cifar10/data.h"
 
 #include "base/clock.h"
@@ -25,7 +26,8 @@ struct cifar10_data {
 static const float means[CIFAR10_CHANNELS] = {0.4914F, 0.4822F, 0.4465F};
 static const float spreads[CIFAR10_CHANNELS] = {0.2470F, 0.2435F, 0.2616F};
 
-/* One tf.Example: "image" is 3072 bytes, one colour behind the other; "label" a number. Runs on the loader's thread. */
+/* One tf.Example: "image" is 3072 bytes, one colour plane after the other; "label" a number. Runs on the loader's
+ * thread. */
 static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
                              struct pl_error *reterr)
 {
@@ -57,8 +59,8 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
     return PL_OK;
 }
 
-/* Where the ranks of this host meet to share a FIFO: in the job's directory, or, without one, where ranks of the same
- * mpirun look. */
+/* The socket with which the ranks of this host share a FIFO: in the job's directory, or, without one, where ranks of
+ * the same mpirun look. */
 static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
                                        struct pl_error *reterr)
 {
@@ -85,7 +87,7 @@ static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *d
 
     PL_TRY(pl_s3_client_new(pl_runtime_environment(runtime), &s3, &data->client, reterr));
     PL_TRY(pl_store_open_s3(data->client, url, &store, reterr));
-    /* S3 has no directories: one that is not there is a prefix without objects. */
+    /* S3 has no directories: a missing one is a prefix without objects. */
     status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
     if (status == PL_OK && list.count == 0) {
         status = pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", url);

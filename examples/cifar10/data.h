@@ -42,7 +42,7 @@ enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, str
 
 /**
  * This rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8 [samples].
- * PL_END behind the last.
+ * PL_END after the last.
  */
 enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch,
                                  struct pl_error *reterr) PL_MUST_CHECK;

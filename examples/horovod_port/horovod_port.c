@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A Horovod program carried over step by step. Each step's comment names the Horovod call that it stands for; README.md
- * has the two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist
+ * A Horovod program ported step by step. Each step's comment names the Horovod call that it replaces; README.md
+ * shows the two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist
  * does the same training on a gradient plan, which is faster because nothing is copied.
  */
 #include "base/file.h"
@@ -110,7 +110,8 @@ static enum pl_status broadcast_state(struct port *port, struct pl_error *reterr
     return broadcast(port, port->velocities, ".momentum", reterr);
 }
 
-/* Step 6, first half: hvd.DistributedOptimizer starts a gradient's allreduce as soon as the backward pass has it. */
+/* Step 6, first half: hvd.DistributedOptimizer starts a gradient's allreduce as soon as the backward pass has computed
+ * it. */
 static enum pl_status gradient_ready(void *context, size_t index, struct pl_error *reterr)
 {
     struct port *port = context;
@@ -160,9 +161,9 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
         PL_TRY(nn_model_backward(port->model, port->labels, &pass, gradient_ready, port, reterr));
         PL_TRY(optimizer_step(port, reterr));
     }
-    /* hvd.join(): ranks may have a batch more or less; whoever is through stays neutral until all are. */
+    /* hvd.join(): ranks may have a batch more or less; a rank that is done contributes nothing until all are. */
     PL_TRY(pl_named_join(port->named, &last_rank, reterr));
-    PL_TRY(broadcast_state(port, reterr)); /* whoever joined early has missed the last step; rank 0 never does */
+    PL_TRY(broadcast_state(port, reterr)); /* a rank that joined early has missed the last step; rank 0 never does */
 
     /* MetricAverageCallback */
     PL_TRY(nn_model_score(port->model, &score, reterr));

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loads images and labels from files, or from a FIFO that one rank reads for all ranks of the host. */
 #include "examples/mnist/data.h"
 
 #include "base/text.h"
@@ -62,7 +63,8 @@ static enum pl_status share_idx(struct pl_world *host, struct pl_idx *idx, size_
     return pl_broadcast(host, idx->data, count * idx->item_bytes, PL_UINT8, 0, reterr);
 }
 
-/* Rank 0 of the host has read `pairs`, unless it was asked to stop; give them to the others, whose own are empty. */
+/* Rank 0 of the host has read `pairs`, unless it was asked to stop; broadcast them to the others, whose own are
+ * empty. */
 static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_pairs *pairs, struct pl_error *reterr)
 {
     const uint64_t none = UINT64_MAX;

@@ -9,7 +9,7 @@ struct mnist_data {
     struct pl_channel_setup channel;
     struct pl_idx_pairs pairs;
     uint64_t epoch;        /* that `pairs` are of */
-    size_t image_bytes;    /* of every image; 0: as the first ones that are loaded have it */
+    size_t image_bytes;    /* of every image; 0: that of the first ones that are loaded */
     struct pl_deal deal;   /* which samples are this rank's */
     struct pl_world *host; /* the ranks of this host; only for Pipe Mode */
 };
@@ -19,8 +19,8 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
                                struct mnist_data *ret_data, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Have the samples of `epoch` in `pairs`. Files are read once, by every rank; a Pipe Mode FIFO is read every epoch, by
- * one rank of the host, since what is read from it is gone for the others.
+ * Load the samples of `epoch` into `pairs`. Files are read once, by every rank; a Pipe Mode FIFO is read every epoch,
+ * by one rank of the host, since the others cannot read the same bytes again.
  *
  * Errors  PL_INVALID: images of another size than before. PL_CANCELLED, on all ranks of the host: asked to stop while
  *         its FIFO brought nothing.

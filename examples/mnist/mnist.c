@@ -40,8 +40,8 @@ struct options {
 };
 
 static const struct nn_option option_table[] = {
-    NN_NUMBER(struct options, epochs, "3", 0, 1e9, "how often the training images are gone through"),
-    NN_NUMBER(struct options, batch_size, "64", 1, 65536, "images a rank and step"),
+    NN_NUMBER(struct options, epochs, "3", 0, 1e9, "number of passes over the training images"),
+    NN_NUMBER(struct options, batch_size, "64", 1, 65536, "images for each rank and step"),
     NN_NUMBER(struct options, learning_rate, "0.02", 0, 1e6,
               "what one rank would use; multiplied by the number of ranks"),
     NN_NUMBER(struct options, scale_learning_rate, "1", 0, 1, "0: do not multiply it"),
@@ -50,15 +50,15 @@ static const struct nn_option option_table[] = {
     NN_NUMBER(struct options, weight_decay, "0", 0, 1, "of SGD"),
     NN_NUMBER(struct options, dropout, "1", 0, 1, "0: train without dropout"),
     NN_NUMBER(struct options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
-    NN_NUMBER(struct options, max_steps, "0", 0, 1e15, "end behind so many steps; 0: no limit"),
-    NN_NUMBER(struct options, named, "0", 0, 1, "1: gradients travel as named tensors, Horovod's way"),
-    NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "end behind the first epoch that reaches it; 0: never"),
+    NN_NUMBER(struct options, max_steps, "0", 0, 1e15, "end after so many steps; 0: no limit"),
+    NN_NUMBER(struct options, named, "0", 0, 1, "1: reduce gradients as named tensors, as Horovod does"),
+    NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "end after the first epoch that reaches it; 0: never"),
     NN_TEXT(struct options, checkpoint_dir, "",
-            "where checkpoints go and come from, in place of /opt/ml/checkpoints where that exists"),
+            "directory for checkpoints, instead of /opt/ml/checkpoints where that exists"),
     NN_NUMBER(struct options, checkpoint_steps, "0", 0, 1e15,
-              "one every so many steps, besides those behind each epoch; 0: no others"),
-    NN_TEXT(struct options, data, "", "directory with training/ and testing/, in place of SageMaker's channels"),
-    NN_TEXT(struct options, model_dir, "", "where model.safetensors goes, in place of SM_MODEL_DIR"),
+              "one every so many steps, in addition to those after each epoch; 0: no others"),
+    NN_TEXT(struct options, data, "", "directory with training/ and testing/, instead of SageMaker's channels"),
+    NN_TEXT(struct options, model_dir, "", "directory for model.safetensors, instead of SM_MODEL_DIR"),
     NN_DEVICE_OPTIONS(struct options),
     NN_OPTIONS_END,
 };
@@ -74,7 +74,7 @@ struct trainer {
     struct nn_model *model;
     struct pl_plan *plan;
     struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
-    pl_named_handle *handles; /* of the gradients under way, by parameter */
+    pl_named_handle *handles; /* of the gradients in flight, by parameter */
     struct pl_optimizer *optimizer;
     struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
     struct pl_schedule schedule;
@@ -84,13 +84,13 @@ struct trainer {
     uint8_t *labels; /* [max_samples] */
     uint64_t step;
     uint64_t first_epoch;            /* of this run */
-    struct pl_sampler_state resumed; /* where in it to begin */
+    struct pl_sampler_state resumed; /* the position in it where to begin */
     struct nn_score resumed_score;
     bool stopped;
     uint64_t epoch_samples; /* of this rank; equal on all ranks */
 };
 
-/* Put samples from `sampler` behind each other, pixels as 0 to 1. */
+/* Put samples from `sampler` one after the other, pixels as 0 to 1. */
 static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struct pl_sampler *sampler, size_t want)
 {
     size_t pixels = data->pairs.images.item_bytes;
@@ -196,7 +196,7 @@ static void make_schedule(struct trainer *t)
     };
 }
 
-/* The backward pass has a gradient: start its average under the parameter's name. */
+/* The backward pass has computed a gradient: start its average under the parameter's name. */
 static enum pl_status submit_gradient(void *context, size_t index, struct pl_error *reterr)
 {
     struct trainer *t = context;
@@ -311,7 +311,7 @@ static void note_checkpoint(void *context, const char *text)
     pl_log(PL_LOG_WARNING, "%s", text);
 }
 
-/* Go on where the newest checkpoint stands, if there is one. */
+/* Resume from the newest checkpoint, if there is one. */
 static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_checkpoints_options options = {.directory = *t->options.checkpoint_dir ? t->options.checkpoint_dir
@@ -335,13 +335,13 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
         if (state.extra_bytes == sizeof(t->resumed_score)) {
             memcpy(&t->resumed_score, state.extra, sizeof(t->resumed_score));
         }
-        pl_log(PL_LOG_INFO, "going on behind step %llu, in epoch %llu", (unsigned long long)state.step,
+        pl_log(PL_LOG_INFO, "resuming after step %llu, in epoch %llu", (unsigned long long)state.step,
                (unsigned long long)state.sampler.epoch + 1);
     }
     return PL_OK;
 }
 
-/* Called by all ranks behind the same step. */
+/* Called by all ranks after the same step. */
 static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler,
                                       const struct nn_score *score, struct pl_error *reterr)
 {
@@ -361,7 +361,7 @@ static bool steps_used_up(const struct trainer *t)
     return t->options.max_steps > 0 && t->step >= t->options.max_steps;
 }
 
-/* Behind a step within an epoch. */
+/* After a step within an epoch. */
 static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken,
                                       struct pl_error *reterr)
 {
@@ -424,7 +424,7 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     return save_checkpoint(t, &next, &t->resumed_score, reterr);
 }
 
-/* The epoch's images. A feeder that does not come must not outlast a stop: then all ranks stop behind the epoch before.
+/* The epoch's images. A missing feeder must not delay a stop: then all ranks stop after the epoch before.
  * */
 static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_error *reterr)
 {
@@ -434,16 +434,16 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
     if (epoch == t->first_epoch || (status != PL_OK && status != PL_CANCELLED)) {
         return status;
     }
-    for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer is to the last step's question */
+    for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer belongs to the last step's stop check */
         PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
     }
     return t->stopped ? PL_OK : status;
 }
 
 /*
- * Where this rank goes on. A checkpoint has rank 0's place; where each host has a shard of its own, of another number
- * of images perhaps, ranks have that in common how many images each of them has taken. Another number of ranks than
- * took them begins where it can stand, so that a few images come twice.
+ * Where this rank resumes. A checkpoint has rank 0's position; where each host has a shard of its own, of another
+ * number of images perhaps, all ranks have taken the same number of images. Another number of ranks than
+ * took them begins at the nearest position that it can have, so that a few images are read twice.
  */
 static struct pl_sampler_state own_place(const struct trainer *t, const struct pl_sampler *sampler)
 {
@@ -463,7 +463,7 @@ static struct pl_sampler_state own_place(const struct trainer *t, const struct p
     return place;
 }
 
-/* What does not fit the data any more (another number of images) is an error of the user's. */
+/* A checkpoint that does not match the data (another number of images) is an error of the user's. */
 static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler,
                                   struct pl_error *reterr)
 {
@@ -513,7 +513,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     }
     if (t->stopped && pl_world_rank(t->world) == 0) {
         pl_progress_clear();
-        pl_log(PL_LOG_INFO, "stopped behind step %llu, as asked%s", (unsigned long long)t->step,
+        pl_log(PL_LOG_INFO, "stopped after step %llu, as asked%s", (unsigned long long)t->step,
                t->checkpoints ? ""
                               : "; without a checkpoint, as there is no " PL_CHECKPOINT_DIRECTORY
                                 " and no --checkpoint-dir");

@@ -123,7 +123,7 @@ static enum pl_status blas_bring(void *state, enum nn_part part, const void *hos
     return PL_OK;
 }
 
-/* One output pixel after the other, the rows of its patch one behind the other. */
+/* One output pixel after the other, the rows of its patch one after the other. */
 static void gather_patches(const struct nn_layer *layer, const float *sample, float *patches)
 {
     size_t row = layer->spec.kernel * layer->in.channels;

@@ -41,7 +41,7 @@ void nn_conv_close(struct convolution *convolution)
 }
 
 /*
- * The fastest algorithm by cuDNN's own reckoning among those that give the same bits on every run and, since the list
+ * The fastest algorithm by cuDNN's own estimate among those that give the same bits on every run and, since the list
  * may name what this library was built without, whose workspace it can name.
  */
 #define CHOOSE_ALGORITHM(state, kind, perf_type, get_list, get_bytes, ret_algorithm, ret_bytes)                        \
@@ -79,7 +79,8 @@ static enum pl_status choose_algorithms(struct cuda_state *cuda, const struct nn
     cudnnGetConvolutionBackwardDataAlgorithm_v7(cuda->dnn, c->weight, c->output, c->shape, c->input, most, count, list)
 #define BYTES(algorithm, bytes)                                                                                        \
     cudnnGetConvolutionBackwardDataWorkspaceSize(cuda->dnn, c->weight, c->output, c->shape, c->input, algorithm, bytes)
-    if (layer->index > 0) { /* nobody asks for the images' gradient, for whose few channels there may be no algorithm */
+    /* the images' gradient is not needed, and for their few channels there may be no algorithm */
+    if (layer->index > 0) {
         CHOOSE_ALGORITHM(cuda, "gradient of its input", cudnnConvolutionBwdDataAlgoPerf_t, LIST, BYTES,
                          &c->backward_data, &bytes[1]);
     }

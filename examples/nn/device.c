@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses CPU or GPU for a training program, and loads the layers for GPUs as a plugin. */
 #include "examples/nn/device.h"
 
 #include "base/text.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char plugin[] = "libpaceline-nn-cuda.so"; /* beside the program */
+static const char plugin[] = "libpaceline-nn-cuda.so"; /* next to the program */
 
 enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct pl_error *reterr)
 {
@@ -67,7 +68,7 @@ static enum pl_status load_plugin(const char *path, const struct nn_backend **re
     return PL_OK;
 }
 
-/* Nobody asked for the CPU: say what is missing. */
+/* The user did not choose the CPU: log what is missing. */
 static void say_why_cpu(struct pl_world *world)
 {
     struct pl_error why = PL_ERROR_NONE;
@@ -91,7 +92,7 @@ enum pl_status nn_device_start(const char *device, const char *precision, struct
     PL_TRY(nn_device_parse(device, &knob, reterr));
     PL_TRY(nn_precision_parse(precision, &chosen.options.precision, reterr));
     if (!installed && knob && strcmp(knob, "off") != 0) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "the layers for GPUs (%s) are not installed beside this program",
+        return pl_error_set(reterr, PL_UNSUPPORTED, "the layers for GPUs (%s) are not installed next to this program",
                             plugin);
     }
     PL_TRY(pl_runtime_start_on_device(NULL, installed ? knob : "off", &runtime, reterr));

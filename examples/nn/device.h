@@ -2,8 +2,8 @@
 /**
  * The beginning of a program whose layers run on GPUs or CPUs: --device and --precision.
  *
- * The layers for GPUs are a shared object beside the programs, loaded when GPUs are used: a program starts where there
- * is no CUDA.
+ * The layers for GPUs are a shared object next to the programs, loaded when GPUs are used: a program also starts where
+ * there is no CUDA.
  *
  * Test  tests/unit/examples/test_device.c, tests/integration/nn_device.sh, nn_training.py; tests/gpu.sh on a GPU
  */
@@ -27,7 +27,7 @@ struct nn_device {
 };
 
 /**
- * The runtime's word for --device, its knob `device`: "off", "on", "cuda:N", or NULL for "auto". PL_INVALID: none of
+ * The runtime's setting `device` for --device: "off", "on", "cuda:N", or NULL for "auto". PL_INVALID: none of
  * those above.
  */
 enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct pl_error *reterr) PL_MUST_CHECK;
@@ -39,7 +39,7 @@ enum pl_status nn_precision_parse(const char *precision, enum nn_precision *ret_
  * installed, "auto" is the CPU; where they are and there is no GPU, rank 0 says why in one line.
  *
  * Collective  yes.
- * Errors      PL_INVALID: a word that is none of those above; PL_UNSUPPORTED: "cuda", and the layers for GPUs, or a
+ * Errors      PL_INVALID: a value that is none of those above; PL_UNSUPPORTED: "cuda", and the layers for GPUs, or a
  *             library of theirs, are missing; those of pl_runtime_start_on_device().
  */
 enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime,

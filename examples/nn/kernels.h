@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What no library has for the layers, one element (or group, or sample) at a time: the same code runs on the CPU and,
- * compiled by nvcc, on a GPU, where a thread takes every so many indices. Layouts are nn.h's; `index` goes over what
- * the function's comment says.
+ * What the libraries lack for the layers, one element (or group, or sample) at a time: the same code runs on the CPU
+ * and, compiled by nvcc, on a GPU, where a thread takes every so many indices. Layouts are nn.h's; `index` goes over
+ * what the function's comment says.
  *
  * Test  tests/unit/examples/test_kernels.c
  */
@@ -29,7 +29,7 @@ NN_BOTH uint64_t nn_mix(uint64_t key, uint64_t counter)
     return x ^ (x >> 31);
 }
 
-/** What a value becomes behind its bias: max(0, x) where `relu`. */
+/** A value plus its bias, then max(0, x) where `relu`. */
 NN_BOTH float nn_activate(float value, float bias, int relu)
 {
     float sum = value + bias;
@@ -37,7 +37,8 @@ NN_BOTH float nn_activate(float value, float bias, int relu)
     return relu ? (sum > 0.0F ? sum : 0.0F) : sum;
 }
 
-/** Equal but for rounding: the first one wins, or noise in the last bit would decide where the gradient goes. */
+/** Of values that differ by rounding only the first one wins, or noise in the last bit would decide where the gradient
+ * goes. */
 NN_BOTH int nn_pool_larger(float value, float best)
 {
     return value > best + fabsf(best) * 0x1p-16F;
@@ -187,7 +188,7 @@ NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, s
     return part;
 }
 
-/** Round to nearest even; what is not a number stays that. */
+/** Round to nearest even; NaN stays NaN. */
 NN_BOTH uint16_t nn_to_bfloat16(float value)
 {
     union {

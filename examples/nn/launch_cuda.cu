@@ -3,7 +3,7 @@
 
 enum {
     THREADS = 256,
-    MOST_BLOCKS = 4096, /* more than fill any device; threads take further indices in turn */
+    MOST_BLOCKS = 4096, /* more than any device runs at once; threads loop over further indices */
     LANES = 32,         /* columns of a block that sums them */
 };
 

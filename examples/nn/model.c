@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A chain of layers: shapes, parameters, forward and backward runs over a backend. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A parameter that is bound in memory where the backend cannot work, and the copies that it works on. */
+/* A parameter bound in memory that the backend cannot use, and the copies that it works on. */
 struct away {
     float *value;
     float *gradient;

@@ -33,7 +33,7 @@ struct nn_layer_spec {
     const char *name; /* "conv1"; parameters are called NAME.weight and NAME.bias */
     size_t outputs;   /* channels of a convolution, units of a dense layer */
     size_t kernel;    /* side of a convolution's kernel */
-    bool relu;        /* max(0, x) behind a convolution or dense layer */
+    bool relu;        /* max(0, x) after a convolution or dense layer */
     double rate;      /* of dropout */
 };
 
@@ -105,12 +105,12 @@ struct nn_backend_options {
     enum nn_precision precision;
 };
 
-/** What a batch brings along. */
+/** The parts of a batch. */
 enum nn_part { NN_INPUT, NN_LABELS, NN_PARTS };
 
 /**
  * A processor that can run layers. Memory it allocates is where activations and samples lie. Where it has a stream,
- * forward(), backward() and loss() return before their work is done: work given to that stream later comes behind it.
+ * forward(), backward() and loss() return before their work is done: work given to that stream later runs after it.
  */
 struct nn_backend {
     const char *name;
@@ -122,7 +122,7 @@ struct nn_backend {
     void (*release)(void *state, void *memory);
     bool (*owns)(void *state, const void *memory); /* whether layers can work on this memory */
     void *(*stream)(void *state);                  /* a CUstream; NULL when everything is done on return */
-    /* Between any two of the host's and its own memory, behind all work so far; done on return. */
+    /* Between any two of the host's and its own memory, after all work so far; done on return. */
     enum pl_status (*copy)(void *state, void *to, const void *from, size_t bytes, struct pl_error *reterr);
     /* Make a batch's `part` readable for layers until the next batch's; host memory that is not that already may change
      * on return. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one
- * stream; nothing waits for it but copy(), get_score() and a batch that comes before the batch before last was
+ * stream; nothing waits for it but copy(), get_score() and a batch that comes before the batch before the last was
  * brought. */
 #include "examples/nn/nn.h"
 

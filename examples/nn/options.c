@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses --name value hyperparameters into a struct by a table. */
 #include "examples/nn/options.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 
 enum { NAME_BYTES = 64 };
 
-/* The name behind "--". */
+/* The name after "--". */
 static const char *name_of(const struct nn_option *option, char name[NAME_BYTES])
 {
     size_t length = 0;
@@ -82,7 +83,7 @@ enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *c
                                 word);
         }
         if (!value && i + 1 == argc) {
-            return pl_error_set(reterr, PL_INVALID, "'%s' needs a value behind it", word);
+            return pl_error_set(reterr, PL_INVALID, "'%s' needs a value after it", word);
         }
         PL_TRY(set(option, value ? value + 1 : argv[++i], ret_options, reterr));
     }

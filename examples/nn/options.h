@@ -5,7 +5,7 @@
  *
  *   struct options { uint64_t epochs; double momentum; const char *data; };
  *   static const struct nn_option table[] = {
- *       NN_NUMBER(struct options, epochs, "3", 1, 1e6, "how often the samples are gone through"),
+ *       NN_NUMBER(struct options, epochs, "3", 1, 1e6, "number of passes over the samples"),
  *       NN_NUMBER(struct options, momentum, "0.9", 0, 1, "of SGD"),
  *       NN_TEXT(struct options, data, "", "directory with training/ and testing/"),
  *       NN_OPTIONS_END,
@@ -63,8 +63,8 @@ struct nn_option {
     }
 
 /**
- * Fill the struct that `table` describes: defaults, then the words of `argv`. PL_INVALID says which word was wrong and
- * what was expected.
+ * Fill the struct that `table` describes: defaults, then the arguments of `argv`. PL_INVALID says which argument was
+ * wrong and what was expected.
  */
 enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *const *argv, void *ret_options,
                                 struct pl_error *reterr) PL_MUST_CHECK;

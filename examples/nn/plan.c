@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Binds a model's parameters to a gradient plan, and saves them. */
 #include "examples/nn/plan.h"
 
 #include "base/text.h"
 
-/* Behind the registration: agree with the other ranks, then let the model work in the plan's memory. */
+/* After the registration: seal the plan with the other ranks, then bind the model to the plan's memory. */
 static enum pl_status bind(struct pl_plan *plan, struct nn_model *model, uint64_t seed, struct pl_error *reterr)
 {
     PL_TRY(pl_plan_seal(plan, reterr));

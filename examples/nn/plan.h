@@ -24,15 +24,15 @@ enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options 
 enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * nn_model_score() behind everything that the plan's steps have begun: on a GPU the host waits here, and hears of what
- * failed.
+ * nn_model_score() after everything that the plan's steps have begun: on a GPU the host waits here, and gets the error
+ * of what failed.
  */
 enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Rank 0 writes DIRECTORY/model.safetensors, with the accuracy and the layouts beside the values. `directory` "" stands
- * for SM_MODEL_DIR; where that is not set either, a warning says that nothing was saved.
+ * Rank 0 writes DIRECTORY/model.safetensors, with the accuracy and the layouts next to the values. `directory` ""
+ * stands for SM_MODEL_DIR; where that is not set either, a warning says that nothing was saved.
  */
 enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory,
                             double accuracy, struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,8 +3,8 @@
 
 Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations are matched by name, in any order on any rank
 (runtime/named.h).
-The library is libpaceline.so beside this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
-One thread uses this module. It stays one file, longer than others, because it is copied beside programs.
+The library is libpaceline.so next to this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
+One thread uses this module. It stays one file, longer than others, because it is copied next to programs.
 """
 
 import atexit
@@ -199,7 +199,7 @@ _exit_status = None
 
 
 def _exit(status=None):
-    """sys.exit(), whose status the interpreter's end is not told; see _leave()."""
+    """sys.exit(), whose status is unknown at the interpreter's end; see _leave()."""
     global _exit_status
     _exit_status = status
     _sys_exit(status)
@@ -209,7 +209,7 @@ def _leave(pid):
     """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
     if os.getpid() != pid or not _sets:  # init() may have failed
         return
-    if "mpi4py.MPI" not in sys.modules:  # the process's end is told its status; buffers have to last until then
+    if "mpi4py.MPI" not in sys.modules:  # its finalizer gets the exit status; buffers have to last until then
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open_sets))
         _call(_library.pl_abi_leave_at_exit, _runtime, _sets)
     elif getattr(sys, "last_type", None) is None and not _exit_status:  # that ends MPI with the interpreter: what is known by now has to do
@@ -237,7 +237,7 @@ cross_rank, cross_size = _asking("pl_world_cross_rank"), _asking("pl_world_cross
 mpi_built = mpi_enabled = lambda: True
 nccl_built = gloo_built = gloo_enabled = cuda_built = rocm_built = ccl_built = ddl_built = lambda: 0
 
-_ABSENT = {  # names that Horovod has besides
+_ABSENT = {  # names that only Horovod has
     "Adasum": "op is Average, Sum, Min, Max or Product",
     "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
     "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
@@ -283,7 +283,7 @@ def _view(array, written=False):
 
 
 class Handle:
-    """An operation under way. wait() ends it and gives its result; poll() tells whether wait() would block."""
+    """An operation in flight. wait() ends it and returns its result; poll() says whether wait() would block."""
 
     def __init__(self, process_set, number, count, finish):
         self._set, self._number, self._count, self._finish = process_set, number, count, finish
@@ -338,7 +338,7 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     requests = (_Op * len(send))()
     for request, *arrays in zip(requests, given, recv):
         _describe(request, kind, *arrays, **settings)
-    if any(request.memory for request in requests):  # which are taken up behind the default stream's work
+    if any(request.memory for request in requests):  # which start after the default stream's work
         cuda = sys.modules["torch"].cuda
         if cuda.current_stream(_gpu) != cuda.default_stream(_gpu):
             cuda.default_stream(_gpu).wait_stream(cuda.current_stream(_gpu))
@@ -488,7 +488,7 @@ def _allgather(tensors, name, process_set, grouped):
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
-    """All ranks' rows one behind the other; the number of rows may differ between ranks."""
+    """All ranks' rows one after the other; the number of rows may differ between ranks."""
     return _allgather([tensor], name, process_set, False)[0]
 
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated backward pass on a GPU. */
 #include "examples/synthetic/gpu.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a model's gradients from a JSON file. */
 #include "examples/synthetic/gradient_list.h"
 
 #include "base/json.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A training step without a model: the gradients of a list, a backward pass that only takes time, and real
- * communication, on CPUs or GPUs. It tells what a machine's network makes of a model before the model is there, and how
+ * communication, on CPUs or GPUs. It shows how fast a machine's network is for a model before the model exists, and how
  * much of it the backward pass hides.
  */
 #include "examples/nn/device.h"
@@ -37,7 +37,7 @@ static const struct nn_option option_table[] = {
     NN_TEXT(struct options, device, "auto",
             "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),
     NN_NUMBER(struct options, poll, "0", 0, 1,
-              "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only say what is ready; on the CPU"),
+              "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only mark tensors ready; on the CPU"),
     NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "that are timed, of each kind"),
     NN_NUMBER(struct options, warmup, "3", 0, MOST_STEPS, "before them"),
     NN_NUMBER(struct options, json, "0", 0, 1, "1: print one JSON object"),
@@ -57,7 +57,7 @@ struct synthetic {
     double *ms;  /* [steps] */
 };
 
-/* What the three kinds of step took, the slowest rank's time, medians. */
+/* The times of the three kinds of step: medians of the slowest rank's. */
 struct result {
     double communication_ms;
     double backward_ms;
@@ -209,7 +209,7 @@ static enum pl_status time_steps(struct synthetic *s, double backward_ms, bool c
     return PL_OK;
 }
 
-/* Of what could be hidden, how much was. */
+/* The part of the communication that was hidden, of what could be. */
 static double overlap_of(const struct result *result)
 {
     double shorter_ms = fmin(result->communication_ms, result->backward_ms);
@@ -218,7 +218,7 @@ static double overlap_of(const struct result *result)
     return shorter_ms > 0.0 ? fmin(fmax(saved_ms / shorter_ms, 0.0), 1.0) : 0.0;
 }
 
-/* What each rank's link carries in one direction while a ring of them reduces: the figure that can be compared between
+/* What each rank's link carries in one direction during a ring reduction: the figure that can be compared between
  * numbers of ranks. */
 static double busbw_gb_s(const struct synthetic *s, const struct result *result)
 {

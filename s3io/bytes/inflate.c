@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decompresses gzip and zstd as a source over a source. */
 #include "s3io/bytes/inflate.h"
 
 #include "base/memory.h"
@@ -40,7 +41,7 @@ bool pl_inflate_is_gzip(const struct pl_window *window)
 bool pl_inflate_is_zstd(const struct pl_window *window)
 {
     static const unsigned char magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
-    /* behind 0x50 to 0x5f; pzstd begins with such a frame */
+    /* after 0x50 to 0x5f; pzstd begins with such a frame */
     static const unsigned char skippable[3] = {0x2a, 0x4d, 0x18};
 
     return window->available >= sizeof(magic) &&
@@ -74,7 +75,7 @@ static enum pl_status plain_read(struct inflate_source *inflate, void *data, siz
     struct pl_window *window = inflate->window;
     size_t got;
 
-    /* What detection looked at comes first; behind it the bytes go straight to the caller. */
+    /* The bytes that detection looked at come first; those after them go straight to the caller. */
     if (window->available == 0 && !window->ended && inflate->below) {
         return pl_source_read(inflate->below, data, bytes, deadline_ns, ret_bytes, reterr);
     }
@@ -121,7 +122,7 @@ static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadl
     }
     PL_TRY(pl_window_need(window, 1, deadline_ns, reterr));
     if (inflate->member_done && inflate->compression == PL_COMPRESSION_GZIP) {
-        /* Tapes and some tools pad a gzip file with zeros. */
+        /* Tape drives and some tools pad a gzip file with zeros. */
         while (window->available > 0 && window->data[0] == 0) {
             pl_window_consume(window, 1);
             PL_TRY(pl_window_need(window, 1, deadline_ns, reterr));
@@ -222,8 +223,8 @@ static enum pl_status inflate_read(struct pl_source *source, void *data, size_t 
         if (done) {
             continue;
         }
-        /* Output the library still held came first; without any, more input is needed, and at its end the member is
-         * cut. */
+        /* Output that the library still held was taken first; without any, more input is needed, and at its end the
+         * member is cut. */
         if (inflate->window->available == 0 && inflate->window->ended) {
             return corrupt(inflate, 0, "compressed data ends too early", reterr);
         }

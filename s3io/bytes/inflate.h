@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Decompression inside s3io, for readers that look at a stream themselves. */
+/** Decompression inside s3io, for readers that detect it in a stream themselves. */
 #ifndef PL_S3IO_BYTES_INFLATE_H
 #define PL_S3IO_BYTES_INFLATE_H
 
@@ -12,7 +12,7 @@ bool pl_inflate_is_gzip(const struct pl_window *window);
 bool pl_inflate_is_zstd(const struct pl_window *window);
 
 /**
- * One gzip member or one zstd frame at the beginning of `window`, which stays the caller's and afterwards stands behind
+ * One gzip member or one zstd frame at the beginning of `window`, which stays the caller's and is afterwards just after
  * it.
  */
 enum pl_status pl_inflate_open_member(struct pl_window *window, enum pl_compression compression,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What all byte sources share, and the source over memory. */
 #include "s3io/source.h"
 
 #include "base/memory.h"

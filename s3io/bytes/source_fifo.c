@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A FIFO as a byte source: waits for the path, for a writer and for data, each with a deadline. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -18,10 +19,10 @@
 
 enum { PIPE_BYTES = 1 << 20 };
 
-/* The longest wait for an inotify event before the path is looked at again: some mounted file systems send none. */
+/* The longest wait for an inotify event before the path is polled again: some mounted file systems send none. */
 #define LOOK_AGAIN_NS (200 * PL_NS_PER_MS)
 
-/* From a stop that is asked for until a stream that has begun counts as over. */
+/* How long after a stop request a stream that has begun may be silent before it counts as over. */
 #define STOP_PATIENCE_NS (2 * PL_NS_PER_S)
 
 struct fifo_source {
@@ -29,7 +30,7 @@ struct fifo_source {
     int fd;          /* -1 until the path is there */
     int cancel_fd;   /* an eventfd that is readable once the source is cancelled */
     int stop_fd;     /* -1: none */
-    int64_t stop_ns; /* when to give up, once a stop was asked for */
+    int64_t stop_ns; /* when to give up, once a stop was requested */
     bool writer_seen;
 };
 
@@ -73,7 +74,7 @@ static void drain(int fd)
 }
 
 /*
- * Of two readers each would get pieces that the other lacks, and where those are whole records nothing else would tell.
+ * Each of two readers would get pieces that the other lacks, and if those are whole records nothing would detect it.
  * A file system without locks lets both read.
  */
 static enum pl_status check_alone(int fd, const char *path, struct pl_error *reterr)
@@ -140,7 +141,7 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
 static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
     for (;;) {
-        bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* a stop stays readable */
+        bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* once stopped, stop_fd stays readable */
         struct pollfd fds[3] = {{.fd = fifo->fd, .events = POLLIN},
                                 {.fd = fifo->cancel_fd, .events = POLLIN},
                                 {.fd = going_on ? fifo->stop_fd : -1, .events = POLLIN}};
@@ -163,7 +164,7 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
         }
         if (pl_deadline_passed(deadline_ns)) {
             return fifo->writer_seen
-                       ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data behind byte %llu before the deadline",
+                       ? pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no data after byte %llu before the deadline",
                                       fifo->head.name, (unsigned long long)fifo->head.offset_bytes)
                        : pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s': no writer came before the deadline",
                                       fifo->head.name);
@@ -183,7 +184,7 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
         ssize_t got;
 
         /* Before the first writer, read() returns 0 as at the end; poll() reports nothing until a writer has data or
-         * has gone again. */
+         * has closed it again. */
         if (!fifo->writer_seen) {
             PL_TRY(wait_readable(fifo, deadline_ns, reterr));
             fifo->writer_seen = true;

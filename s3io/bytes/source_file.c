@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A regular file as a byte source. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "s3io/source.h"
@@ -14,7 +15,7 @@
 struct file_source {
     struct pl_source head;
     int fd;
-    uint64_t size_bytes; /* that it has to have, or ANY_SIZE */
+    uint64_t size_bytes; /* the expected size, or ANY_SIZE */
 };
 
 static enum pl_status changed(const char *name, uint64_t listed_bytes, uint64_t bytes, struct pl_error *reterr)
@@ -66,7 +67,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
         return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
                               errno, "open '%s'", name);
     }
-    /* Asked of the open descriptor, this costs no round trip on a mounted file system. */
+    /* On the open descriptor this costs no round trip on a mounted file system. */
     if (fstat(fd, &info) != 0) {
         return pl_error_errno(reterr, "stat '%s'", name);
     }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What all object stores share: sorted lists of objects. */
 #include "s3io/store.h"
 
 #include "base/memory.h"

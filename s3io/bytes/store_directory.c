@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The regular files below a directory as an object store. */
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -29,8 +30,8 @@ static enum pl_status add_entry(struct directory_store *store, int dir_fd, const
 {
     struct stat info = {.st_mode = 0};
 
-    /* A directory says so itself on most file systems; files are asked for their size, once. Links are followed:
-     * FastFile and datasets in File mode are built of them. */
+    /* Most file systems report a directory's type in its entry; each file costs one stat, for its size. Links are
+     * followed: FastFile and datasets in File mode are built of them. */
     if (entry->d_type == DT_DIR) {
         info.st_mode = S_IFDIR;
     } else if (fstatat(dir_fd, entry->d_name, &info, 0) != 0) {

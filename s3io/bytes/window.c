@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A buffer over a source, so that readers can look at bytes in place before they consume them. */
 #include "s3io/bytes/window.h"
 
 #include "base/memory.h"
@@ -25,7 +26,7 @@ enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source
 }
 
 /*
- * Move the available bytes to the front. Where `want` then still fits they end on a page's edge: the kernel copies to a
+ * Move the available bytes to the front. If `want` then still fits they end at a page boundary: the kernel copies to a
  * whole page faster, and a FIFO's writer mostly fills whole pages.
  */
 static void move_to_front(struct pl_window *window, size_t want)
@@ -58,8 +59,8 @@ static enum pl_status double_buffer(struct pl_window *window, struct pl_error *r
     return PL_OK;
 }
 
-/* Room behind the available bytes for a read that is worth its call, and for `want` bytes in all unless they take more
- * than the buffer. */
+/* Room after the available bytes for a read that is large enough to be worth a system call, and for `want` bytes in all
+ * unless they take more than the buffer. */
 static enum pl_status make_room(struct pl_window *window, size_t want, struct pl_error *reterr)
 {
     size_t before = (size_t)(window->data - window->buffer);

@@ -3,8 +3,8 @@
  * A window on a source: the next bytes, looked at in place before they are consumed. Inside s3io only.
  *
  * Over memory the window is the memory itself; over anything else it is a buffer that is filled with large reads and
- * moves its rest to the front when it runs out, so that what follows begins on a page. It grows as bytes arrive, never
- * because a header promised them.
+ * moves its rest to the front when it runs out, so that what follows begins on a page. It grows as bytes arrive, not
+ * because a header announces them.
  *
  * Test  tests/unit/s3io/bytes/test_window.c
  */
@@ -18,7 +18,7 @@ struct pl_window {
     const unsigned char *data; /* the next byte */
     size_t available;          /* bytes at `data` */
     uint64_t offset_bytes;     /* of `data` in the source */
-    bool ended;                /* nothing comes behind `available` */
+    bool ended;                /* nothing comes after `available` */
     unsigned char *buffer;
     size_t capacity;
 };
@@ -34,7 +34,7 @@ enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source
 enum pl_status pl_window_wait(struct pl_window *window, size_t want, int64_t deadline_ns,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_window_wait() when the bytes are not there yet; inline because it stands before every record. */
+/** As pl_window_wait() when the bytes are not there yet; inline because it is called for every record. */
 static inline enum pl_status pl_window_need(struct pl_window *window, size_t want, int64_t deadline_ns,
                                             struct pl_error *reterr)
 {

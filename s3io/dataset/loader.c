@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prefetches batches on a thread, with a shuffle buffer, and hands them to the program. */
 #include "s3io/loader.h"
 
 #include "base/clock.h"
@@ -40,7 +41,7 @@ struct pl_loader {
     bool holding;     /* the consumer has a batch */
     int64_t start_ns; /* 0: no epoch has begun */
     struct pl_loader_progress progress;
-    bool over; /* the consumer was told the end of the epoch */
+    bool over; /* the consumer has got PL_END for the epoch */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -86,7 +87,7 @@ static void copy_sample(const struct pl_loader *loader, unsigned char *const *fr
     }
 }
 
-/* One sample through the shuffle buffer: a random one of those in it leaves, the next of the input takes its place. */
+/* One sample through the shuffle buffer: a random one is taken out, the next of the input takes its place. */
 static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slot, size_t row, uint64_t *ret_bytes,
                                       struct pl_error *reterr)
 {
@@ -108,7 +109,7 @@ static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slo
     pick = (size_t)(pl_random_next(&shuffle->random) % shuffle->count);
     copy_sample(loader, shuffle->fields, pick, slot->fields, row);
     *ret_bytes = shuffle->bytes[pick];
-    /* The buffer only shrinks behind the end of the input, so a full one says that there is more to ask for. */
+    /* The buffer only shrinks after the end of the input, so when it is full there may be more to read. */
     if (shuffle->count == loader->options.shuffle_samples) {
         status = read_sample(loader, shuffle->fields, pick, &shuffle->bytes[pick], reterr);
         if (status == PL_OK) {

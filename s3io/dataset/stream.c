@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The records of a channel, epoch after epoch: which objects are read, in which order, and which records are this
+ * rank's. */
 #include "s3io/stream.h"
 
 #include "base/memory.h"
@@ -19,7 +21,7 @@ struct pl_stream {
     bool *own; /* [deal.size]: this rank's records */
     struct pl_share *share;
     struct pl_share_options share_options;
-    struct pl_stream *feed; /* with `share` on local rank 0: what the dealer reads, with a stream of its own */
+    struct pl_stream *feed; /* with `share` on local rank 0: what the distributor reads, with a stream of its own */
 
     struct pl_store *store;
     struct pl_object_list list;
@@ -28,7 +30,7 @@ struct pl_stream {
     uint64_t epoch;
     bool started;
     uint64_t next_object;            /* position in the epoch's order of objects */
-    struct pl_source *ahead;         /* the next object, opened early so that its first bytes are on their way */
+    struct pl_source *ahead;         /* the next object, opened early to prefetch its first bytes */
     struct pl_record_reader *outer;  /* Pipe Mode with RecordIO wrapping: the objects */
     struct pl_record_reader *reader; /* the records of the current object or stream */
     uint64_t base;                   /* records before those of `reader` */
@@ -42,7 +44,7 @@ struct pl_stream {
     } synced; /* guarded by `mutex` */
 };
 
-/* Tell the cancelling thread which source is read; a stream that is cancelled already cancels it at once. */
+/* Set the source that the cancelling thread is to cancel; a stream that is cancelled already cancels it at once. */
 static void set_source(struct pl_stream *stream, struct pl_source **synced, struct pl_source *source)
 {
     pthread_mutex_lock(&stream->mutex);
@@ -136,7 +138,7 @@ static enum pl_status open_object(struct pl_stream *stream, uint64_t position, i
     return ret_source ? pl_store_open(stream->store, *ret_object, deadline_ns, ret_source, reterr) : PL_OK;
 }
 
-/* The position behind `position` of an object that this rank reads. */
+/* The position after `position` of an object that this rank reads. */
 static uint64_t behind(const struct pl_stream *stream, uint64_t position)
 {
     return position + (stream->options.split == PL_STREAM_SPLIT_OBJECTS ? stream->options.deal.size : 1);
@@ -156,7 +158,7 @@ static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, s
     stream->next_object = next;
     set_reading(stream, source);
     PL_TRY(open_reader(stream, source, object->size_bytes, reterr));
-    /* One that cannot be opened yet is opened, or reported, when its turn comes. */
+    /* One that cannot be opened yet is opened, or its error reported, when it is read. */
     if (next < stream->list.count && open_object(stream, next, deadline_ns, &ahead, &other, NULL) == PL_OK) {
         set_ahead(stream, ahead);
     }
@@ -208,7 +210,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
             if (status == PL_OK) {
                 ret_record->index += stream->base;
-                /* Behind a damaged record that was skipped stands one of another rank. */
+                /* After a damaged record that was skipped comes one of another rank. */
                 if (by_object || mine[ret_record->index % size]) {
                     return PL_OK;
                 }
@@ -330,7 +332,7 @@ void pl_stream_close(struct pl_stream *stream)
     if (!stream) {
         return;
     }
-    pl_share_close(stream->share); /* before the feed, which the dealer reads until then */
+    pl_share_close(stream->share); /* before the feed, which the distributor reads until then */
     pl_stream_close(stream->feed);
     close_epoch(stream);
     pl_store_close(stream->store);
@@ -360,12 +362,12 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
 
     if (options->deal.rank >= options->deal.size) {
         return pl_error_set(reterr, PL_INVALID,
-                            "rank %u of %u: a rank lies between 0 and the number of ranks minus one",
+                            "rank %u of %u: expected a rank from 0 to the number of ranks minus one",
                             options->deal.rank, options->deal.size);
     }
     if (options->split == PL_STREAM_SPLIT_OBJECTS && channel->mode == PL_CHANNEL_PIPE) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "channel '%s' is in Pipe Mode, where only records can be dealt to ranks", channel->name);
+        return pl_error_set(reterr, PL_INVALID, "channel '%s' is in Pipe Mode, where only records can be sharded",
+                            channel->name);
     }
     stream = pl_memory_new(1, sizeof(*stream), reterr);
     if (!stream) {
@@ -388,7 +390,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     return PL_OK;
 }
 
-/* Meet the other ranks of the host; local rank 0 gives the dealer a stream of its own. */
+/* Connect to the other ranks of the host; local rank 0 gives the distributor a stream of its own. */
 static enum pl_status open_share(struct pl_stream *stream, struct pl_error *reterr)
 {
     struct pl_stream_options options = stream->options;

@@ -21,7 +21,7 @@ struct pl_http;
 struct pl_http_options {
     const char *ca_bundle;     /* NULL: the system's certificates */
     unsigned idle_connections; /* kept open for reuse */
-    /* 0: 10 s without a byte in either direction end a transfer, and twice as long a trickle */
+    /* 0: 10 s without a byte in either direction end a transfer, and twice as long below the low-speed limit */
     int64_t stall_ns;
 };
 
@@ -56,9 +56,9 @@ struct pl_http_request {
     size_t header_count;
     const void *body;
     size_t body_bytes;
-    bool direct;         /* past any proxy: link-local services */
+    bool direct;         /* without a proxy: for link-local services */
     bool plain_allowed;  /* http:// as well as https:// */
-    bool patient;        /* the server may be silent twenty times as long, and slow */
+    bool patient;        /* long timeout: the server may be silent twenty times as long, and slow */
     int64_t start_ns;    /* not before; 0: at once */
     int64_t deadline_ns; /* ends the request for good */
 
@@ -74,15 +74,15 @@ struct pl_http_request {
     enum pl_status refused; /* what a callback returned */
     int64_t progress_ns, slow_since_ns;
     uint64_t progress_bytes, slow_bytes;
-    char words[256]; /* libcurl's, on what went wrong */
+    char words[256]; /* libcurl's error message */
 };
 
-/** Start the engine's thread; it takes no signals. */
+/** Start the engine's thread; it blocks all signals. */
 enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http,
                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * End the thread: every request gets `done` with PL_CANCELLED first, then nothing of it runs any more. NULL is fine.
+ * End the thread: every request gets `done` with PL_CANCELLED first, then nothing runs any more. NULL is fine.
  */
 void pl_http_free(struct pl_http *http);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP engine: libcurl transfers on one thread, with stall and low-speed limits. */
 #include "s3io/http/http.h"
 
 #include "base/clock.h"
@@ -19,13 +20,13 @@ enum {
     /* Ten times fewer system calls than with the default 16 KiB; more gained nothing. */
     RECEIVE_BYTES = 256 * 1024,
     SEND_BYTES = 512 * 1024,
-    AHEAD_BYTES = 128 * 1024,    /* of a body, with the kernel and not sent */
-    LOOK_NS = 200 * 1000 * 1000, /* how often transfers are looked at for a stall */
+    AHEAD_BYTES = 128 * 1024,    /* of a body, in the kernel and not sent */
+    LOOK_NS = 200 * 1000 * 1000, /* how often transfers are checked for a stall */
     IDLE_MS = 60 * 1000,
     CONNECT_MS = 10 * 1000, /* name lookup, TCP and TLS together */
-    /* a transfer slower than this for twice the usual silence ends: a trickle would pass for life */
+    /* the low-speed limit: a transfer slower than this for twice the stall time ends */
     SLOW_BYTES_PER_S = 16 * 1024,
-    PATIENCE = 20, /* times the usual silence, for a request that may take its time */
+    PATIENCE = 20, /* times the stall time, for a request with the long timeout */
 };
 
 struct pl_http {
@@ -47,7 +48,7 @@ struct pl_http {
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
-/* libcurl's own start-up is not safe beside other threads before 7.84. */
+/* libcurl's global initialisation is not thread-safe before 7.84. */
 static void start_curl(void)
 {
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -69,7 +70,7 @@ static void unlink_request(struct pl_http *http, struct pl_http_request *request
 }
 
 /*
- * Give back what a transfer held. The easy handle is kept for the next one when all went well: behind a failed name
+ * Release what a transfer held. The easy handle is kept for the next one when all went well: after a failed name
  * lookup libcurl 7.88 refuses settings on a reset handle.
  */
 static void release_transfer(struct pl_http *http, struct pl_http_request *request, bool reuse)
@@ -129,8 +130,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* By itself the kernel takes some MiB at a time. A slow network moves them for longer than a stall lasts, and nobody
- * would see that they move. */
+/* By default the kernel buffers some MiB. A slow network needs longer than the stall time to send them, and no progress
+ * would be seen meanwhile. */
 static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 {
     const int bytes = AHEAD_BYTES;
@@ -190,7 +191,7 @@ static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_ht
     SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirect has to be signed again */
     SET(CURLOPT_SSL_VERIFYPEER, 1L);
     SET(CURLOPT_SSL_VERIFYHOST, 2L);
-    /* The signature covers the path as it stands. */
+    /* The signature covers the path as it is. */
     SET(CURLOPT_PATH_AS_IS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
     SET(CURLOPT_PROTOCOLS_STR, request->plain_allowed ? "http,https" : "https");
@@ -229,7 +230,7 @@ static enum pl_status start(struct pl_http *http, struct pl_http_request *reques
     for (size_t i = 0; i < request->header_count && lines_ok; i++) {
         lines_ok = add_line(request, request->headers[i]);
     }
-    /* An empty value removes what libcurl would add by itself. */
+    /* An empty value removes the header that libcurl would add itself. */
     lines_ok = lines_ok && add_line(request, "Expect:") && add_line(request, "Accept:");
     if (!request->easy || !lines_ok) {
         return pl_error_set(&request->error, PL_MEMORY, "no memory for a transfer");
@@ -277,7 +278,7 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
     long proxy_status = 0;
 
     if (request->refused != PL_OK) {
-        return request->refused; /* the handler's own report stands */
+        return request->refused; /* the handler has reported it */
     }
     if (code == CURLE_OK && request->head.status == 0) {
         code = CURLE_GOT_NOTHING;
@@ -290,7 +291,7 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
     } else if (code == CURLE_OUT_OF_MEMORY) {
         status = PL_MEMORY;
     } else if (code == CURLE_UNSUPPORTED_PROTOCOL) {
-        /* Before a connection it is the URL's scheme; behind one, an answer that was no HTTP. */
+        /* Before a connection it is the URL's scheme; after one, a response that was not HTTP. */
         (void)curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
         status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
@@ -320,7 +321,7 @@ static void run_tasks(struct pl_http *http, bool *ret_stop)
     }
 }
 
-/* Start what is due. `done` may change the list, so each change begins the walk anew. */
+/* Start what is due. `done` may change the list, so the walk starts again after each change. */
 static void start_due(struct pl_http *http, int64_t now_ns)
 {
     struct pl_http_request *request = http->requests;
@@ -528,7 +529,7 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
     }
 }
 
-/* A task that somebody waits for. */
+/* A task that a thread waits for. */
 struct waited_task {
     struct pl_http_task head;
     struct pl_http_task *task;

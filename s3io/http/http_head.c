@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses the status and headers of an HTTP response. */
 #include "s3io/http/http_head.h"
 
 #include <openssl/evp.h>
@@ -13,7 +14,7 @@ void pl_http_head_init(struct pl_http_head *head)
     head->retry_after_s = head->date_s = head->last_modified_s = -1;
 }
 
-/* A whole decimal number of at most 18 digits; moves `*at` behind it. */
+/* A whole decimal number of at most 18 digits; moves `*at` past it. */
 static bool take_number(const char **at, const char *end, int64_t *ret_number)
 {
     int64_t number = 0;
@@ -139,7 +140,7 @@ static bool parse_length(struct pl_http_head *head, const char *at, const char *
     return true;
 }
 
-/* A composite checksum ("AAAAAA==-3") is one of the parts' checksums; where the parts begin the object does not tell.
+/* A composite checksum ("AAAAAA==-3") covers the parts' checksums; the response does not say where the parts begin.
  * */
 static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksum, const char *at, const char *end)
 {

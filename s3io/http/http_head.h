@@ -38,7 +38,7 @@ struct pl_http_head {
 void pl_http_head_init(struct pl_http_head *head);
 
 /**
- * Take one line, with or without its line end. A status line starts the head anew, so that only the last head of a "100
+ * Parse one line, with or without its line end. A status line resets the head, so that only the last head of a "100
  * Continue" counts. Unknown fields are skipped; a known one that cannot be read is an error, because acting on half of
  * it is worse.
  *

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes objects into FIFOs as SageMaker's Pipe Mode does. */
 #include "s3io/pipe/feeder.h"
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 /*
- * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A chunk comes up again only
+ * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A chunk is used again only
  * after CHUNKS - 1 others, which is more than the pipe holds, unless a reader has made it larger, or still has that of
  * an epoch before: then it gets other pages, and those that are lent stay with the pipe.
  */
@@ -29,7 +30,7 @@ enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 /* A FIFO's reader sends no event to a writer that waits for it, so its open is tried again at this pace. */
 #define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
 
-/* How often a wish to stop is looked for while a source brings nothing. */
+/* How often to check for a stop request while a source delivers nothing. */
 #define LOOK_NS (200 * PL_NS_PER_MS)
 
 /* The longest part of a RecordIO record, a multiple of four below 2^29. */
@@ -42,7 +43,7 @@ struct pl_feeder {
     struct pl_feeder_options options;
     struct pl_object_list list;
     unsigned char *chunks;
-    uint64_t lent_until[CHUNKS]; /* `epoch_bytes` behind the chunk's own in this epoch; 0: it was not lent in it */
+    uint64_t lent_until[CHUNKS]; /* `epoch_bytes` after the chunk's own in this epoch; 0: it was not lent in it */
     unsigned chunk;              /* being filled */
     size_t filled;               /* of it */
     int fd;                      /* the FIFO being written */
@@ -73,7 +74,7 @@ static enum pl_status make_fifo(struct pl_feeder *feeder, uint64_t epoch, struct
         if (errno != EEXIST) {
             return pl_error_errno(reterr, "make FIFO '%s'", pl_text_string(&path));
         }
-        /* A FIFO that a feeder before left behind serves as well; anything else is not ours to remove. */
+        /* A FIFO left by an earlier feeder is used as well; anything else must not be removed. */
         if (lstat(pl_text_string(&path), &info) != 0 || !S_ISFIFO(info.st_mode)) {
             return pl_error_set(reterr, PL_INVALID, "'%s' is there and is not a FIFO", pl_text_string(&path));
         }
@@ -245,7 +246,7 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
     return PL_OK;
 }
 
-/* Read some bytes, looking for a wish to stop while none come. */
+/* Read some bytes, checking for a stop request while none come. */
 static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source *source, void *data, size_t bytes,
                                 size_t *ret_bytes, struct pl_error *reterr)
 {
@@ -398,7 +399,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     }
     status =
         feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
-    /* The name goes before the end is told: a reader must never find the FIFO of an epoch that is over. */
+    /* Remove the name before the reader can see the end: it must never find the FIFO of an epoch that is over. */
     remove_fifo(feeder, epoch);
     pl_file_close_at(&feeder->fd);
     ret_counts->bytes = feeder->epoch_bytes;
@@ -406,7 +407,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     return status;
 }
 
-/* Leave only the objects of this host, as ShardedByS3Key does. */
+/* Keep only the objects of this host, as ShardedByS3Key does. */
 static void keep_shard(struct pl_object_list *list, struct pl_deal shard)
 {
     size_t kept = 0;

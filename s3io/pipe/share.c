@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A rank's side of a shared Pipe Mode channel. */
 #include "s3io/share.h"
 
 #include "base/clock.h"
@@ -18,10 +19,10 @@
 #define DEFAULT_RING_BYTES ((size_t)8 << 20)
 
 struct pl_share {
-    struct pl_dealer *dealer; /* on local rank 0 */
+    struct pl_dealer *dealer; /* the distributor, on local rank 0 */
     int link_fd;
     struct pl_ring ring;
-    struct pl_share_frame *held; /* the record the caller looks at */
+    struct pl_share_frame *held; /* the record that the caller uses */
     uint64_t epoch;
     bool over; /* the end of the epoch was seen */
     bool orphaned;
@@ -50,8 +51,8 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
         return pl_error_errno(reterr, "create an eventfd");
     }
     PL_TRY(pl_share_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
-    /* The dealer waits for the others until about the same deadline, and its own error says who did not come: on a slow
-     * machine, too. */
+    /* The distributor waits for the others until about the same deadline, and its own error says which did not connect:
+     * on a slow machine, too. */
     PL_TRY(pl_share_link_receive_fds(
         share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + 5 * PL_NS_PER_S, fds, reterr));
     return pl_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
@@ -75,7 +76,7 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
 
     if (full.local_rank >= full.local_size || full.deal.rank >= full.deal.size) {
         return pl_error_set(reterr, PL_INVALID,
-                            "local rank %u of %u and rank %u of %u: a rank lies below the number of ranks",
+                            "local rank %u of %u and rank %u of %u: expected ranks below the number of ranks",
                             full.local_rank, full.local_size, full.deal.rank, full.deal.size);
     }
     full.timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
@@ -146,7 +147,7 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
     if (ready > 0 && fds[2].revents) {
         return pl_error_set(reterr, PL_CANCELLED, "reading the shared channel was cancelled");
     }
-    /* What the dealer had put into the ring before it ended is still read. */
+    /* What the distributor put into the ring before it ended is still read. */
     share->orphaned = ready > 0 && fds[1].revents;
     pl_event_clear(share->ring.rank_fd);
     if (ready == 0 && pl_deadline_passed(deadline_ns)) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The distributor: reads a FIFO on a thread of local rank 0 and gives each record to its rank through a ring. */
 #include "s3io/pipe/share_dealer.h"
 
 #include "base/clock.h"
@@ -18,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* While the FIFO brings nothing, the dealer looks this often whether its ranks are still there. */
+/* While the FIFO delivers nothing, the distributor checks this often whether its clients are still there. */
 #define LOOK_NS (200 * PL_NS_PER_MS)
 
 /* How long local rank 0 stays for ranks that still read when it has closed. */
@@ -40,15 +41,15 @@ struct pl_dealer {
     struct pl_share_feed feed;
     pthread_t thread;
     int listen_fd;
-    int event_fd; /* a rank has something for the dealer */
+    int event_fd; /* a rank has something for the distributor */
     int stop_fd;
     atomic_int stopping; /* enum stopping */
     int64_t linger_ns;   /* deadline once `stopping` was seen; 0 before */
     struct member *members;
-    bool *mine;     /* [deal.size]: a rank of this host has these */
+    bool *mine;     /* [deal.size]: shards of the ranks of this host */
     int *member_of; /* [deal.size]: which one */
     struct pollfd *polls;
-    bool lost;             /* a rank died: nothing more can be dealt */
+    bool lost;             /* a rank died: no more records can be distributed */
     uint64_t done;         /* epochs up to here are over */
     struct pl_error error; /* why the thread ended early; read after joining it */
 };
@@ -58,7 +59,7 @@ static uint64_t wanted(const struct member *member)
     return atomic_load(&member->ring.head->wanted);
 }
 
-/* `member` is not to get anything of `epoch` any more. */
+/* True when the client gets no more records of `epoch`. */
 static bool has_left(const struct member *member, uint64_t epoch)
 {
     return member->link_fd < 0 || wanted(member) > epoch + 1;
@@ -77,7 +78,7 @@ static bool should_give_up(struct pl_dealer *dealer)
     return dealer->lost || stopping == STOP_AT_ONCE || pl_deadline_passed(dealer->linger_ns);
 }
 
-/* A rank's socket has ended: it said farewell before, or it died. */
+/* A rank's socket has ended: it left properly before, or it died. */
 static void look_at_links(struct pl_dealer *dealer)
 {
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
@@ -95,13 +96,13 @@ static void look_at_links(struct pl_dealer *dealer)
     }
 }
 
-/* Wait for anything: an event, a rank that ends, the wish to stop, or the time after it. */
+/* Wait for an event, a rank that ends, a stop request, or the deadline after it. */
 static void wait_for_news(struct pl_dealer *dealer)
 {
     uint32_t count = dealer->options.local_size;
 
     dealer->polls[0] = (struct pollfd){.fd = dealer->event_fd, .events = POLLIN};
-    /* Once seen, the wish to stop would keep poll() from waiting. */
+    /* Once seen, the stop request would keep poll() from waiting. */
     dealer->polls[1] = (struct pollfd){.fd = dealer->linger_ns ? -1 : dealer->stop_fd, .events = POLLIN};
     for (uint32_t i = 0; i < count; i++) {
         dealer->polls[2 + i] = (struct pollfd){.fd = dealer->members[i].link_fd, .events = POLLIN};
@@ -112,7 +113,7 @@ static void wait_for_news(struct pl_dealer *dealer)
     look_at_links(dealer);
 }
 
-/* Room for a frame in the rank's ring; NULL when the rank has left the epoch or the dealer is to give up. */
+/* Room for a frame in the rank's ring; NULL when the rank has left the epoch or the distributor has to give up. */
 static struct pl_share_frame *reserve(struct pl_dealer *dealer, struct member *member, uint64_t epoch,
                                       size_t data_bytes)
 {
@@ -159,7 +160,7 @@ static void put_record(struct pl_dealer *dealer, struct member *member, uint64_t
     } while (done < record->bytes);
 }
 
-/* The end of the epoch, or the error that ended it, to all ranks that still read it. */
+/* Send the end of the epoch, or the error that ended it, to all ranks that still read it. */
 static void put_end(struct pl_dealer *dealer, uint64_t epoch, enum pl_status status, const struct pl_error *error)
 {
     char text[ERROR_TEXT_BYTES] = "";
@@ -218,7 +219,7 @@ static void deal_epoch(struct pl_dealer *dealer, uint64_t epoch)
     if (dealer->lost) {
         status = dealer->error.status;
         error = dealer->error;
-        dealer->lost = false; /* so that the others are waited for while they are told */
+        dealer->lost = false; /* so that it waits for the others while they are notified */
         put_end(dealer, epoch, status, &error);
         dealer->lost = true;
     } else if (status != PL_OK) {
@@ -292,7 +293,7 @@ static enum pl_status meet(struct pl_dealer *dealer)
             pl_share_link_accept(dealer->listen_fd, dealer->stop_fd, deadline_ns, &fd, &hello, &dealer->error);
 
         if (status != PL_OK) {
-            pl_error_context(&dealer->error, "%u of %u ranks of this host came to share a channel", i,
+            pl_error_context(&dealer->error, "only %u of %u ranks of this host connected to share a channel", i,
                              dealer->options.local_size);
             return status;
         }
@@ -318,7 +319,7 @@ static void *run(void *argument)
             deal_epoch(dealer, epoch);
         }
         if (dealer->lost) {
-            /* Ranks between two epochs find this when they ask for the next. */
+            /* Ranks between two epochs read this when they ask for the next. */
             for (uint32_t i = 0; i < dealer->options.local_size; i++) {
                 struct pl_share_frame *frame =
                     dealer->members[i].link_fd < 0 ? NULL : pl_ring_reserve(&dealer->members[i].ring, 0);
@@ -332,7 +333,7 @@ static void *run(void *argument)
             }
         }
     }
-    /* The ends of the sockets tell ranks that still wait. */
+    /* The ends of the sockets wake ranks that still wait. */
     for (uint32_t i = 0; i < dealer->options.local_size; i++) {
         pl_file_close_at(&dealer->members[i].link_fd);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The dealer of a shared channel: a thread of local rank 0. Inside s3io only. */
+/** The distributor of a shared channel: a thread of local rank 0. Inside s3io only. */
 #ifndef PL_S3IO_PIPE_SHARE_DEALER_H
 #define PL_S3IO_PIPE_SHARE_DEALER_H
 
@@ -12,7 +12,7 @@ enum pl_status pl_dealer_start(const struct pl_share_options *options, const str
                                struct pl_dealer **ret_dealer, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let the thread end, at once or when the other ranks have what they asked for, and wait for it. `error` gets what
+ * End the thread, at once or when the other ranks have what they asked for, and wait for it. `error` gets what
  * stopped it before.
  */
 void pl_dealer_stop(struct pl_dealer *dealer, bool at_once, struct pl_error *error);

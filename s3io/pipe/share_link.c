@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The unix socket over which ranks of a host connect to the distributor and get their rings. */
 #include "s3io/pipe/share_link.h"
 
 #include "base/clock.h"
@@ -12,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A listener sends no event when it begins, so a connection is tried again at this pace. */
+/* There is no event when a listener starts, so the connection is tried again at this interval. */
 #define TRY_AGAIN_NS (20 * PL_NS_PER_MS)
 
 static enum pl_status address_of(const char *path, struct sockaddr_un *address, struct pl_error *reterr)

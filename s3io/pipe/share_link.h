@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How a rank and the dealer meet: a sequenced-packet unix socket, whose end also tells of a dead process. Inside s3io
- * only.
+ * How a rank and the distributor connect: a sequenced-packet unix socket, whose end also reports a dead process. Inside
+ * s3io only.
  */
 #ifndef PL_S3IO_PIPE_SHARE_LINK_H
 #define PL_S3IO_PIPE_SHARE_LINK_H
 
 #include "base/status.h"
 
-/** What a rank says first. */
+/** The first message of a rank. */
 struct pl_hello {
     uint32_t magic;
     uint32_t local_rank;
     uint32_t local_size;
-    uint32_t rank; /* of its deal */
+    uint32_t rank; /* of its shard */
     uint32_t size;
 };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A single-producer, single-consumer ring of frames in shared memory. */
 #include "s3io/pipe/share_ring.h"
 
 #include "base/fd.h"
@@ -52,7 +53,7 @@ static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *r
     if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->dealer_fd < 0) {
         return pl_error_errno(reterr, "create the descriptors of a ring");
     }
-    /* Memory that is not there would be a SIGBUS in the middle of a record. */
+    /* Without memory for it there would be a SIGBUS in the middle of a record. */
     code = pl_fd_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
     if (code != 0) {
         return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
@@ -118,8 +119,8 @@ void pl_ring_done(struct pl_ring *ring)
 
 size_t pl_ring_most_data(const struct pl_ring *ring)
 {
-    /* With a quarter, a frame and the padding before it always fit in an empty ring, and the two sides work at the same
-     * time. */
+    /* With a quarter, a frame and the padding before it always fit into an empty ring, and the two sides work at the
+     * same time. */
     return ring->bytes / 4 - sizeof(struct pl_share_frame);
 }
 
@@ -137,7 +138,7 @@ struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
     struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
 
     PL_BUG_IF(data_bytes > pl_ring_most_data(ring));
-    /* The rank's counter is another process's word: one that makes no sense is taken for a full ring. */
+    /* The rank's counter is written by another process: an invalid value counts as a full ring. */
     if (used > ring->bytes || (bytes <= to_end ? bytes : bytes + to_end) > ring->bytes - used) {
         return NULL;
     }
@@ -154,7 +155,7 @@ void pl_ring_publish(struct pl_ring *ring, struct pl_share_frame *frame)
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
 
-    /* Sequentially consistent, as is the other side's flag and look: one of the two sees the other. */
+    /* Sequentially consistent, as are the other side's flag and load: one of the two sees the other. */
     atomic_store(&ring->head->written, written + frame->frame_bytes);
     if (atomic_exchange(&ring->head->rank_waits, 0)) {
         pl_event_set(ring->rank_fd);

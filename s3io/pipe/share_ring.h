@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The ring between the dealer and one rank: frames in shared memory, one writer and one reader, no locks. A side that
- * has to wait says so in the ring and waits for its eventfd. Inside s3io only.
+ * The ring between the distributor and one rank: frames in shared memory, one writer and one reader, no locks. A side
+ * that has to wait sets its flag in the ring and waits for its eventfd. Inside s3io only.
  */
 #ifndef PL_S3IO_PIPE_SHARE_RING_H
 #define PL_S3IO_PIPE_SHARE_RING_H
@@ -23,7 +23,7 @@ enum pl_share_frame_kind {
 struct pl_share_frame {
     uint32_t kind;
     uint32_t frame_bytes; /* of this frame with its head and padding */
-    uint32_t data_bytes;  /* behind the head */
+    uint32_t data_bytes;  /* after the head */
     uint32_t reserved;
     uint64_t epoch;
     uint64_t number;       /* of the record in the epoch */
@@ -33,9 +33,9 @@ struct pl_share_frame {
 
 enum { PL_SHARE_FRAME_ALIGN = 64 };
 
-/* The first page of the shared memory. What one side writes lies apart from what the other writes. */
+/* The first page of the shared memory. The fields of the two writers are in separate cache lines. */
 struct pl_ring_head {
-    _Alignas(64) _Atomic uint64_t written; /* bytes, ever growing; by the dealer */
+    _Alignas(64) _Atomic uint64_t written; /* bytes, ever growing; by the distributor */
     _Atomic uint32_t dealer_waits;         /* for room in this ring */
     _Alignas(64) _Atomic uint64_t read;    /* by the rank */
     _Atomic uint32_t rank_waits;           /* for a frame */
@@ -48,7 +48,7 @@ struct pl_ring {
     size_t bytes; /* of `data`; a power of two */
     int memory_fd;
     int rank_fd;   /* eventfd: something for the rank */
-    int dealer_fd; /* eventfd: something for the dealer; the same in all rings */
+    int dealer_fd; /* eventfd: something for the distributor; the same in all rings */
 };
 
 /** Make the memory of a ring and its eventfd for the rank; `dealer_fd` is duplicated. */
@@ -64,16 +64,16 @@ void pl_ring_done(struct pl_ring *ring);
 /** The largest data of one frame. */
 size_t pl_ring_most_data(const struct pl_ring *ring);
 
-/** Room for a frame with `data_bytes`: its place, or NULL when there is none now. The frame is not yet visible. */
+/** Room for a frame with `data_bytes`: its address, or NULL when there is none now. The frame is not yet visible. */
 struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes);
 
-/** Show the frame to the rank and wake it. */
+/** Make the frame visible to the rank and wake it. */
 void pl_ring_publish(struct pl_ring *ring, struct pl_share_frame *frame);
 
-/** The next frame, or NULL. PL_CORRUPT in `*ret_status` when what stands there cannot be a frame. */
+/** The next frame, or NULL. PL_CORRUPT in `*ret_status` when the bytes there are not a frame. */
 struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status);
 
-/** Give the frame's room back and wake the dealer if it waits for room. */
+/** Release the frame's room and wake the distributor if it waits for room. */
 void pl_ring_release(struct pl_ring *ring, const struct pl_share_frame *frame);
 
 /** Make `fd`, an eventfd, readable; then empty it again. */

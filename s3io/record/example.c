@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads tf.Example messages in place. */
 #include "s3io/example.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads IDX arrays, and pairs of images and labels. */
 #include "s3io/idx.h"
 
 #include "base/memory.h"

@@ -7,7 +7,7 @@
 #include "s3io/idx.h"
 
 /**
- * Read the head that stands at `window`, which is left where it is: type, dims, shape and item_bytes of `ret_idx`, and
+ * Read the head at the beginning of `window`, which is not consumed: type, dims, shape and item_bytes of `ret_idx`, and
  * its own length in bytes. PL_END when the window is at the end of its source. PL_CORRUPT and PL_LIMIT name source and
  * offset.
  */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads dense and sparse tensors of SageMaker's RecordIO-protobuf records. */
 #include "s3io/proto_tensor.h"
 
 #include <string.h>

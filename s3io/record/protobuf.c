@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Protocol-buffer wire format: varints, fields and repeated scalars. */
 #include "s3io/protobuf.h"
 
 #include "s3io/record/record_formats.h"

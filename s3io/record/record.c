@@ -55,7 +55,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     enum pl_status status;
 
     if (reader->broken) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': read on behind an error", reader->source->name);
+        return pl_error_set(reterr, PL_INVALID, "'%s': read on after an error", reader->source->name);
     }
     status = reader->discard_bytes ? discard(reader, deadline_ns, reterr) : PL_OK;
     if (status == PL_OK) {

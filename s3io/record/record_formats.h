@@ -12,9 +12,9 @@ struct pl_record_reader {
     struct pl_window window;
     struct pl_record_counts counts;
     uint64_t next_index;
-    /* of the last record and its framing: stepped over by the next call, so that a view stays valid */
+    /* of the last record and its framing: consumed by the next call, so that a view stays valid */
     uint64_t discard_bytes;
-    bool broken;           /* an error was returned: the position means nothing any more */
+    bool broken;           /* an error was returned: the position is no longer valid */
     unsigned char *joined; /* RecordIO records of several parts, put together */
     size_t joined_capacity;
     uint64_t items_left; /* IDX: of the current array */
@@ -23,7 +23,7 @@ struct pl_record_reader {
 };
 
 /**
- * A format looks at the window, which stands at the beginning of a record's framing, and describes the record it finds.
+ * A format looks at the window, which begins with a record's framing, and describes the record it finds.
  * It consumes nothing of a good record but sets `*ret_framed_bytes`; what it consumes itself is skipped data, counted
  * in `counts`. With `check` false the record's data need not be in the window, and are not checked.
  */

@@ -23,8 +23,8 @@ static size_t padded(size_t bytes)
     return (bytes + 3) & ~(size_t)3;
 }
 
-/* Step over words until a first or whole record's head stands at the window, or the end. At least `bytes` are stepped
- * over. */
+/* Skip words until the window begins with the head of a first part or a whole record, or ends. At least `bytes` are
+ * skipped. */
 static enum pl_status resynchronise(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns,
                                     struct pl_error *reterr)
 {
@@ -46,14 +46,14 @@ static enum pl_status resynchronise(struct pl_record_reader *reader, size_t byte
         if (begins_record(window->data)) {
             return PL_OK;
         }
-        /* Heads stand at multiples of four bytes of the stream; a stretch that was cut at an odd place stays aligned to
-         * it. */
+        /* Heads are at multiples of four bytes of the stream; after a cut at an odd position this stays aligned to
+         * them. */
         bytes = 4 - (size_t)(window->offset_bytes & 3);
     }
 }
 
-/* One part at `at` behind the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag that
- * is not due here. */
+/* One part, `at` bytes after the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag
+ * that is not expected here. */
 static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data,
                                    int64_t deadline_ns, unsigned *ret_flag, size_t *ret_bytes, struct pl_error *reterr)
 {
@@ -83,7 +83,7 @@ static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, b
     return PL_OK;
 }
 
-/* Copy one part behind those already there. */
+/* Append one part to those already there. */
 static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *used, const unsigned char *data,
                            size_t bytes, struct pl_error *reterr)
 {
@@ -97,7 +97,7 @@ static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *
     return PL_OK;
 }
 
-/* A record of several parts: all of them in the window, then put together beside it. */
+/* A record of several parts: all of them in the window, then joined in a buffer of their own. */
 static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
                                  uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
@@ -153,7 +153,7 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
 {
     struct pl_window *window = &reader->window;
 
-    /* Lengths have no checksum: only a look at the whole record finds the damage that every rank has to find alike. */
+    /* Lengths have no checksum: only reading the whole record finds damage, which every rank has to find alike. */
     check = check || reader->options.skip_corrupt;
     for (;;) {
         enum pl_status status;
@@ -170,9 +170,9 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
         cut = status == PL_END;
         if (!reader->options.skip_corrupt) {
             return pl_record_corrupt(reader, reterr,
-                                     cut ? "the input ends inside a record" : "no RecordIO head where one is due");
+                                     cut ? "the input ends inside a record" : "no RecordIO head where one is expected");
         }
-        /* A record cut by the end may hide whole ones behind it when its length is what is damaged. */
+        /* A record that the end cuts may hide whole ones after it when the damage is in its length. */
         PL_TRY(resynchronise(reader, window->available < 4 ? window->available : 4, deadline_ns, reterr));
     }
 }

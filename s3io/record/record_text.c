@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Everything up to the end of the input as the last record, or PL_END when there is nothing. */
+/* The rest of the input as the last record, or PL_END when there is nothing. */
 static enum pl_status last_line(struct pl_record_reader *reader, struct pl_record *ret_record,
                                 uint64_t *ret_framed_bytes)
 {
@@ -61,15 +61,15 @@ enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check,
     }
 }
 
-/* Where a look at a CSV record stands in its quotes. */
+/* The state of a scan through the quotes of a CSV record. */
 struct quotes {
     bool open;
-    /* behind the quote that closed the last ones: another one there is a doubled quote and opens them again */
+    /* the position after the closing quote: another one there is a doubled quote and opens the field again */
     size_t closed;
 };
 
-/* Do the fields of the record at `data` begin at `at`, or does one behind a delimiter? Some writers begin a file with a
- * byte order mark. */
+/* Does a field begin at `at`, as the first of the record at `data` or after a delimiter? Some writers begin a file with
+ * a byte order mark. */
 static bool begins_field(const unsigned char *data, size_t at, unsigned char delimiter)
 {
     return at == 0 || data[at - 1] == delimiter || (at == 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0);

@@ -13,8 +13,8 @@ static bool head_is_good(const unsigned char *at)
     return pl_load_le32(at + 8) == pl_checksum_mask(pl_checksum_crc32c(0, at, 8));
 }
 
-/* Step over bytes until a length with a good checksum stands at the window, or the end. At least one byte is stepped
- * over. */
+/* Skip bytes until the window begins with a length whose checksum is right, or ends. At least one byte is
+ * skipped. */
 static enum pl_status resynchronise(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
@@ -36,7 +36,7 @@ static enum pl_status resynchronise(struct pl_record_reader *reader, int64_t dea
     }
 }
 
-/* Cut at the end: an error, or the last stretch that is skipped. */
+/* Truncated at the end: an error, or the last bytes that are skipped. */
 static enum pl_status cut(struct pl_record_reader *reader, const char *where, struct pl_error *reterr)
 {
     if (!reader->options.skip_corrupt) {
@@ -81,7 +81,7 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         PL_TRY(pl_window_need(window, (size_t)*ret_framed_bytes, deadline_ns, reterr));
         if (window->available < *ret_framed_bytes) {
-            /* It has a number, so that records of further objects are dealt the same by ranks that only step over this
+            /* It has a number, so that records of further objects are sharded the same by ranks that only skip this
              * one. */
             reader->next_index += reader->options.skip_corrupt;
             return cut(reader, "a record", reterr);

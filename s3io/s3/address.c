@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the URL, host and path of a bucket or key. */
 #include "s3io/s3/address.h"
 
 #include "base/memory.h"
@@ -18,7 +19,7 @@ void pl_s3_address_done(struct pl_s3_address *address)
     *address = (struct pl_s3_address){.url = NULL};
 }
 
-/* Old buckets may hold capitals, underscores and up to 255 bytes; nothing else may ever stand in a host or a path. */
+/* Old buckets may hold capitals, underscores and up to 255 bytes; nothing else may ever get into a host or a path. */
 static bool is_bucket(const char *bucket)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
@@ -45,7 +46,7 @@ static bool is_number_host(const char *host)
     return host[0] == '[' || strspn(host, "0123456789.") == length;
 }
 
-/* "s3.eu-west-1.amazonaws.com" and its relatives. */
+/* "s3.eu-west-1.amazonaws.com" and the like. */
 static enum pl_status append_aws_host(const struct pl_s3_place *place, const char *service, struct pl_text *text,
                                       struct pl_error *reterr)
 {

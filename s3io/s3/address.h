@@ -46,7 +46,7 @@ enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *
 void pl_s3_address_done(struct pl_s3_address *address);
 
 /**
- * The URL of the Security Token Service: the place's endpoint as it stands, or AWS's own for the region. The caller
+ * The URL of the Security Token Service: the place's endpoint as it is, or AWS's own for the region. The caller
  * frees it.
  */
 enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds AWS credentials, fetches those that expire, and keeps them fresh. */
 #include "s3io/s3/credentials.h"
 
 #include "base/clock.h"
@@ -18,13 +19,14 @@
 #include <time.h>
 
 enum {
-    REFRESH_BEFORE_S = 300, /* start to fetch new keys so long before the old ones end */
-    USABLE_BEFORE_S = 15,   /* and stop using the old ones here: a request needs some time on its way */
+    REFRESH_BEFORE_S = 300, /* start to fetch new credentials so long before the old ones expire */
+    USABLE_BEFORE_S = 15,   /* and stop using the old ones here: a request is in transit for some time */
     RETRY_LATER_S = 30,
     MAX_ATTEMPTS = 5,
     FETCH_S = 5,
-    MAX_FIRST_ATTEMPTS = 2, /* of the metadata service's first request: outside of AWS nobody answers, so fail soon */
-    FIRST_S = 1,            /* for each of these, unless AWS_METADATA_SERVICE_TIMEOUT says otherwise */
+    /* of the metadata service's first request: outside of AWS there is no answer, so fail soon */
+    MAX_FIRST_ATTEMPTS = 2,
+    FIRST_S = 1, /* for each of these, unless AWS_METADATA_SERVICE_TIMEOUT says otherwise */
     MOST_FIRST_S = 3600,
     MAX_BODY_BYTES = 64 * 1024,
     MAX_TOKEN_BYTES = 20 * 1024, /* what STS takes */
@@ -41,8 +43,8 @@ struct pl_credentials {
     struct pl_credentials_reply current; /* access_key NULL: none yet */
     struct pl_sigv4_key key;
     uint64_t generation;
-    int64_t refresh_s; /* fetch new keys from this time on */
-    unsigned first_s;  /* patience with the metadata service's first answer */
+    int64_t refresh_s; /* fetch new credentials from this time on */
+    unsigned first_s;  /* timeout of the metadata service's first answer */
     char *url;         /* of the container's endpoint or STS, or the base of the metadata service */
     struct pl_credentials_waiter *waiters;
 
@@ -70,7 +72,7 @@ static void use(struct pl_credentials *credentials, struct pl_credentials_reply 
     credentials->current = *reply;
     credentials->key = (struct pl_sigv4_key){reply->access_key, reply->secret_key, reply->session_token};
     credentials->generation++;
-    /* Keys that live shorter than the usual margin are fetched anew when half of their time is over. */
+    /* Credentials that are valid for less than the usual margin are fetched again when half of their time is over. */
     credentials->refresh_s = left_s == INT64_MAX
                                  ? INT64_MAX
                                  : now + (left_s > 2 * REFRESH_BEFORE_S ? left_s - REFRESH_BEFORE_S : left_s / 2);
@@ -86,7 +88,7 @@ static enum pl_status use_texts(struct pl_credentials *credentials, const char *
     return PL_OK;
 }
 
-/* A profile that takes its keys from elsewhere is not passed over: the next ones are another identity's. */
+/* A profile whose credentials come from elsewhere is not skipped: the next ones belong to another identity. */
 static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_found, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
@@ -282,7 +284,7 @@ static void end_fetch(struct pl_credentials *credentials, enum pl_status status,
     tell_waiters(credentials, usable(credentials) ? PL_OK : status, error);
 }
 
-/* A token is re-read for every fetch: the platform replaces the file while a job runs. */
+/* The token is read again for every fetch: the platform replaces the file while a job runs. */
 static enum pl_status add_container_token(struct pl_credentials *credentials, struct pl_text *header,
                                           struct pl_error *reterr)
 {
@@ -341,7 +343,7 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     }
     pl_text_append(url, credentials->url);
     request->method = "GET";
-    request->direct = credentials->kind != WEB_IDENTITY; /* the others are in the machine or beside it */
+    request->direct = credentials->kind != WEB_IDENTITY; /* the others are on the machine or local to it */
     if (credentials->kind == WEB_IDENTITY) {
         PL_TRY(build_form(credentials, reterr));
         request->method = "POST";
@@ -373,7 +375,7 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     return PL_OK;
 }
 
-/* The metadata service's first request; once that is answered there is somebody. */
+/* True for the metadata service's first request; once that is answered the service exists. */
 static bool nobody_may_answer(const struct pl_credentials *credentials)
 {
     return credentials->kind == METADATA && credentials->step == STEP_TOKEN;
@@ -399,7 +401,7 @@ static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
     pl_http_send(credentials->http, &credentials->request);
 }
 
-/* One whole answer: on to the next step, or the keys. */
+/* A complete answer: go on to the next step, or take the credentials. */
 static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_more, struct pl_error *reterr)
 {
     struct pl_text *body = &credentials->body;
@@ -422,7 +424,7 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
     } else {
         PL_TRY(pl_credentials_parse(pl_text_string(body), body->length, &reply, reterr));
     }
-    /* How long they live counts by the clock that says when they end: ours may be hours off. */
+    /* Their lifetime is measured by the server's clock, which set the expiration: ours may be hours off. */
     if (reply.expires_s != INT64_MAX && date_s >= 0) {
         reply.expires_s += now_s() - date_s;
     }
@@ -442,7 +444,7 @@ static enum pl_status fetch_body(struct pl_http_request *request, const void *da
     return pl_text_check(&credentials->body, reterr);
 }
 
-/* What an answer other than 200 says. */
+/* The error of an answer other than 200. */
 static enum pl_status refused(const struct pl_credentials *credentials, int http_status, struct pl_error *reterr)
 {
     struct pl_s3_error_document document;
@@ -537,14 +539,14 @@ bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generat
     bool found = false;
 
     if (generation != credentials->generation) {
-        return true; /* somebody else has noticed before, and there are new keys already */
+        return true; /* another request has noticed before, and there are new credentials already */
     }
     switch (credentials->kind) {
     case ANONYMOUS:
     case GIVEN:
         return false;
     case PROFILE:
-        /* Some other program may have written new keys to the file; the old ones again are no help. */
+        /* Another program may have written new credentials to the file; the old ones again would not help. */
         {
             PL_AUTO_FREE char *old = pl_memory_string(credentials->current.access_key, NULL);
 

@@ -72,7 +72,7 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
     return PL_OK;
 }
 
-/* What a service said; `token` and `expiration` may be NULL or "". */
+/* A service's answer; `token` and `expiration` may be NULL or "". */
 static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token,
                                 const char *expiration, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
 {
@@ -146,7 +146,7 @@ enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct p
     enum pl_status status = pl_s3_xml_walk(text, bytes, &visitor, reterr);
 
     if (status == PL_OK && (!keys.access_key || !keys.secret_key || !keys.token)) {
-        status = pl_error_set(reterr, PL_INVALID, "STS answered without keys");
+        status = pl_error_set(reterr, PL_INVALID, "STS answered without credentials");
     }
     if (status == PL_OK) {
         status = take_keys(keys.access_key, keys.secret_key, keys.token, keys.expiration, ret_reply, reterr);
@@ -193,7 +193,7 @@ bool pl_credentials_url_allowed(const char *url)
     host = url + 7;
     bytes = strcspn(host, "/?#");
     if (memchr(host, '@', bytes) || memchr(host, '\\', bytes)) {
-        return false; /* the host would be somewhere else than it seems */
+        return false; /* the real host would not be the one that the URL seems to name */
     }
     if (*host == '[') {
         size_t length = strcspn(host, "]");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses ManifestFile and AugmentedManifestFile. */
 #include "s3io/s3/manifest.h"
 
 #include "base/memory.h"

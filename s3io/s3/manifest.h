@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Manifests: which objects make a channel, when that is not all there is under a prefix.
+ * Manifests: which objects make a channel, when it is not all objects under a prefix.
  *
  * Source  SageMaker API Reference: S3DataSource (ManifestFile: a JSON array, {"prefix": "s3://..."} first, then what
  *         follows it; AugmentedManifestFile: JSON lines).
@@ -26,7 +26,7 @@ struct pl_manifest {
 
 void pl_manifest_done(struct pl_manifest *manifest);
 
-/** Parse a ManifestFile. `name` stands in messages. PL_INVALID, with line and column, for anything else. */
+/** Parse a ManifestFile. `name` is what messages call it. PL_INVALID, with line and column, for anything else. */
 enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *name, struct pl_manifest *ret_manifest,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses AWS's shared profile files. */
 #include "s3io/s3/profile.h"
 
 #include "base/file.h"
@@ -42,7 +43,7 @@ static void trim(const char **at, size_t *bytes)
     }
 }
 
-/* Settings are written in either case: what is meant for the environment gets pasted here. */
+/* Names count in either case: people paste lines here that are meant for the environment. */
 static bool is_setting(const char *at, size_t bytes, const char *name)
 {
     return strlen(name) == bytes && strncasecmp(at, name, bytes) == 0;
@@ -73,7 +74,7 @@ static bool is_section(const char *at, size_t bytes, const char *name, bool is_c
     return equals(at, bytes, name) && (!is_config || strcmp(name, "default") == 0);
 }
 
-/* `has_keys`: another text's, beside which this one's do not count. */
+/* `has_keys`: another file has keys, so this one's are ignored. */
 static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys, struct pl_profile *profile,
                                    struct pl_error *reterr)
 {

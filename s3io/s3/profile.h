@@ -23,9 +23,9 @@ struct pl_profile {
     char *region;
     char *endpoint_url;
     char *ca_bundle;
-    /* a setting that takes keys from where we fetch none, whatever keys are beside it: "role_arn"; static */
+    /* a setting whose source of credentials is not supported, even if there are keys next to it: "role_arn"; static */
     const char *unsupported;
-    bool process; /* there is a "credential_process", which keys beside it make needless */
+    bool process; /* there is a "credential_process", which is not needed if there are keys next to it */
     bool found;   /* there is a section of that name */
 };
 

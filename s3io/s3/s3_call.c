@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations from threads other than the engine's. */
+/* Runs operations from threads other than the engine's and waits for their end. */
 #include "s3io/s3/s3_operation.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "s3io/http/completion.h"
 
-#define ASK_NS (100 * PL_NS_PER_MS) /* how often a thread that waits is asked whether it still wants to */
+#define ASK_NS (100 * PL_NS_PER_MS) /* how often a waiting thread calls go_on() */
 
 struct call {
     struct pl_completion ended;

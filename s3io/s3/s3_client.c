@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The S3 client: its settings and the operations on single objects. */
 #include "s3io/s3/s3_client.h"
 
 #include "base/clock.h"
@@ -34,7 +35,7 @@ static bool is_true(const struct pl_environment *environment, const char *name)
     return strcasecmp(pl_environment_get_or(environment, name, ""), "true") == 0;
 }
 
-/* Endpoint, region and certificates, from the most to the least particular. */
+/* Endpoint, region and certificates, from the most to the least specific source. */
 static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_s3_options *options,
                                    struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
 {
@@ -62,7 +63,7 @@ static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_
                                          .style = options->style,
                                          .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
                                          .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
-    /* Settings that cannot be right should fail here and not in the first request. */
+    /* Invalid settings should fail here and not in the first request. */
     PL_TRY(pl_s3_address_build(&client->place, "bucket", NULL, &probe, reterr));
     client->plain = probe.plain;
     return PL_OK;

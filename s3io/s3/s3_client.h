@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * An S3 client: keys, endpoint and connections behind a handle, and the operations on single objects. Listing is in
+ * An S3 client: a handle for credentials, endpoint and connections, and the operations on single objects. Listing is in
  * s3_list.h, streaming in s3_get.h, uploading in s3_put.h.
  *
- * Every operation is repeated with back-off where that can help, follows a bucket to its region, fetches new keys when
- * the old ones expire, and ends by its deadline.
+ * Every operation is retried with back-off where that can help, follows a bucket to its region, fetches new credentials
+ * when the old ones expire, and ends by its deadline.
  *
  * Threads  a client may be used by several threads at once; its own thread drives all transfers.
  * Test     tests/integration/s3_faults.py
@@ -33,7 +33,7 @@ struct pl_s3_options {
     unsigned connections; /* 16: transfers at a time */
     unsigned attempts;    /* AWS_MAX_ATTEMPTS; 8: tries of one request that make no progress */
     bool requester_pays;
-    int64_t stall_ns; /* 10 s: a transfer that moves no byte for so long is begun anew */
+    int64_t stall_ns; /* 10 s: a transfer that moves no byte for so long is started again */
 };
 
 /** What is known of an object. Zero-initialise, release with pl_s3_info_done(). */
@@ -41,12 +41,12 @@ struct pl_s3_info {
     uint64_t size_bytes;
     char *etag; /* with its quotes; NULL: unknown */
     int64_t modified_s;
-    struct pl_checksum checksum; /* of the whole object, as the server told it */
+    struct pl_checksum checksum; /* of the whole object, as the server sent it */
 };
 
 void pl_s3_info_done(struct pl_s3_info *info);
 
-/** Nothing is sent yet. PL_NOT_FOUND when there are no keys; PL_INVALID for settings that cannot be right. */
+/** Nothing is sent yet. PL_NOT_FOUND when there are no credentials; PL_INVALID for invalid settings. */
 enum pl_status pl_s3_client_new(const struct pl_environment *environment, const struct pl_s3_options *options,
                                 struct pl_s3_client **ret_client, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the URL, headers and signature of one attempt of an operation. */
 #include "s3io/s3/s3_operation.h"
 
 #include "base/clock.h"
@@ -28,7 +29,7 @@ static enum pl_status payload_hash(struct pl_s3_operation *operation, char hex[s
         return PL_OK;
     }
     if (!operation->client->plain) {
-        memcpy(hex, PL_SIGV4_UNSIGNED, sizeof(PL_SIGV4_UNSIGNED)); /* TLS guards the body */
+        memcpy(hex, PL_SIGV4_UNSIGNED, sizeof(PL_SIGV4_UNSIGNED)); /* TLS protects the body */
         return PL_OK;
     }
     if (operation->body_hash) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Downloads objects into files, with resuming and renaming. */
 #include "s3io/s3/s3_copy.h"
 
 #include "base/clock.h"
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    LOCK_TRIES = 100, /* far more than others can finish between two of our calls */
+    LOCK_TRIES = 100, /* far more than other downloads can finish between two calls of this one */
     NUMBER_BYTES = 16,
     PART_BYTES = NUMBER_BYTES + 6, /* of ".XXXXXXXXXXXXXXXX.part" */
 };
@@ -54,8 +55,8 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
     return pl_text_check(path, reterr);
 }
 
-/* Where a name that has to be cut before `length` ends, so that the rest is as good UTF-8 as the whole: some file
- * systems take nothing else. */
+/* Where to cut a name before `length`, so that the rest is valid UTF-8 if the whole is: some file
+ * systems accept nothing else. */
 static size_t cut_at(const char *name, size_t length)
 {
     for (unsigned back = 0; back < 3 && length && ((unsigned char)name[length] & 0xC0) == 0x80; back++) {
@@ -65,9 +66,9 @@ static size_t cut_at(const char *name, size_t length)
 }
 
 /*
- * Named after the ETag: bytes of another version are never continued. A name that leaves no room for that is cut, and
- * the number, which then counts all of it, tells it apart. It is a hash's beginning: of many long names with one
- * beginning and the same bytes no two have the same.
+ * Named after the ETag: bytes of another version are never continued. A name that leaves no room for it is cut, and
+ * the number, which then covers all of it, makes it unique. It is the beginning of a hash: no two of many long names
+ * with the same beginning and the same bytes have the same number.
  */
 static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
 {
@@ -97,7 +98,7 @@ static bool is_there(const struct pl_s3_fetch *fetch)
            (uint64_t)info.st_size == fetch->object.size_bytes && (int64_t)info.st_mtime == fetch->modified_s;
 }
 
-/* Where to go on with an unfinished file. Its name holds the ETag, so what is there belongs to this very object; it is
+/* Where to resume an unfinished file. Its name contains the ETag, so its bytes belong to this object; they are
  * not read again. */
 static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
 {
@@ -124,8 +125,8 @@ static enum pl_status make_parent(const char *path, struct pl_error *reterr)
     return parent ? pl_file_make_dirs(parent, 0777, reterr) : PL_MEMORY;
 }
 
-/* The unfinished file, which nobody else may be writing. One that was given its name between our two calls is not it
- * any more. */
+/* Lock the unfinished file, which nobody else may be writing. One that got its final name between our two calls is not
+ * it any more. */
 static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
 {
     const char *path = download->part_path.data;
@@ -136,11 +137,11 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
         if (download->fd < 0) {
             return pl_error_errno(reterr, "open '%s' for writing", path);
         }
-        /* A file system without locks is written without one. */
+        /* On a file system without locks it is written without one. */
         if (flock(download->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             return pl_error_set(reterr, PL_FAILED, "'%s' is being written by another download", path);
         }
-        if (fstat(download->fd, ret_info) != 0) { /* not before: its size may have changed until then */
+        if (fstat(download->fd, ret_info) != 0) { /* not earlier: its size may change until it is locked */
             return pl_error_errno(reterr, "stat '%s'", path);
         }
         if (lstat(path, &named) == 0 && named.st_dev == ret_info->st_dev && named.st_ino == ret_info->st_ino) {
@@ -149,8 +150,7 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
         pl_file_close_at(&download->fd);
     }
     return pl_error_set(reterr, PL_FAILED,
-                        "'%s' is another file whenever it is looked at: does its file system keep inode numbers?",
-                        path);
+                        "'%s' is another file each time it is opened: does its file system keep inode numbers?", path);
 }
 
 static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)
@@ -236,7 +236,7 @@ static enum pl_status run_stream(struct download *download, size_t base, struct 
     return status == PL_END ? PL_OK : status;
 }
 
-/* Bytes that came wrong once may come right the second time. */
+/* Bytes that were wrong once may be right the second time. */
 static enum pl_status run(struct download *download, struct pl_error *reterr)
 {
     size_t base = 0, refetched = SIZE_MAX;
@@ -248,7 +248,7 @@ static enum pl_status run(struct download *download, struct pl_error *reterr)
         if (download->fd >= 0) {
             pl_file_close_at(&download->fd);
         } else if (status == PL_CORRUPT) {
-            return status; /* no file of which to begin anew */
+            return status; /* no file to start again with */
         }
         if (status != PL_CORRUPT || refetched == current) {
             return status;
@@ -274,7 +274,7 @@ enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *f
     for (size_t i = 0; i < count && status == PL_OK; i++) {
         struct stat info;
 
-        /* The new file takes the name over: never that of a device, and no directory lets it. */
+        /* The new file replaces the old name, which must not be a device's or a directory's. */
         if (stat(fetches[i].path, &info) == 0 && !S_ISREG(info.st_mode)) {
             status = pl_error_set(reterr, PL_INVALID, "'%s' is there and is no file", fetches[i].path);
             continue;

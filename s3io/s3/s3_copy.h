@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Objects to files: written beside their place and renamed when whole, continued after an interruption, left alone when
- * they are there already.
+ * Objects to files: written to a temporary name next to the file and renamed when whole, resumed after an interruption,
+ * skipped when they are there already.
  *
  * Test  tests/unit/s3io/s3/test_s3_copy.c, tests/integration/s3_server.py, tests/integration/s3_faults.py
  */
@@ -14,10 +14,10 @@
 struct pl_s3_fetch {
     struct pl_s3_object object; /* with ETag and size */
     const char *path;
-    int64_t modified_s; /* becomes the file's time, by which a later run knows it; -1: unknown */
+    int64_t modified_s; /* becomes the file's time, by which a later run recognises it; -1: unknown */
 };
 
-/** What is going on; called on the caller's thread. */
+/** Progress callbacks; called on the caller's thread. */
 struct pl_s3_progress {
     void *context;
     void (*moved)(void *context, const char *name, uint64_t bytes);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads objects as one ordered stream through parallel ranged requests into a buffer of fixed size. */
 #include "s3io/s3/s3_get.h"
 
 #include "base/checksum.h"
@@ -17,12 +18,12 @@
 
 enum {
     PAGE = 4096,
-    BLOCK_BYTES = 256 * 1024, /* of the buffer: a part takes them as its bytes come, and the reader gives them back */
+    BLOCK_BYTES = 256 * 1024, /* of the buffer: a part takes them as its bytes arrive, and the reader releases them */
     WAKE_BYTES = 1024 * 1024, /* the reader is not woken for less, unless that is all */
-    SLICE_MS = 20,            /* but looks by itself so often */
+    SLICE_MS = 20,            /* but polls this often */
 };
 
-#define PART_NS (1800 * PL_NS_PER_S) /* for one part with all its repetitions */
+#define PART_NS (1800 * PL_NS_PER_S) /* for one part with all its retries */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t most_part_bytes = UINT64_C(4) << 20; /* all connections have one within the default budget */
@@ -32,17 +33,17 @@ struct part {
     struct pl_s3_stream *stream;
     size_t object;
     uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
-    unsigned char **blocks; /* where its bytes are; set as far as `filled` says */
-    atomic_size_t filled;   /* bytes that are there; only grows while they may be looked at */
+    unsigned char **blocks; /* where its bytes are; valid up to `filled` */
+    atomic_size_t filled;   /* bytes that are there; only grows while the reader may use them */
     struct {
-        size_t room; /* blocks that are promised to it */
-        bool held;   /* not to be looked at before its checksum is found right */
+        size_t room; /* blocks that are reserved for it */
+        bool held;   /* unverified: not to be read before its checksum is verified */
         bool ended;  /* the operation is over */
         enum pl_status status;
     } synced; /* under the stream's lock */
 };
 
-/* What becomes known of an object while it is read. */
+/* What the answers say about an object while it is read. */
 struct known {
     bool found;
     uint64_t size_bytes;
@@ -62,28 +63,28 @@ struct pl_s3_stream {
     size_t part_slots;
     struct pl_http_task plan_task, close_task;
 
-    /* The engine thread's: where planning stands. */
+    /* The engine thread's: the state of planning. */
     size_t plan_object;
     uint64_t plan_offset;
-    bool plan_begun;    /* plan_object has been looked at */
+    bool plan_begun;    /* begin_object() has run for it */
     bool plan_any;      /* and has a part */
     bool plan_waits;    /* for its size */
-    unsigned fetching;  /* parts that are on their way */
+    unsigned fetching;  /* parts in flight */
     struct known known; /* of plan_object */
 
     /* The reader's. */
     struct pl_s3_chunk chunk;    /* the one handed out */
     uint64_t consumed;           /* of the part at `oldest` */
-    bool given_empty;            /* the part at `oldest` has no bytes, and that has been said */
+    bool given_empty;            /* the part at `oldest` has no bytes, and an empty chunk was handed out for it */
     struct pl_checksum checksum; /* of the object so far */
-    struct pl_checksum wanted;   /* what it has to be */
+    struct pl_checksum wanted;   /* the expected one */
 
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;
     struct {
         uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
-        size_t promised;          /* blocks, to these parts; never more than there are */
-        /* blocks that nobody uses; what was read last is on top, as the caches still know it */
+        size_t promised;          /* blocks reserved for these parts; never more than there are */
+        /* free blocks; the one read last is on top, as it is still in the caches */
         unsigned char **free;
         size_t free_count;
         bool all_planned, plan_posted, waiting, cancelled, closed;
@@ -97,7 +98,7 @@ static struct part *part_at(struct pl_s3_stream *stream, uint64_t number)
 
 /* Engine's thread from here. */
 
-/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that is there already was filled before a
+/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that exists already was filled before a
  * rewind. */
 static unsigned char *room_at(struct pl_s3_stream *stream, struct part *part, uint64_t at, size_t *ret_bytes)
 {
@@ -128,7 +129,7 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
         memcpy(target, (const char *)data + done, room);
     }
     atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
-    /* A lock for every 16 KiB would wait for the copy's stores each time; a reader that looks by itself misses nothing.
+    /* Locking for every 16 KiB would wait for the copy's stores each time; a reader that polls misses nothing.
      * */
     if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
         bool wake;
@@ -137,7 +138,7 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
         wake = stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest);
         pthread_mutex_unlock(&stream->lock);
         if (wake) {
-            pthread_cond_signal(&stream->changed_cond); /* not under the lock, which the reader would run into */
+            pthread_cond_signal(&stream->changed_cond); /* without the lock, which the reader will take next */
         }
     }
     return PL_OK;
@@ -168,7 +169,7 @@ static void on_rewind(struct pl_s3_operation *operation)
 {
     struct part *part = operation->context;
 
-    atomic_store_explicit(&part->filled, 0, memory_order_release); /* still held: nobody looks */
+    atomic_store_explicit(&part->filled, 0, memory_order_release); /* still unverified: nobody reads it */
 }
 
 static void on_part_done(struct pl_s3_operation *operation, enum pl_status status)
@@ -210,7 +211,7 @@ static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t 
     part->bytes = bytes;
 }
 
-/* Look at plan_object for the first time. */
+/* Begin to plan plan_object. */
 static void begin_object(struct pl_s3_stream *stream)
 {
     const struct pl_s3_object *object = &stream->objects[stream->plan_object];
@@ -245,7 +246,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     room = stream->synced.planned - stream->synced.oldest < stream->part_slots &&
            blocks <= stream->block_count - stream->synced.promised && !stream->synced.closed;
     pthread_mutex_unlock(&stream->lock);
-    /* More than can be sent at once would only take room that stays empty. */
+    /* More parts than can be sent at once would only reserve room that stays empty. */
     if (!room || stream->fetching >= stream->client->connections) {
         return false;
     }
@@ -261,7 +262,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     part->synced.room = blocks;
     stream->synced.promised += blocks;
     part->synced.held = false;
-    part->synced.ended = bytes == 0; /* nothing to ask for */
+    part->synced.ended = bytes == 0; /* nothing to request */
     part->synced.status = PL_OK;
     stream->synced.planned++;
     pthread_cond_signal(&stream->changed_cond);
@@ -340,7 +341,7 @@ static enum pl_status settle_options(const struct pl_s3_client *client, const st
         options->part_bytes = options->budget_bytes / 2;
     }
     options->part_bytes = options->part_bytes < PAGE ? PAGE : options->part_bytes / PAGE * PAGE;
-    /* Enough that no connection waits for a part that takes twice as long as others; more is only fresh memory to fill.
+    /* Enough that no connection waits for a part that takes twice as long as others; more would only touch more memory.
      * */
     most_bytes = 2 * client->connections * options->part_bytes;
     options->budget_bytes = pl_number_min(options->budget_bytes, most_bytes);
@@ -390,7 +391,7 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
         stream->parts[i].blocks = stream->block_table + i * stream->part_blocks;
     }
     stream->synced.free_count = stream->block_count;
-    /* the lowest on top: with a reader that keeps up the highest are never touched */
+    /* the lowest on top: if the reader keeps up, the highest are never touched */
     for (size_t i = 0; i < stream->block_count; i++) {
         stream->synced.free[stream->block_count - 1 - i] = stream->buffer + i * stream->block_bytes;
     }
@@ -454,7 +455,7 @@ static void release_block(struct pl_s3_stream *stream, size_t block)
     stream->synced.free[stream->synced.free_count++] = part_at(stream, stream->synced.oldest)->blocks[block];
 }
 
-/* The reader is done with the chunk; a part that is read to its end makes room for another. Under the lock. */
+/* The reader is done with the chunk; a part that is read to its end frees its room. Under the lock. */
 static void release_chunk(struct pl_s3_stream *stream)
 {
     stream->consumed += stream->chunk.bytes;
@@ -479,7 +480,7 @@ static void drop_part(struct pl_s3_stream *stream)
     }
 }
 
-/* Something to hand out of `part`? Under the lock. */
+/* Take the next chunk of `part`, if there is one. Under the lock. */
 static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
 {
     size_t visible = part->synced.held ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
@@ -503,15 +504,15 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
 }
 
 /*
- * What the answer for the first bytes tells of an object of several ranges. Of one that was uploaded in parts, which
- * its ETag tells ("...-N"), nothing: a range that happens to be a part comes with that part's checksum.
+ * The checksum of a whole object of several ranges, from the answer for its first bytes. None for one that was uploaded
+ * in parts, which its ETag shows ("...-N"): a range that happens to be a part comes with that part's checksum.
  */
 static struct pl_checksum told_checksum(const struct part *part)
 {
     return strchr(part->operation.etag, '-') ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE} : part->operation.wanted;
 }
 
-/* A checksum of the whole, over all chunks: the caller knew it, or the answer for the first bytes told it. */
+/* Check the whole object's checksum over all chunks: the caller gave it, or the answer for the first bytes did. */
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk,
                                   struct pl_error *reterr)
 {
@@ -542,7 +543,7 @@ static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
     stream->synced.waiting = false;
 }
 
-/* Under the lock: a chunk (PL_OK), the end, a failure, or wait and look again. */
+/* Under the lock: a chunk (PL_OK), the end, a failure, or wait and try again. */
 static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
                                  struct part **ret_part, struct pl_error *reterr)
 {

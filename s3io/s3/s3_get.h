@@ -5,11 +5,11 @@
  * A request is only made when the buffer has room for all its bytes, so memory is bounded by construction and a slow
  * reader slows the requests, never a transfer in progress. Objects are cut into parts of `part_bytes`; parts of the
  * next objects are on their way while the current one is read. Every request for an object is pinned to its ETag: bytes
- * of two versions are never mixed. A broken transfer goes on from the last byte that came.
+ * of two versions are never mixed. A broken transfer resumes after the last byte that arrived.
  *
  * Threads  one reader; pl_s3_stream_cancel() from any.
- * Cost     one copy from libcurl's buffer into the stream's, at which the reader looks itself. What was read last is
- *          filled next: with a reader that keeps up only as much is touched as is on its way.
+ * Cost     one copy from libcurl's buffer into the stream's, which the reader uses in place. What was read last is
+ *          filled next: if the reader keeps up, only as much memory is touched as is in flight.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_S3_GET_H
@@ -25,14 +25,14 @@ struct pl_s3_object {
     const char *etag; /* NULL: unknown, then `size_bytes` is not used: the first request finds both */
     uint64_t size_bytes;
     uint64_t first_byte; /* begin here */
-    /* of the whole object, if known: it, or what the server tells with the first bytes (unless the object came in parts
+    /* of the whole object, if known: it, or what the server sends with the first bytes (unless it was uploaded in parts
      * and has several ranges), is checked when reading began at byte 0 */
     struct pl_checksum checksum;
 };
 
 /** Zero-initialise, then set what differs. */
 struct pl_s3_stream_options {
-    uint64_t budget_bytes; /* 0: 64 MiB; size of the buffer, if two parts a connection are not less */
+    uint64_t budget_bytes; /* 0: 64 MiB; size of the buffer, but at most two parts for each connection */
     uint64_t part_bytes;   /* 0: an eighth of the budget, at most 4 MiB; at most half of the budget */
 };
 
@@ -53,10 +53,10 @@ enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The next bytes; PL_END (without a report) behind the last.
+ * The next bytes; PL_END (without a report) after the last.
  *
- * Errors  PL_TIMEOUT from the deadline: nothing was lost, call again. PL_NOT_FOUND, PL_FAILED, ... from a request that
- *         could not be helped, PL_CORRUPT for a checksum that does not fit: the stream can only be closed.
+ * Errors  PL_TIMEOUT from the deadline: nothing was lost, call again. PL_NOT_FOUND, PL_FAILED, ... from a request whose
+ *         retries failed, PL_CORRUPT for a checksum that does not match: the stream can only be closed.
  */
 enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -68,13 +68,13 @@ void pl_s3_stream_cancel(struct pl_s3_stream *stream);
 void pl_s3_stream_close(struct pl_s3_stream *stream);
 
 /**
- * The object "s3://BUCKET/KEY" as a byte source. The client must outlive it. Nothing is asked before the first read.
+ * The object "s3://BUCKET/KEY" as a byte source. The client must outlive it. No request is sent before the first read.
  */
 enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri,
                                  const struct pl_s3_stream_options *options, struct pl_source **ret_source,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same for an object of which more is known, as a byte source named `name`; strings are copied. */
+/** The same for an object whose size or ETag may be known, as a byte source named `name`; strings are copied. */
 enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name,
                                         const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
                                         struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists the objects under a prefix, and ends lists that repeat or bring nothing new. */
 #include "s3io/s3/s3_list.h"
 
 #include "base/checksum.h"
@@ -204,7 +205,8 @@ void pl_s3_pages_done(struct pl_s3_pages *pages)
     *pages = (struct pl_s3_pages){.token = NULL};
 }
 
-/* The objects of a page; 0: it has none. Prefixes may come again, where a server has many keys below one. */
+/* The objects of a page; 0: it has none. Prefixes do not count: they may repeat where a server has many keys below
+ * one. */
 static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 {
     uint64_t sum = 0;
@@ -216,8 +218,8 @@ static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 }
 
 /*
- * Tokens that come round again, or objects behind tokens that are ever new, meet those that are kept, which stay for
- * twice as many pages each time: a circle of any length is found.
+ * Tokens that repeat, or objects that repeat with ever new tokens, are compared with the kept ones, which stay for
+ * twice as many pages each time: a cycle of any length is found (Brent's algorithm).
  */
 static enum pl_status keep_page(struct pl_s3_pages *pages, uint64_t objects, struct pl_error *reterr)
 {

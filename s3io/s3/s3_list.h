@@ -33,25 +33,25 @@ void pl_s3_listing_done(struct pl_s3_listing *listing);
 const struct pl_s3_entry *pl_s3_listing_find(const struct pl_s3_listing *listing, const char *key);
 
 /**
- * Append what one page holds; `*ret_next` is the token of the next page (the caller frees it) or NULL behind the last.
+ * Append what one page holds; `*ret_next` is the token of the next page (the caller frees it) or NULL after the last.
  *
- * Errors  PL_CORRUPT for anything that is no list page, or a page that says there is more without saying where.
+ * Errors  PL_CORRUPT for anything that is not a list page, or a truncated page without the token of the next.
  */
 enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_listing *listing, char **ret_next,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Where a list has come to. Zero-initialise, set the patience, release with pl_s3_pages_done(). */
+/** The position in a list. Zero-initialise, set the long timeout, release with pl_s3_pages_done(). */
 struct pl_s3_pages {
-    int64_t patience_ns; /* how long pages may come without a new key; 0: as long as the caller asks for them */
+    int64_t patience_ns; /* the longest time of pages without a new key; 0: no limit */
 
     char *token; /* of the next page; NULL: the first, and afterwards none */
     size_t count;
     char *greatest_key;    /* of all pages: as S3 lists by key, a page that brings no greater one brings nothing new */
     size_t grown_count;    /* the page that brought it */
     int64_t grown_ns;      /* and when */
-    char *kept_token;      /* one that came before */
-    uint64_t kept_objects; /* a digest of those that came with it; 0: none did */
-    size_t keep_at_count;  /* the page whose token and objects take their place */
+    char *kept_token;      /* an earlier one */
+    uint64_t kept_objects; /* a digest of the objects on its page; 0: there were none */
+    size_t keep_at_count;  /* the page whose token and objects replace them */
 };
 
 #define PL_AUTO_S3_PAGES __attribute__((cleanup(pl_s3_pages_done)))
@@ -59,17 +59,17 @@ struct pl_s3_pages {
 void pl_s3_pages_done(struct pl_s3_pages *pages);
 
 /**
- * A page with `entries` has come, behind which `next`, from here on the pages', leads on. A page may be without keys
- * where many were deleted, and more such may follow it: that is believed for as long as the patience lasts.
+ * A page with `entries` has come; `next`, whose ownership passes to `pages`, is the token of the page after it. A page
+ * may be without keys where many were deleted, and more such may follow it: that is accepted until the timeout.
  *
- * Errors  PL_CORRUPT for tokens, or pages with objects, that go round in a circle; PL_TIMEOUT where the patience ends.
+ * Errors  PL_CORRUPT for tokens, or pages with objects, that repeat in a cycle; PL_TIMEOUT.
  */
 enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_entry *entries, size_t count, char *next,
                                 int64_t now_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Append the next page of what `bucket` holds whose keys begin with `prefix`, in key order; with a `delimiter` ("/";
- * NULL for none) only one level, deeper ones as common prefixes behind the objects of their page. There is another one
+ * NULL for none) only one level, deeper ones as common prefixes after the objects of their page. There is another one
  * while `pages->token` is not NULL afterwards.
  *
  * Errors  as pl_s3_pages_take(), and what the server says.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One S3 request through its attempts: send, judge the answer, retry, resume, follow regions. */
 #include "s3io/s3/s3_operation.h"
 
 #include "base/checksum.h"
@@ -13,7 +14,8 @@
 #include <time.h>
 
 enum {
-    PROGRESS_BYTES = 16 * 1024, /* an attempt that brought so much was no failure: the count of attempts starts again */
+    /* an attempt that received so much was no failure: the count of attempts starts again */
+    PROGRESS_BYTES = 16 * 1024,
     MAX_REDIRECTS = 3,
     SKEW_S = 300,
 };
@@ -26,7 +28,7 @@ static struct pl_s3_operation *of_request(struct pl_http_request *request)
     return PL_CONTAINER_OF(request, struct pl_s3_operation, request);
 }
 
-/* The server does its work: what repetitions have taken is there again. */
+/* On success: what retries took from the quota is put back. */
 static void went_well(struct pl_s3_operation *operation)
 {
     pl_s3_allowance_put(&operation->client->allowance, operation->taken + 1);
@@ -96,7 +98,7 @@ static void keys_ready(struct pl_credentials_waiter *waiter, enum pl_status stat
     }
 }
 
-/* Get keys, then send. */
+/* Get credentials, then send. */
 static void proceed(struct pl_s3_operation *operation)
 {
     operation->state = PL_S3_KEYS;
@@ -164,7 +166,7 @@ static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_htt
     return status;
 }
 
-/* Is this the answer to the range that we asked for, of the object that we began with? */
+/* Check that this is the answer to the requested range, of the same version of the object. */
 static enum pl_status check_range(struct pl_s3_operation *operation, const struct pl_http_head *head,
                                   struct pl_error *reterr)
 {
@@ -178,7 +180,7 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         if ((uint64_t)head->range_first != first || (operation->total_known && total != operation->object_bytes)) {
             return not_the_range(reterr, head, first, wanted);
         }
-        left = total - first; /* the head's reader made sure of first < total */
+        left = total - first; /* first < total: the head's parser checked it */
         left = left < wanted ? left : wanted;
         if ((uint64_t)(head->range_last - head->range_first) + 1 != left ||
             (head->content_length >= 0 && (uint64_t)head->content_length != left)) {
@@ -186,7 +188,7 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         }
     } else if (head->status == 200 && first == 0 && head->content_length >= 0 &&
                (uint64_t)head->content_length <= wanted) {
-        total = left = (uint64_t)head->content_length; /* the whole object, and that is what we want */
+        total = left = (uint64_t)head->content_length; /* the whole object, which was requested */
         if (operation->total_known && total != operation->object_bytes) {
             return not_the_range(reterr, head, first, wanted);
         }
@@ -203,8 +205,8 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         operation->object_bytes = total;
         operation->expected_bytes = left;
         memcpy(operation->etag, head->etag, sizeof(operation->etag));
-        /* Some servers send the whole object's checksum with every range: it can be checked only when all of it comes.
-         * */
+        /* Some servers send the whole object's checksum with every range: it can be checked only when all of it is
+         * read. */
         operation->crc_checked = head->checksum.kind != PL_CHECKSUM_NONE && first == 0 && left == total;
         operation->wanted = head->checksum;
         operation->checksum = (struct pl_checksum){.kind = head->checksum.kind};
@@ -247,7 +249,7 @@ static enum pl_status on_body(struct pl_http_request *request, const void *data,
     return PL_OK;
 }
 
-/* All bytes of a range are said to be there. */
+/* The end of the answer: all bytes of the range should be there. */
 static void range_ended(struct pl_s3_operation *operation)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -272,7 +274,7 @@ static void range_ended(struct pl_s3_operation *operation)
     finish(operation, PL_OK);
 }
 
-/* True when the next attempt will go elsewhere than the last one went; another request may have learnt the region
+/* True when the next attempt will go to another region than the last one; another request may have learnt the region
  * before. */
 static bool learn_region(struct pl_s3_operation *operation, const char *region)
 {
@@ -310,7 +312,7 @@ static bool learn_clock(struct pl_s3_operation *operation)
     return true;
 }
 
-/* A HEAD is refused without a document: these two refusals can be told from their circumstances. */
+/* Classify an error answer to HEAD, which has no document: these two errors can be recognised by the circumstances. */
 static enum pl_s3_verdict judge_silent(const struct pl_s3_operation *operation, enum pl_s3_verdict verdict)
 {
     const struct pl_sigv4_key *key = pl_credentials_key(operation->client->credentials);
@@ -425,14 +427,14 @@ static void answered(struct pl_s3_operation *operation)
 static void on_done(struct pl_http_request *request, enum pl_status status)
 {
     struct pl_s3_operation *operation = of_request(request);
-    /* no range is left to ask for */
+    /* no range is left to request */
     bool all_came = operation->is_found && operation->received_bytes == operation->expected_bytes;
 
     operation->head = request->head;
     if (status == PL_OK) {
         answered(operation);
     } else if (request->error.retryable && all_came && request->refused == PL_OK) {
-        range_ended(operation); /* only the end of the answer has not come */
+        range_ended(operation); /* only the end of the answer is missing */
     } else if (request->error.retryable && !all_came) {
         retry_later(operation, status, &request->error, -1);
     } else {

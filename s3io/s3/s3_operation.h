@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One S3 request through all its repetitions: signing, retrying, resuming inside a range, following regions, new keys.
- * Internal to the S3 client; everything here runs on the engine's thread except what s3_call.c is for: threads that
- * wait.
+ * One S3 request through all its attempts: signing, retrying, resuming inside a range, following regions, new
+ * credentials. Internal to the S3 client; everything here runs on the engine's thread except s3_call.c, which is for
+ * threads that wait.
  */
 #ifndef PL_S3IO_S3_S3_OPERATION_H
 #define PL_S3IO_S3_S3_OPERATION_H
@@ -31,7 +31,7 @@ struct pl_s3_operation_handler {
                            struct pl_error *reterr);
     /* The first head of a ranged GET that fits: object_bytes and etag are known. May be NULL. */
     void (*found)(struct pl_s3_operation *operation);
-    /* Forget what was sunk: the bytes failed their check and come again. */
+    /* Drop what sink() got: the bytes failed their check and are sent again. */
     void (*rewind)(struct pl_s3_operation *operation);
     /* The end, once. */
     void (*done)(struct pl_s3_operation *operation, enum pl_status status);
@@ -43,19 +43,19 @@ struct pl_s3_operation {
     const struct pl_s3_operation_handler *handler;
     void *context; /* the handler's */
     const char *method, *bucket, *key;
-    const char *query;                             /* NULL, or percent-encoded as it stands behind '?' */
+    const char *query;                             /* NULL, or percent-encoded as after the '?' */
     struct pl_sigv4_header extra[PL_S3_MAX_EXTRA]; /* names in lower case */
     size_t extra_count;
     const void *body;
     size_t body_bytes;
     const char *body_hash; /* hex SHA-256 for plain HTTP; NULL: taken from the body when it is needed */
-    bool patient;          /* the server may take its time */
+    bool patient;          /* use the long timeout */
     bool judge_reply;      /* a 200 may carry an error document */
     int64_t deadline_ns;
     bool ranged; /* GET of `range_bytes` from `range_first`; the object may end earlier */
     uint64_t range_first, range_bytes;
     char etag[PL_HTTP_ETAG_BYTES]; /* "" until known; afterwards every request is pinned to it */
-    bool total_known;              /* object_bytes is: an answer that says otherwise is not about this object */
+    bool total_known;              /* object_bytes is known: an answer with another size is not about this object */
 
     /* Results. */
     struct pl_http_head head;
@@ -76,8 +76,8 @@ struct pl_s3_operation {
     struct pl_text url;
     struct pl_text lines[PL_S3_MAX_HEADERS];
     const char *line_pointers[PL_S3_MAX_HEADERS];
-    unsigned attempt; /* repetitions without progress */
-    unsigned taken;   /* of the client's allowance, and not put back */
+    unsigned attempt; /* retries without progress */
+    unsigned taken;   /* from the client's retry quota, and not put back */
     unsigned redirects;
     char used_region[64];
     uint64_t generation;
@@ -89,20 +89,20 @@ struct pl_s3_operation {
 /** Write URL, headers and signature for the next attempt into operation->request. */
 enum pl_status pl_s3_compose(struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The region in which `bucket` is thought to be. */
+/** The region of `bucket`, as far as it is known. */
 const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket);
 
-/** Begin. `done` may come from within when the request cannot even be written. */
+/** Begin. `done` may be called from within when the request cannot be composed. */
 void pl_s3_operation_start(struct pl_s3_operation *operation);
 
-/** The same from another thread: `done` comes on the engine's. */
+/** The same from another thread: `done` is called on the engine's. */
 void pl_s3_operation_post(struct pl_s3_operation *operation);
 
-/** Give up without `done`. */
+/** Cancel without `done`. */
 void pl_s3_operation_cancel(struct pl_s3_operation *operation);
 
 /**
- * Give up from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before.
+ * Cancel from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before.
  */
 void pl_s3_operation_give_up(struct pl_s3_operation *operation);
 
@@ -110,8 +110,8 @@ void pl_s3_operation_give_up(struct pl_s3_operation *operation);
 void pl_s3_operation_done(struct pl_s3_operation *operation);
 
 /**
- * Asked several times a second by a thread that waits; false gives up what it waits for, with PL_CANCELLED. NULL:
- * never.
+ * A cancel callback, called several times a second by a waiting thread; false cancels what it waits for: PL_CANCELLED.
+ * NULL: never.
  */
 struct pl_s3_patience {
     bool (*go_on)(void *context);
@@ -124,7 +124,7 @@ static inline bool pl_s3_patience_ends(const struct pl_s3_patience *patience)
 }
 
 /**
- * Wait for `cond`, under `lock`, no longer than until the next time that `patience`, which may be NULL, is to be asked.
+ * Wait for `cond`, under `lock`, at most until the next call of `patience`, which may be NULL.
  */
 void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock);
 
@@ -157,7 +157,7 @@ struct pl_s3_client {
     int64_t halved_ns;
     struct pl_s3_operation *pending, **pending_last;
     uint64_t random;
-    struct pl_s3_allowance allowance; /* for repetitions */
+    struct pl_s3_allowance allowance; /* the retry quota */
 };
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Uploads a source with one request or as a multipart upload, and aborts what fails. */
 #include "s3io/s3/s3_put.h"
 
 #include "base/checksum.h"
@@ -15,10 +16,10 @@
 
 enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
-#define LOOK_NS (100 * PL_NS_PER_MS) /* how often a wish to stop is looked for while the source brings nothing */
-#define NAME_NS (10 * PL_NS_PER_S)   /* how long one that comes while an upload is begun waits for its name */
+#define LOOK_NS (100 * PL_NS_PER_MS) /* how often to check for a stop request while the source delivers nothing */
+#define NAME_NS (10 * PL_NS_PER_S)   /* how long a stop request during the start of an upload waits for its id */
 #define ABORT_NS (30 * PL_NS_PER_S)
-#define TELL_NS PL_NS_PER_S /* a wait after the end of the patience that is longer is told */
+#define TELL_NS PL_NS_PER_S /* a wait after the cancellation that is longer is logged */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
@@ -28,7 +29,7 @@ struct sent_part {
     char checksum[9];
 };
 
-/* A buffer and the request that sends it. */
+/* An upload buffer and the request that sends it. */
 struct lane {
     struct pl_s3_operation operation;
     struct upload *upload;
@@ -49,7 +50,7 @@ struct upload {
     struct pl_source *source;
     uint64_t size_bytes, given_bytes, part_bytes;
     struct pl_s3_upload_options options;
-    struct pl_s3_patience patience; /* as the options have it */
+    struct pl_s3_patience patience; /* the options' cancel callback */
     int64_t deadline_ns;
     char *id;        /* encoded for a query */
     int64_t begun_s; /* no later than when the server began it, by its own clock; -1: unknown */
@@ -93,7 +94,7 @@ static enum pl_status given_up(struct pl_error *reterr)
     return pl_error_set(reterr, PL_CANCELLED, "the upload was given up");
 }
 
-/* Read some bytes; a source that brings none for long does not keep a wish to stop from being heard. */
+/* Read some bytes; a source that delivers none for long does not delay a stop request. */
 static enum pl_status read_some(struct upload *upload, void *data, size_t bytes, size_t *ret_bytes,
                                 struct pl_error *reterr)
 {
@@ -111,7 +112,7 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
     return status;
 }
 
-/* Fill a lane's buffer; `*ret_end` when the source has no more. */
+/* Fill an upload buffer; `*ret_end` when the source has no more. */
 static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_end, struct pl_error *reterr)
 {
     size_t got = 1, more_bytes = 0;
@@ -187,7 +188,7 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
     return PL_OK;
 }
 
-/* Wait until a lane is free (`all`: until every lane is), telling about progress, or until a part fails: a wish to stop
+/* Wait until an upload buffer is free (`all`: until all are), reporting progress, or until a part fails: a stop request
  * is a failure. */
 static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **ret_lane, struct pl_error *reterr)
 {
@@ -281,7 +282,7 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
                         : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
 }
 
-/* One request about the object that sends no part. */
+/* One request about the object, without a part. */
 static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation,
                            const struct pl_s3_patience *patience, struct pl_error *reterr)
 {
@@ -291,13 +292,13 @@ static enum pl_status call(struct upload *upload, struct pl_s3_operation *operat
     return pl_s3_call(upload->client, operation, patience, reterr);
 }
 
-/* The patience for an answer without which what the server has begun would stay there. */
+/* The wait for an answer without which an unfinished upload would stay on the server. */
 struct last_wait {
     const struct upload *upload;
-    const struct pl_s3_patience *usual; /* NULL: it has ended */
+    const struct pl_s3_patience *usual; /* NULL: it has cancelled */
     const char *what;
     int64_t limit_ns;
-    int64_t until_ns, tell_ns; /* PL_DEADLINE_NEVER, and set once the usual one ends */
+    int64_t until_ns, tell_ns; /* PL_DEADLINE_NEVER, and set once the usual one cancels */
 };
 
 static bool waits_on(void *context)
@@ -311,7 +312,7 @@ static bool waits_on(void *context)
     if (pl_deadline_passed(wait->tell_ns)) {
         wait->tell_ns = PL_DEADLINE_NEVER;
         pl_log(PL_LOG_WARNING,
-               "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left behind",
+               "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left over",
                (int)(wait->limit_ns / PL_NS_PER_S), wait->what, wait->upload->bucket, wait->upload->key);
     }
     return !pl_deadline_passed(wait->until_ns);
@@ -365,8 +366,8 @@ static void append_escaped(const char *text, struct pl_text *xml)
     }
 }
 
-/* Has the object the size that was sent? `ret_head` is what is said of it, without an ETag where that may not be asked.
- * */
+/* Check that the object has the size that was sent. `ret_head` describes it, without an ETag where the role may not
+ * read. */
 static enum pl_status check_result(struct upload *upload, struct pl_http_head *ret_head, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "HEAD"};
@@ -390,8 +391,8 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
     return status;
 }
 
-/* Was the upload completed by a request whose answer got lost? Then the object is there, with as many parts in its
- * ETag, and no older. */
+/* True when a request whose answer was lost has completed the upload: then the object is there, with as many parts in
+ * its ETag, and not older. */
 static bool was_completed(struct upload *upload)
 {
     struct pl_http_head head;
@@ -412,7 +413,7 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text ignored = PL_TEXT_NONE;
     struct pl_s3_operation operation = {.method = "POST",
-                                        .patient = true, /* the server may put the parts together for minutes */
+                                        .patient = true, /* the server may need minutes to join the parts */
                                         .judge_reply = true};
     enum pl_status status;
 
@@ -437,7 +438,7 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
     } else if (status == PL_NOT_FOUND && was_completed(upload)) {
-        /* libcurl repeats a request by itself when a kept connection turns out dead: even a first answer may be a
+        /* libcurl itself repeats a request when a kept connection turns out dead: even a first answer may be a
          * second. */
         status = PL_OK;
     }

@@ -2,8 +2,8 @@
 /**
  * Uploading a byte source: one request for a small object, a multipart upload with parallel parts for a large one.
  *
- * Every part carries its CRC32C. A failure aborts the upload, and so does a wish to stop, so that no parts are left to
- * be paid for. Success means that the object was asked for afterwards and has the size that was sent.
+ * Every part carries its CRC32C. A failure aborts the upload, and so does a stop request, so that no parts are left to
+ * be paid for. Success means that a later HEAD shows the size that was sent.
  *
  * Source  Amazon S3 user guide: "Uploading and copying objects using multipart upload"; CompleteMultipartUpload answers
  *         200 before it knows whether it worked, so its document decides.
@@ -21,13 +21,13 @@
 
 /** Zero-initialise, then set what differs. */
 struct pl_s3_upload_options {
-    uint64_t budget_bytes; /* 0: 64 MiB; for the parts under way */
+    uint64_t budget_bytes; /* 0: 64 MiB; for the parts in flight */
     /* 0: 16 MiB, more when `size_bytes` asks for it; a fourth of the budget at most, unless 10,000 parts need more */
     uint64_t part_bytes;
     bool no_checksums; /* for servers that refuse x-amz-checksum-crc32c */
     /* On the caller's thread; each may be NULL. */
     void (*progress)(void *context, uint64_t bytes); /* the bytes that have arrived */
-    /* asked ten times a second, and to answer at once: false gives the upload up, PL_CANCELLED */
+    /* the cancel callback, called ten times a second; must return at once: false aborts the upload, PL_CANCELLED */
     bool (*go_on)(void *context);
     void *context;
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What to do about an answer that is no success, and how long to wait before trying again. Pure functions: the caller
- * brings time and chance.
+ * What to do about an error answer, and how long to wait before retrying. Pure functions: the caller
+ * passes the time and random numbers.
  *
  * Source  Amazon S3 API Reference: "Error responses"; "Exponential Backoff And Jitter" (AWS Architecture Blog) for full
  *         jitter; "Retry behavior" (AWS
- * SDKs and Tools Reference Guide) for the allowance of its standard mode. Test    tests/unit/s3io/s3/test_s3_retry.c
+ * SDKs and Tools Reference Guide) for the retry quota of its standard mode. Test    tests/unit/s3io/s3/test_s3_retry.c
  */
 #ifndef PL_S3IO_S3_S3_RETRY_H
 #define PL_S3IO_S3_S3_RETRY_H
@@ -21,37 +21,37 @@ enum pl_s3_verdict {
     PL_S3_CLOCK,    /* our clock is wrong */
 };
 
-/** Judge an HTTP status with the code of its error document ("" when there was none). */
+/** Classify an HTTP status with the code of its error document ("" when there was none). */
 enum pl_s3_verdict pl_s3_retry_judge(int http_status, const char *code);
 
 /** Our status for such an answer when it is final. */
 enum pl_status pl_s3_retry_status(int http_status, const char *code);
 
 /**
- * How long to wait before attempt `attempt` (1 is the first repetition): a random time up to 0.1 s doubled each time,
- * at most 20 s; never less than `retry_after_s` when the server gave one (-1: it did not), of which a minute is
- * believed.
+ * How long to wait before attempt `attempt` (1 is the first retry): a random time up to 0.1 s doubled each time,
+ * at most 20 s; never less than `retry_after_s` when the server gave one (-1: it did not), of which at most a minute is
+ * used.
  */
 int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t random);
 
 /**
- * All repetitions of a client together: each takes one of 100 out of this allowance, each success puts back what it
- * took and one more, and each second brings one. Where a service fails altogether its clients soon knock once a second,
- * however many transfers wait. Unlike the SDKs', a repetition for which nothing is left waits for its second instead of
- * failing: attempts and deadlines decide about that.
+ * The retry quota (token bucket) of a client: each retry takes one of 100 tokens, each success puts back what it
+ * took and one more, and each second adds one. When a service fails altogether its clients soon retry only once a
+ * second, however many transfers wait. Unlike in the SDKs, a retry without a token waits for its second instead of
+ * failing: the number of attempts and the deadline decide when to give up.
  */
 struct pl_s3_allowance {
     double left; /* below 0: so many are owed */
     int64_t counted_ns;
 };
 
-/** A full one. */
+/** A full quota. */
 struct pl_s3_allowance pl_s3_allowance_full(int64_t now_ns);
 
-/** Take one; how long the repetition has to wait for it. */
+/** Take one; how long the retry has to wait for it. */
 int64_t pl_s3_allowance_take(struct pl_s3_allowance *allowance, int64_t now_ns);
 
-/** Put `count` back, up to the full measure. */
+/** Put `count` back, up to the full quota. */
 void pl_s3_allowance_put(struct pl_s3_allowance *allowance, unsigned count);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Walks over XML answers with expat, and parses error documents. */
 #include "s3io/s3/s3_xml.h"
 
 #include "base/text.h"
@@ -90,7 +91,7 @@ enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3
 {
     struct walk walk = {.visitor = visitor, .reterr = reterr};
 
-    /* S3 keeps a connection awake with blanks while it puts parts together; the declaration may come behind them. */
+    /* S3 keeps a connection alive with blanks while it joins parts; the XML declaration may come after them. */
     while (bytes && strchr(" \t\r\n", *text) && *text) {
         text++;
         bytes--;
@@ -149,7 +150,7 @@ void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_docume
     struct pl_s3_xml_visitor visitor = {ret_document, on_error_element};
 
     memset(ret_document, 0, sizeof(*ret_document));
-    /* Not every error comes with a document; a broken one may still have told its code. */
+    /* Not every error has a document; a broken one may still contain its code. */
     if (bytes && pl_s3_xml_walk(text, bytes, &visitor, NULL) != PL_OK && !ret_document->code[0]) {
         memset(ret_document, 0, sizeof(*ret_document));
     }

@@ -20,7 +20,7 @@ struct pl_s3_xml_visitor {
 };
 
 /**
- * Walk over a whole document. A document type declaration is refused: S3 sends none, and entities are how small inputs
+ * Walk over a whole document. A document type declaration is refused: S3 sends none, and entities let small inputs
  * grow.
  *
  * Errors  PL_CORRUPT for what is no XML, PL_LIMIT for elements nested deeper than 32; what the visitor returned.

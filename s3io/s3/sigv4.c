@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* AWS Signature Version 4. */
 #include "s3io/s3/sigv4.h"
 
 #include "base/memory.h"

@@ -36,7 +36,7 @@ struct pl_sigv4_header {
 struct pl_sigv4_request {
     const char *method;
     const char *path;  /* raw bytes, not percent-encoded; encoded once, as S3 wants it */
-    const char *query; /* what stands behind '?', percent-encoded or not; NULL or "" for none */
+    const char *query; /* what follows the '?', percent-encoded or not; NULL or "" for none */
     const struct pl_sigv4_header *headers;
     size_t header_count;
     const char *payload_hash; /* hex SHA-256 of the body or PL_SIGV4_UNSIGNED */

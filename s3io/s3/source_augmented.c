@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An augmented manifest and its objects as one stream of RecordIO records. */
 #include "s3io/s3/source_augmented.h"
 
 #include "base/memory.h"
@@ -14,8 +15,8 @@ struct augmented_source {
     const struct pl_augmented *augmented;
     struct pl_s3_object *objects; /* of the references, in the order of the records */
     struct pl_s3_stream *stream;  /* NULL when there are no references */
-    struct pl_sampler sampler;    /* of the rank's lines behind `line` */
-    bool over;                    /* there is no `line` any more */
+    struct pl_sampler sampler;    /* of the rank's lines after `line` */
+    bool over;                    /* no lines are left */
     uint64_t line;                /* whose attribute comes next */
     size_t attribute;
     /* The record being handed out: its frame, a value or pieces of an object, its padding. */
@@ -64,7 +65,7 @@ static enum pl_status take_chunk(struct augmented_source *source, bool first, in
     return PL_OK;
 }
 
-/* Begin the next record; `*ret_end` behind the last. */
+/* Begin the next record; `*ret_end` after the last. */
 static enum pl_status next_record(struct augmented_source *source, int64_t deadline_ns, bool *ret_end,
                                   struct pl_error *reterr)
 {

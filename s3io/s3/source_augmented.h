@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * An augmented manifest as the stream that Pipe Mode makes of it: for every line, for every attribute, one RecordIO
- * record: the object that a "-ref" attribute refers to, or the attribute's value. Objects of coming lines are fetched
+ * record: the object that a "-ref" attribute refers to, or the attribute's value. Objects of later lines are fetched
  * ahead in parallel.
  *
  * Test  tests/unit/s3io/test_sampler.c (order and shares), tests/integration/s3_server.py

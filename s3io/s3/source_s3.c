@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An S3 object as a byte source. */
 #include "s3io/s3/s3_get.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The objects under an S3 prefix, or those of a manifest, as a store. */
 #include "s3io/s3/store_s3.h"
 
 #include "base/memory.h"
@@ -142,7 +143,7 @@ enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, st
     return PL_OK;
 }
 
-/* What all keys of a manifest begin with: the least that has to be listed. */
+/* The common prefix of all keys of a manifest: the least that has to be listed. */
 static enum pl_status common_prefix(const struct pl_manifest *manifest, char **ret_prefix, struct pl_error *reterr)
 {
     const char *first = manifest->count ? manifest->keys[0] : "";

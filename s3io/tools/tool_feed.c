@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline feed`: SageMaker's side of Pipe Mode, anywhere. */
+/* `paceline feed`: writes the FIFOs that SageMaker writes in Pipe Mode, on any machine. */
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/log.h"
@@ -154,14 +154,14 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
     }
 }
 
-/* Everything that can be wrong with the words themselves. */
+/* Parse and check the arguments. */
 static enum pl_status take_words(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
 
     if (argc != 2 || !*argv[0] || !*argv[1]) {
-        return pl_error_set(reterr, PL_INVALID, "expected FROM and PATH, found %d words; --help tells more", argc);
+        return pl_error_set(reterr, PL_INVALID, "expected FROM and PATH, found %d arguments; --help tells more", argc);
     }
     tool->from = argv[0];
     tool->path = argv[1];
@@ -309,7 +309,7 @@ int main(int argc, char **argv)
         fputs(usage, argc > 1 ? stdout : stderr);
         return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    /* A reader that leaves early is an ordinary end of an epoch; a wish to stop has to remove the FIFOs first. */
+    /* A reader that leaves early is an ordinary end of an epoch; a stop request has to remove the FIFOs first. */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)sigemptyset(&stop);
     (void)sigaddset(&stop, SIGTERM);

@@ -31,7 +31,7 @@ static const char usage[] =
     "  --connections N        transfers at a time (16)\n"
     "  --budget MIB           memory for data under way (64)\n"
     "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
-    "  --stall SECONDS        a transfer that moves no byte for so long is begun anew (10)\n"
+    "  --stall SECONDS        a transfer that moves no byte for so long is started again (10)\n"
     "  --timeout SECONDS      longest wait for the next bytes, all attempts together (300);\n"
     "                         ten times that for a list's next key\n"
     "  --verbose              a line for each request\n";
@@ -171,7 +171,7 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
     return status == PL_END ? PL_OK : status;
 }
 
-/* The words are looked at before keys are: each verb connects once it knows what to ask. */
+/* Arguments are checked before credentials: each subcommand connects once it knows what to request. */
 static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
         fputs(usage, help ? stdout : stderr);
         return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a name, not a silent death */
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a message, not a silent death */
     status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
     pl_environment_free(tool.environment);

@@ -79,7 +79,7 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
     }
     PL_TRY(tool_connect(tool, reterr));
     status = pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr);
-    if (status == PL_NOT_FOUND) { /* the answer to a HEAD has no words of its own */
+    if (status == PL_NOT_FOUND) { /* the answer to a HEAD has no message */
         pl_error_context(reterr, "no such object; what lies below such a name takes --recursive");
     }
     PL_TRY(status);
@@ -111,13 +111,13 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
     if (!fetches || !names) {
         return PL_MEMORY;
     }
-    cut = (size_t)(last_part(prefix) - prefix); /* names below keep what is behind the prefix's last slash */
+    cut = (size_t)(last_part(prefix) - prefix); /* names keep what follows the prefix's last slash */
     for (size_t i = 0; i < listing.count && status == PL_OK; i++) {
         const struct pl_s3_entry *entry = &listing.items[i];
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
         if (entry->size_bytes == 0 && entry->key[strlen(entry->key) - 1] == '/') {
-            continue; /* a folder's marker; one with bytes can be no file, and is not left out in silence */
+            continue; /* a folder's marker; one with bytes cannot be a file, and is not silently skipped */
         }
         status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
         if (status == PL_OK) {
@@ -245,7 +245,7 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const s
     return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, reterr);
 }
 
-/* Before any key is asked for: a stream, a file that is there, or the address of an object. */
+/* Before any request: a stream, a file that is there, or the address of an object. */
 static enum pl_status check_source(const char *from, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -291,7 +291,7 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(check_source(from, reterr));
     PL_TRY(tool_connect(tool, reterr));
     if (pl_s3_uri_is(from)) {
-        /* while a signal still ends the process: there is nothing to clear up */
+        /* while a signal still ends the process: there is nothing to clean up */
         PL_TRY(find_object(tool, from, &object, reterr));
     }
     status = tool_hold_stop(tool, reterr);
@@ -343,8 +343,8 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
                          &tree->lock, reterr);
 }
 
-/* What one file of a tree may take: those that go up in parts at a time share what the others, which need their size
- * only, leave. */
+/* The memory budget of one file of a tree: those that are uploaded in parts share what the others, which need their
+ * size only, leave. */
 static uint64_t share_of_budget(uint64_t budget_bytes, const struct pl_object_list *files)
 {
     size_t at_a_time = files->count < TOOL_AT_A_TIME ? files->count : TOOL_AT_A_TIME, large = 0;

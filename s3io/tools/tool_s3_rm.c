@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `paceline s3 rm`. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -27,7 +28,7 @@ static enum pl_status remove_tree(struct tool *tool, const char *uri, const char
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
     struct removal removal = {.tool = tool, .bucket = bucket, .listing = &listing};
 
-    /* Of "runs/1" not what lies below "runs/10". */
+    /* For "runs/1" nothing below "runs/10". */
     pl_text_printf(&folder, "%s%s", prefix, *prefix && prefix[strlen(prefix) - 1] != '/' ? "/" : "");
     PL_TRY(pl_text_check(&folder, reterr));
     PL_TRY(tool_list(tool, bucket, pl_text_string(&folder), &listing, reterr));

@@ -14,7 +14,7 @@ struct tool {
     bool recursive, again, quiet, no_checksums;
     int stop_fd;        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
     int64_t timeout_ns; /* longest wait for a byte, and for one small request */
-    char **words;       /* what is left behind the options */
+    char **words;       /* the arguments after the options */
     int word_count;
 };
 
@@ -26,7 +26,7 @@ enum pl_status tool_list(struct tool *tool, const char *bucket, const char *pref
                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * From here on tool_goes_on() tells of SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() has them
+ * From here on tool_goes_on() reports SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() lets them
  * end the process.
  */
 enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
@@ -48,7 +48,7 @@ typedef enum pl_status tool_each_function(void *context, size_t index, struct pl
 enum pl_status tool_each(size_t count, tool_each_function *function, void *context,
                          struct pl_error *reterr) PL_MUST_CHECK;
 
-/** One line on a terminal that shows how far things are. Zero-initialise. */
+/** A progress line on a terminal. Zero-initialise. */
 struct tool_progress {
     bool shown;
     uint64_t total_bytes, moved_bytes;

@@ -25,12 +25,12 @@
 
 enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 
-/* A file that was closed is left alone for so long: what writes it may open it again at once. */
+/* How long to wait after a file was closed: its writer may open it again at once. */
 #define SETTLE_NS (300 * PL_NS_PER_MS)
 #define TRY_AGAIN_NS (30 * PL_NS_PER_S)
 #define UPLOAD_NS (1800 * PL_NS_PER_S)
 #define DEFAULT_FINISH_S 60
-#define SAME_STOP_NS (5 * PL_NS_PER_S) /* who stops a whole group of processes may tell one of them twice */
+#define SAME_STOP_NS (5 * PL_NS_PER_S) /* a signal to a whole group of processes may reach one of them twice */
 
 static const char usage[] =
     "usage: paceline sync [options] DIRECTORY s3://BUCKET/PREFIX\n"
@@ -43,7 +43,7 @@ static const char usage[] =
     "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
     "  --no-checksums      for servers that refuse x-amz-checksum-crc32c\n";
 
-/* What one file looked like. */
+/* The state of one file. */
 struct version {
     int64_t modified_ns;
     int64_t size_bytes;
@@ -53,7 +53,7 @@ struct version {
 struct entry {
     char *name; /* below the directory */
     struct version sent;
-    struct version seen; /* at the last look */
+    struct version seen; /* at the last check */
     int64_t due_ns;      /* PL_DEADLINE_NEVER: nothing to do */
     bool complained;
 };
@@ -70,7 +70,7 @@ struct sync {
     char *bucket, *prefix;
     int events_fd; /* -1: no inotify here */
     int signals_fd;
-    bool looks;             /* inotify does not tell everything: look every LOOK_S too */
+    bool looks;             /* inotify does not report everything: scan every LOOK_S too */
     size_t unread_count;    /* directories that the last walk could not read */
     struct pl_error unread; /* the first of them */
     int64_t finish_ns;      /* how long */
@@ -96,7 +96,7 @@ static struct version version_of(const struct stat *info)
                             .inode = (uint64_t)info->st_ino};
 }
 
-/* The place of `name` among the entries, or where it belongs. */
+/* The index of `name` in the entries, or where it belongs. */
 static size_t find_place(const struct sync *sync, const char *name)
 {
     size_t low = 0, high = sync->entry_count;
@@ -144,7 +144,7 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
     return PL_OK;
 }
 
-/* The same where nobody tells when a file is closed: it counts as written when two looks see the same. */
+/* The same without events for closing: a file counts as written when two scans see the same. */
 static enum pl_status mark_settled(struct sync *sync, const char *name, const struct stat *info,
                                    struct pl_error *reterr)
 {
@@ -159,11 +159,11 @@ static enum pl_status mark_settled(struct sync *sync, const char *name, const st
     return PL_OK;
 }
 
-/* inotify or a directory fails: said once, then changes are looked for. */
+/* inotify or a directory fails: warn once, then scan for changes. */
 static void look_instead(struct sync *sync, const struct pl_error *error)
 {
     if (!sync->looks) {
-        pl_log_error(error, "not all changes are told, files are looked for every %d s", (int)LOOK_S);
+        pl_log_error(error, "not all changes are reported, files are scanned every %d s", (int)LOOK_S);
     }
     sync->looks = true;
 }
@@ -228,7 +228,7 @@ static void close_walk_at(FTS **walk)
     }
 }
 
-/* Every file counts (ALL), or those that two looks found the same (SETTLED). */
+/* Mark every file (ALL), or those that two scans found the same (SETTLED). */
 enum which { ALL, SETTLED };
 
 static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum which which, struct pl_error *reterr)
@@ -240,7 +240,7 @@ static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum whic
         name++;
     }
     switch (item->fts_info) {
-    case FTS_D: /* what is in it is read after this: nothing falls between */
+    case FTS_D: /* its contents are read after this: nothing is missed */
         return watch(sync, item->fts_path, name, reterr);
     case FTS_F:
         return which == ALL ? mark(sync, name, reterr) : mark_settled(sync, name, item->fts_statp, reterr);
@@ -293,7 +293,7 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
             continue;
         }
         if (event->mask & IN_IGNORED) {
-            if (!*sync->watched[i].name) { /* one of its name may come again, and nobody tells of that */
+            if (!*sync->watched[i].name) { /* one of its name may be created again, without an event */
                 (void)pl_error_set(&error, PL_NOT_FOUND, "'%s' was removed", sync->directory);
                 look_instead(sync, &error);
             }
@@ -321,7 +321,7 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
 
         if (bytes <= 0) {
             return bytes == 0 || errno == EAGAIN || errno == EINTR ? PL_OK
-                                                                   : pl_error_errno(reterr, "read what inotify tells");
+                                                                   : pl_error_errno(reterr, "read inotify's events");
         }
         for (ssize_t at = 0; at < bytes;) {
             const struct inotify_event *event = (const struct inotify_event *)(const void *)(buffer + at);
@@ -332,7 +332,7 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
     }
 }
 
-/* A wish to stop sets the time at which everything ends; another one, unless it is the first once more, makes that now.
+/* A stop request sets the time at which everything ends; another one, unless it repeats the first, sets it to now.
  * */
 static void look_for_stop(struct sync *sync)
 {
@@ -352,7 +352,7 @@ static void look_for_stop(struct sync *sync)
     }
 }
 
-/* Whether an upload still has time; a wish to stop may have come in its middle. */
+/* Whether an upload still has time; a stop request may have come during it. */
 static bool has_time(void *context)
 {
     struct sync *sync = context;
@@ -381,8 +381,8 @@ static enum pl_status upload(struct sync *sync, const struct entry *entry, const
 }
 
 /*
- * Whether a write that is still to come could leave the file looking like `version`: file systems count time in ticks,
- * of at most 10 ms by the kernel's clock, and some in whole seconds, FAT in two.
+ * Whether a later write could leave the file with the same size and time as `version`: file systems count time in
+ * ticks, of at most 10 ms by the kernel's clock, and some in whole seconds, FAT in two.
  */
 static bool may_hide_a_write(const struct version *version)
 {
@@ -391,10 +391,10 @@ static bool may_hide_a_write(const struct version *version)
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     age_ns = (int64_t)now.tv_sec * PL_NS_PER_S + now.tv_nsec - version->modified_ns;
-    return age_ns > -tick_ns && age_ns < tick_ns; /* a time further ahead is no clock's that could be waited for */
+    return age_ns > -tick_ns && age_ns < tick_ns; /* a time further in the future is wrong: waiting for it is useless */
 }
 
-/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. `last`: nobody
+/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. `last`: nothing
  * writes any more. */
 static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool last, struct pl_error *reterr)
 {
@@ -405,7 +405,7 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
     entry->due_ns = PL_DEADLINE_NEVER;
     PL_TRY(path_below(sync, entry->name, &path, reterr));
     errno = 0;
-    /* gone again, or replaced by what is no file: what was sent stays */
+    /* removed again, or replaced by something that is not a file: what was sent stays */
     if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
         return errno == 0 || is_gone(errno) ? PL_OK : pl_error_errno(reterr, "stat '%s'", pl_text_string(&path));
     }
@@ -461,7 +461,7 @@ static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
         int64_t next_ns = send_due(sync, false);
 
         if (sync->finish_by_ns != PL_DEADLINE_NEVER) {
-            break; /* an upload has taken the signal, and nothing would wake us */
+            break; /* an upload has read the signal, and nothing would wake us */
         }
         next_ns = sync->looks && look_ns < next_ns ? look_ns : next_ns;
         if (poll(waits, 2, pl_deadline_poll_ms(next_ns)) < 0 && errno != EINTR) {
@@ -487,7 +487,7 @@ static enum pl_status run(struct sync *sync, struct pl_error *reterr)
     if (status != PL_OK) { /* the last round is made nevertheless */
         sync->finish_by_ns = pl_deadline_after_ns(sync->finish_ns);
     }
-    /* Also what was never closed: whoever wrote it has ended. */
+    /* Also files that were never closed: their writers have ended. */
     if (scan(sync, "", ALL, status == PL_OK ? reterr : NULL) != PL_OK) {
         status = status == PL_OK ? PL_FAILED : status;
     }
@@ -588,7 +588,7 @@ static enum pl_status take_options(struct sync *sync, struct pl_s3_options *clie
     }
     if (status == PL_END && argc - optind != 2) {
         return pl_error_set(reterr, PL_INVALID,
-                            "expected DIRECTORY and s3://BUCKET/PREFIX, found %d words; --help tells more",
+                            "expected DIRECTORY and s3://BUCKET/PREFIX, found %d arguments; --help tells more",
                             argc - optind);
     }
     return status == PL_END ? PL_OK : status;

@@ -8,7 +8,7 @@
  * times any cache. Every other figure is the bytes that a kernel must move (each input read once, each output written
  * once) over its time, as a share of that ceiling and of a copy of as many bytes. Times are between two events around
  * many launches, which go round through more memory than the caches hold, and medians of ROUNDS. Launches are queued
- * behind a kernel that only takes time, so that the device does not wait for the calls: a launch over 4 MiB ends sooner
+ * after a kernel that only takes time, so that the device does not wait for the calls: a launch over 4 MiB ends sooner
  * than the CPU makes the next. Input is random, so that half of the bits change; results are checked in
  * tests/unit/device, not here. "host" rows are the time that the calls take on the CPU.
  *
@@ -89,7 +89,7 @@ static enum pl_status launch_copy(struct bench *b, const void *context, uint64_t
     return pl_device_copy(b->device, b->to + offset_bytes, b->from + offset_bytes, bytes, b->stream, reterr);
 }
 
-/* `moved` bytes in all a launch, beside a copy that moves as many. */
+/* `moved` bytes in all for each launch, compared with a copy that moves as many. */
 static enum pl_status report(struct bench *b, const char *name, uint64_t moved_bytes, double us,
                              struct pl_error *reterr)
 {
@@ -452,7 +452,7 @@ int main(int argc, char **argv)
         return 77;
     }
     bench.json = json ? fopen(json, "we") : NULL;
-    setlinebuf(stdout); /* what is measured stays, whatever becomes of the rest */
+    setlinebuf(stdout); /* keep what has been measured if the rest fails */
     if (bench.json) {
         setlinebuf(bench.json);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reading records costs: decoding from memory, and reading a FIFO beside raw reads of the same FIFO. One JSON line
- * a case; alternating runs, medians. A FIFO's reader and writer have a processor each where two are allowed: on one
- * processor a read costs less than half, and which of the two it is would else be the scheduler's choice in each run.
+ * What reading records costs: decoding from memory, and reading a FIFO compared with raw reads of the same FIFO. One
+ * JSON line for each case; alternating runs, medians. A FIFO's reader and writer have a CPU each where two are allowed:
+ * on one CPU a read costs less than half, and which of the two it is would otherwise be the scheduler's choice in each
+ * run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */

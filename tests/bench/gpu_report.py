@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu.sh has run and measured so far: its steps, the figures beside their goals as docs/gpu.md has them, and all of it as JSON.
+"""What tests/gpu.sh has run and measured so far: its steps, the figures next to their goals as docs/gpu.md has them, and all of it as JSON.
 
     gpu_report.py WORK JSON DEVICE [LEFT_OUT...]
 
@@ -42,7 +42,7 @@ def number(rows, key, limit, form):
 
 
 def least(rows, whole):
-    """The kernel that is furthest from the ceiling, which decides, and the one furthest behind a copy of as many bytes: none of 4 MiB reaches the ceiling
+    """The kernel that is furthest from the ceiling, which decides, and the one furthest from a copy of as many bytes: none of 4 MiB reaches the ceiling
     either. The goal is met when `whole`: all were measured."""
     if not rows:
         return None, None

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Allreduce between hosts in network namespaces, beside Open MPI's own: one JSON object a line.
+# Allreduce between hosts in network namespaces, compared with Open MPI's own: one JSON object a line.
 #
 #   tests/bench/hosts.sh [BUILD_DIR [CASE...]]      needs root; all cases take about a quarter of an hour
 #

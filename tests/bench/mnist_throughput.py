@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Images a second of the digit classifier: two ranks beside two processes that know nothing of each other, and beside PyTorch.
+"""Images a second of the digit classifier: two ranks compared with two independent processes, and with PyTorch.
 
     mnist_throughput.py DATA [--build build] [--rounds 5] [--steps 40] [--batch 64] [--cpus 0,1] [--torch PYTHON]
 

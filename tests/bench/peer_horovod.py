@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One training step's communication beside Horovod itself, on the gradients of real models, in processes that take turns.
+"""One training step's communication compared with Horovod itself, on the gradients of real models, in processes that take turns.
 
     tests/bench/peer_horovod.py --python PYTHON [--build build] [--ranks 2] [--rounds 5] [--small] MODEL.json...
 
 PYTHON has torch and horovod with MPI operations over the same Open MPI as ours. Horovod 0.28.1 builds against Debian's python3-torch in a
-virtual environment with its packages and a torch package whose include folder leads to libtorch-dev's headers (besides them it wants those of
+virtual environment with its packages and a torch package whose include folder leads to libtorch-dev's headers (in addition it needs those of
 libgoogle-glog-dev, libgflags-dev, libprotobuf-dev and pybind11-dev):
 
     HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 \\
     HOROVOD_CPU_OPERATIONS=MPI pip install --no-build-isolation --no-deps horovod==0.28.1
 
 Each round runs step_mpi and then Horovod, each as processes of their own. Both write every gradient in backward order, hand it over as soon
-as it is written, wait for all, and read all sums; the same loop without communication is timed beside it and subtracted; a time is that of
+as it is written, wait for all, and read all sums; the same loop without communication is timed next to it and subtracted; a time is that of
 the slowest rank. Horovod runs with its defaults (cycle time, fusion threshold, response cache) and reduces in place. Ratios are Horovod's
 time over ours of the same round; the median is printed, with the lowest and the highest.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduce beside MPICH, Gloo and Open MPI, each in processes of its own that take turns with ours.
+"""Allreduce compared with MPICH, Gloo and Open MPI, each in processes of its own that take turns with ours.
 
     tests/bench/peers.py [--build build] [--ranks 2] [--peers openmpi,mpich,gloo] [--sizes 4,1024,...] [--buffers arena|private]
                          [--rounds 7] [--json FILE]
@@ -68,7 +68,7 @@ def output_of(command, environment=None):
 
 
 def mpirun(launcher, ranks, command):
-    """Bound to cores where they suffice, in each launcher's words."""
+    """Bound to cores where they suffice, with each launcher's options."""
     bind = "core" if ranks <= os.cpu_count() else "none"
     if launcher == "mpirun.mpich":
         return output_of([launcher, "-bind-to", bind, "-n", ranks, *command])

@@ -29,7 +29,7 @@ for _ in 1 2 3; do
   SAGEMAKER_BASE_DIR=$work/algo-1/ml "$paceline" -- "$probe" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }'
 done | seconds >"$work/seconds"
-# mpirun alone, so that its own time can be told from ours.
+# mpirun alone, so that its own time can be distinguished from ours.
 for _ in 1 2 3; do
   begin=$(date +%s.%N)
   mpirun --allow-run-as-root --oversubscribe -np 2 -mca pml ob1 --mca mpi_yield_when_idle 1 "$probe" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

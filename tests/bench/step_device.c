@@ -4,11 +4,11 @@
  *
  *   step_device [--gradients LIST.json] [--device WHICH] [--backward-ms 20] [--work-mib 64] [--rounds 15] [--json FILE]
  *
- * Two loops do the same work on one stream: for each tensor, from the last to the first, kernels that stand for its
+ * Two loops do the same work on one stream: for each tensor, from the last to the first, kernels that simulate its
  * backward pass and one that writes its gradient; then AdamW over all of it.
  *
  *   bare      calls device/ itself: one optimizer kernel over one buffer
- *   runtime   says of each tensor that it is ready, lets the runtime's optimizer step, and is kept at most one step
+ *   runtime   marks each tensor ready, lets the runtime's optimizer step, and is kept at most one step
  *             ahead
  *
  * Rounds of the two alternate; overhead is the median of their ratios. "host" is the time that the runtime's calls of a
@@ -249,7 +249,7 @@ static enum pl_status run(struct bench *b, struct pl_error *reterr)
     if (b->json_path && !b->json) {
         return pl_error_errno(reterr, "write '%s'", b->json_path);
     }
-    setlinebuf(stdout); /* what is measured stays, whatever becomes of the rest */
+    setlinebuf(stdout); /* keep what has been measured if the rest fails */
     if (b->json) {
         setlinebuf(b->json);
     }

@@ -8,7 +8,7 @@
  *   packed       what Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
  *
  * Every step writes all gradients in backward order (each is handed over as soon as it is written) and reads all sums.
- * The same loop without communication, over the same memory, is timed beside it and subtracted. The ways alternate; a
+ * The same loop without communication, over the same memory, is timed next to it and subtracted. The ways alternate; a
  * time is that of the slowest rank, and medians and ratios are of pairs from the same round. Results are checked.
  *
  *   mpirun -n 2 step_mpi [--rounds 7] [--milliseconds 60] [--small] MODEL.json...

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Images a second of the examples' networks on one GPU: ours beside PyTorch's, same layers, batch, optimizer and card.
+"""Images a second of the examples' networks on one GPU: ours compared with PyTorch's, same layers, batch, optimizer and GPU.
 
     torch_peer.py [--build build] [--batch 64,1024] [--steps 300] [--rounds 3] [--precision float32,bf16] [--libraries PATHS] [--json FILE]
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake driver's orders, devices and contexts. fake_cuda.h tells its use. */
+/* The fake driver's orders, devices and contexts. fake_cuda.h explains its use. */
 #include "tests/fakes/fake_cuda_private.h"
 
 #include <stdio.h>
@@ -259,7 +259,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version)
     LEAVE(CUDA_SUCCESS);
 }
 
-/* code, the driver's words */
+/* code, the driver's message */
 #define ERROR_LIST(X)                                                                                                  \
     X(CUDA_SUCCESS, "no error")                                                                                        \
     X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                    \
@@ -400,7 +400,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
             modules++;
         }
         if (fake.leaks && (streams || context->allocations || events || modules)) {
-            fprintf(stderr, "fake_cuda: left behind: %d streams, %d pieces of memory, %d events, %d modules\n", streams,
+            fprintf(stderr, "fake_cuda: left over: %d streams, %d pieces of memory, %d events, %d modules\n", streams,
                     context->allocations, events, modules);
             abort();
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A driver for tests: libcuda.so.1 over host memory, found through LD_LIBRARY_PATH=<build>/tests/support (in meson: env
+ * A driver for tests: libcuda.so.1 over host memory, found through LD_LIBRARY_PATH=<build>/tests/fakes (in meson: env
  * fake_cuda_env, depends fake_cuda, where cuda_dep.found()). Kernels are device/'s own code compiled for the host,
  * streams and events keep CUDA's order, memory can be opened by other processes, and faults come when they are ordered.
  * Nothing in the product knows of it.
@@ -20,13 +20,13 @@
  *   unguarded            the host can touch device memory. Without it that is a SIGSEGV, except while the device works
  *   launch_error=N       the Nth kernel launch of this process ends the context with CUDA_ERROR_ILLEGAL_ADDRESS
  *   hang=N               the Nth launch never ends, nor would a call that waits for the device's work, as those that
- *                        release memory do and copies of ordinary memory behind it: it says so and aborts
- *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may stand
- *                        several times
+ *                        release memory do and copies of ordinary memory after it: it says so and aborts
+ *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may be
+ *                        given several times
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus
  *   leaks                when a context ends with memory, streams, events or modules left, say so and abort
  *
- * What the driver leaves undefined, and what it takes amiss, is found: work that touches memory behind a piece (SIGBUS,
+ * What the driver leaves undefined or forbids is found: work that touches memory after an allocation (SIGBUS,
  * within its last page an abort when it is released) or released memory (SIGBUS); streams and events that are gone
  * (abort); an event recorded in another device's stream; kernels of a module that was unloaded or belongs to another
  * context; calls in a context that has ended; copies from or to memory that is partly a piece's; memory whose pages are

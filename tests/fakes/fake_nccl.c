@@ -10,7 +10,7 @@
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
  *     FAKE_NCCL_FAULT=ask:R:N     rank R's operation number N is refused when it is asked for
  *
- * What the real one takes amiss much later ends the test at once: being asked or left in a thread that has no device,
+ * Misuse that the real one reports much later ends the test at once: calls or aborts from a thread that has no device,
  * buffers that overlap, and leaving with a group open.
  */
 #include "collectives/gpu/library_nccl.h"
@@ -313,7 +313,7 @@ static void run_group(void *argument, bool runs)
         bool message = o->kind == SEND || o->kind == RECV;
 
         if (good && !(message && exchanged)) {
-            good = run_one(o); /* the first message stands for all that follow it */
+            good = run_one(o); /* the first message represents all that follow it */
         }
         exchanged = message;
         first = o->next;

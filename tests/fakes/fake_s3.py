@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """As much of an S3 server as fault injection needs: objects in memory, ranges, ETags, checksums, lists, multipart uploads,
-and on request a region, a clock and a token that the client has to find out about; beside them a container's endpoint of keys
+and on request a region, a clock and a token that the client has to find out about; in addition a container's endpoint for credentials
 (/credentials) and an STS (/sts/). It checks no signatures: the tests against a real server do.
 
   fake_s3.py [--keep] DIRECTORY      serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes a file there
@@ -64,7 +64,7 @@ class Failure(Exception):
 
 
 class Listener:
-    """A server on loopback; talk(), of whoever derives from it, serves one connection."""
+    """A server on loopback; talk(), of a derived class, serves one connection."""
 
     def __init__(self):
         self.server = None

@@ -25,9 +25,9 @@ Requests are passed on as they came, Host included, so signatures stay valid. Th
   drip       at, rate       so many body bytes, then `rate` bytes a second
   flip       at     one body byte is inverted
   pieces     size   the body in pieces of so many bytes
-  chunked    end, extra   the body in chunked coding, without a length, and a chunk of `extra` behind it; with end false the connection ends
+  chunked    end, extra   the body in chunked coding, without a length, and a chunk of `extra` after it; with end false the connection ends
                           instead of the coding
-  hang_up    the whole answer, then the connection ends without a word
+  hang_up    the whole answer, then the connection ends without notice
   call       name, seconds   a function of the test is called, and so many seconds (0) later the request is passed on
   call_late  name, seconds   the same between what the server does and its answer
 """

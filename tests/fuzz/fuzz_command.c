@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch command that a master sends: whatever comes, only orted or prted leaves the splitter. */
+/* The launch command that a master sends: whatever it is, the splitter only accepts orted or prted. */
 #include "entrypoint/ssh/command.h"
 #include "tests/support/fuzz.h"
 

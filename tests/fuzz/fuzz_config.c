@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One configuration file of whatever content, the others in order: a job is read or refused with a cause, and what is
+ * One configuration file with arbitrary content, the others valid: a job is read or refused with a cause, and what is
  * read gives variables and a plan, or a cause. The first byte of the input chooses the file.
  */
 #include "base/file.h"

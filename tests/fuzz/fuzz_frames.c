@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames as they come over the control link, from another host or from anybody who holds the key. */
+/* Frames as they come over the control link, from another host or from any client with the key. */
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/supervise/ending.h"
 #include "tests/support/fuzz.h"

@@ -104,7 +104,7 @@ def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="Non
         feeder.terminate()
         said = feeder.communicate(timeout=LIMIT_S)[1]
         assert feeder.returncode == 0, f"the feeder ended with {feeder.returncode}: {said}"
-        assert not list(fifos.glob("training_*")), "the feeder left a FIFO behind"
+        assert not list(fifos.glob("training_*")), "the feeder left a FIFO"
 
 
 def from_s3(folder, ranks, words):

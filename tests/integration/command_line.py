@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong words behind `paceline` and its verbs: the first line names the word, what was found and what is expected, the exit status is 2, and nothing
-is asked of a network or for keys before that is said. And output that nobody takes. The same of examples/quickstart.sh."""
+"""Wrong arguments of `paceline` and its subcommands: the first line names the argument, what was found and what is expected, the exit status is 2, and no
+request is sent and no credentials are read before. And output that cannot be written. The same for examples/quickstart.sh."""
 import os
 import pathlib
 import re
@@ -13,10 +13,10 @@ import tempfile
 FAKES = pathlib.Path(os.environ["PACELINE_SOURCE"]) / "tests/fakes"
 PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 
-# What is typed behind `paceline`, and the whole of what is said; FOLDER is an empty directory, FILE a file.
+# The arguments of `paceline`, and the whole output; FOLDER is an empty directory, FILE a file.
 WRONG = {
-    "nonsense": "paceline: error: there is no verb 'nonsense'; `paceline help` lists them",
-    "help nonsense": "paceline: error: there is no verb 'nonsense'; `paceline help` lists them",
+    "nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
+    "help nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
     "plan nonsense": "paceline: error: plan: expected nothing or -- CMD..., found 'nonsense'",
     "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
     "info nonsense": "paceline info: error: expected nothing, found 'nonsense'; --help tells more",
@@ -46,7 +46,7 @@ WRONG = {
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is no directory, as --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is no directory, as --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is no directory, as --recursive needs one",
-    "feed FOLDER": "paceline feed: error: expected FROM and PATH, found 1 words; --help tells more",
+    "feed FOLDER": "paceline feed: error: expected FROM and PATH, found 1 arguments; --help tells more",
     "feed --epochs x FOLDER FILE": "paceline feed: error: --epochs is 'x', expected a whole number from 0 to 4294967295",
     "feed --first -1 FOLDER FILE": "paceline feed: error: --first is '-1', expected a whole number from 0 to 4294967295",
     "feed --shuffle x FOLDER FILE": "paceline feed: error: --shuffle is 'x', expected a whole number from 0 to 18446744073709551615",
@@ -57,7 +57,7 @@ WRONG = {
     "feed --augmented a --recordio s3://bucket/m FILE": "paceline feed: error: --augmented goes with neither --manifest, --recordio nor --decompress",
     "feed --manifest FOLDER FILE": "paceline feed: error: 'FOLDER': a manifest is an object on S3, s3://BUCKET/KEY",
     "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x')",
-    "sync FOLDER": "paceline sync: error: expected DIRECTORY and s3://BUCKET/PREFIX, found 1 words; --help tells more",
+    "sync FOLDER": "paceline sync: error: expected DIRECTORY and s3://BUCKET/PREFIX, found 1 arguments; --help tells more",
     "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is no directory",
     "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
@@ -78,14 +78,14 @@ WRONG = {
 
 
 def run(*words, keys=None, **keywords):
-    """Without a home or, unless there are any, keys: whoever asks for them says so instead of what is wanted."""
+    """Without a home and, by default, without credentials: code that reads them would report that instead of what is wanted."""
     environment = {"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", **(keys or {})}
     return subprocess.run([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=keywords.pop("stdout", subprocess.PIPE),
                           stderr=subprocess.PIPE, text=True, timeout=60, **keywords)
 
 
 def outputs(scratch):
-    """What happens to output that nobody takes, and to a place that a file cannot take."""
+    """What happens with output that cannot be written, and with a path where no file can be."""
     (scratch / "objects").mkdir()
     (scratch / "objects/key").write_text("data")
     os.mkfifo(scratch / "fifo")
@@ -104,7 +104,7 @@ def outputs(scratch):
                  "no such object; what lies below such a name takes --recursive)"),
                 (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' is there and is no file"),
                 (("info",), {"preexec_fn": lambda: os.close(1)}, 1, "paceline info: error: standard output cannot be written"),
-                # behind 4 bytes there is no other size: 4 times the factor is 0 in 64 bits
+                # after 4 bytes there is no other size: 4 times the factor is 0 in 64 bits
                 (("bench", "allreduce", "--max-bytes", "4", "--factor", "4611686018427387904", "--pairs", "1"), {"preexec_fn": lambda: os.close(1)}, 1,
                  "paceline bench: error: standard output cannot be written")):
             done = run(*words, keys=keys, **keywords)
@@ -164,7 +164,7 @@ def main():
     done = run("--version")
     if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout):
         found.append(f"paceline --version: status {done.returncode}, {done.stdout}{done.stderr}")
-    print("\n".join(found) or f"{len(WRONG)} mistakes are told as they should")
+    print("\n".join(found) or f"{len(WRONG)} mistakes are reported as they should")
     sys.exit(1 if found else 0)
 
 

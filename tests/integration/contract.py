@@ -108,7 +108,7 @@ def env_prints_what_train_adds():
 def start_words():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(subprocess.run([PACELINE], env=tree.env, check=False).returncode == 0, 'no word')
-        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'words behind train')
+        expect(tree.train('train', 'ignored', '--too') == 0 and tree.read('output/data/args') == '', 'arguments after train')
         expect(tree.train('--', 'sh', '-c', 'exit 7') != 0 and '7' in tree.read('output/failure'), 'a command')
         expect(tree.train('inof') == 2, 'a mistyped verb')
         (tree.base / 'input/config/resourceconfig.json').unlink()
@@ -116,7 +116,7 @@ def start_words():
 
 
 def closed_standard_descriptors():
-    """A program finds /dev/null where whoever started us closed a descriptor, and no file or link of ours."""
+    """A program finds /dev/null where our parent closed a descriptor, and no file or link of ours."""
     with Tree() as tree:
         closed = 'exec "$@" <&- >&- 2>&-'
         code = subprocess.run(['sh', '-c', closed, 'sh', PACELINE, '--', 'sh', '-c', 'ls -l /proc/$$/fd >"$SM_MODEL_DIR/fds"; echo why >&2; exit 5'],
@@ -200,7 +200,7 @@ def await_open(process, path):
 
 
 def a_signal_while_the_job_is_refused():
-    """The exit code stays the one that the failure file tells of."""
+    """The exit code stays the one that the failure file reports."""
     with Tree() as tree:
         config = tree.base / 'input/config/resourceconfig.json'
         config.unlink()
@@ -337,7 +337,7 @@ def an_mpirun_that_runs_no_rank():
 
 
 def a_signal_to_the_whole_group():
-    """A shell's or timeout's reaches more than the first process: mpirun, which would kill its ranks, hears nothing of it."""
+    """A shell's or timeout's reaches more than the first process: mpirun, which would kill its ranks, does not get it."""
     if shutil.which('mpirun') is None:
         skipped.append('a_signal_to_the_whole_group: no mpirun')
         return
@@ -367,7 +367,7 @@ def host_names_that_mpirun_would_split():
     hps = {'sagemaker_program': '/bin/true', 'sagemaker_mpi_enabled': 'true'}
     for name in ('a:2', 'a,b', 'a b'):
         with Tree(hps, resource={'current_host': name, 'hosts': [name], 'network_interface_name': 'lo'}) as tree:
-            refused(tree, f"the host name '{name}' cannot stand in mpirun's list")
+            refused(tree, f"the host name '{name}' cannot be in mpirun's host list")
 
 
 def large_hyperparameters():
@@ -385,7 +385,7 @@ def names_with_equals():
     with Tree({'a=b': '1', 'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         expect(tree.train() == 0, tree.done.stderr)
         expect(tree.read('output/data/args') == '--a=b\n1\n', 'arguments')
-        expect(b"'=' cannot stand in a variable's name" in tree.done.stderr, 'warning')
+        expect(b"a variable's name cannot contain '='" in tree.done.stderr, 'warning')
 
 
 def archive(entries):
@@ -584,7 +584,7 @@ def intermediate_output():
         refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
     for uri in 's3://', 's3:///out':
         with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': f'"{uri}"'}) as tree:
-            refused(tree, f"sagemaker_s3_output: expected a bucket behind s3://, found '{uri}'")
+            refused(tree, f"sagemaker_s3_output: expected a bucket after s3://, found '{uri}'")
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"s3://bkt/out"'}) as tree:
         (tree.base / 'output/intermediate').mkdir(parents=True)
         expect(tree.train() == 0 and b'output/intermediate is there already: nothing is uploaded; remove it' in tree.done.stderr, tree.done.stderr)

@@ -123,7 +123,7 @@ wait_host algo-2 60
 wait $! || true
 expect_code algo-2 143
 expect_failure algo-2 "stopped by SIGTERM before its program started"
-grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not told"
+grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not notified"
 expect_nobody
 case_end algo-2
 

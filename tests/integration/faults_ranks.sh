@@ -45,7 +45,7 @@ held() {
   echo $count
 }
 
-# Run until all three others have noticed, then see that the job ends and what it leaves behind. A killed rank would make mpirun end the others
+# Run until all three others have noticed, then see that the job ends and what it leaves. A killed rank would make mpirun end the others
 # at once; told to recover it leaves them alone, does not end by itself, and its exit code says nothing. False: it crashed itself, which Open MPI
 # 4.1's does at times over a rank's message that another has hung up, or could not start a rank; that says nothing of the ranks. Nor does a deadline that
 # has passed before the signal, or over another rank, on a machine that halted one for so long.
@@ -96,7 +96,7 @@ fault() { # KIND SIGNAL VICTIM DEADLINE_S
       LIBRARY) [[ $words =~ ^MPI_[A-Za-z]*,\ rank\ $victim: ]] || fail "rank $rank says $status" ;; # MPI knew first, and says so
       *) fail "rank $rank says $status" ;;
     esac
-    # Who has only heard of it has the very words of the first, and may say for whom it was waiting itself.
+    # A rank that only received the error has exactly the text of the first, and may add which rank it was waiting for itself.
     if [[ $words =~ ^rank\ ([0-3])\ has\ given\ up:\  && -e $cluster/faults/noticed-${BASH_REMATCH[1]} ]]; then
       read -r _ _ first <"$cluster/faults/noticed-${BASH_REMATCH[1]}"
       [[ $words = "${BASH_REMATCH[0]}$first"* ]] || fail "rank $rank reports another message than rank ${BASH_REMATCH[1]}'s"

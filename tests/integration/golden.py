@@ -3,7 +3,7 @@
 """Environment and argument vectors are those of the Python toolkit, byte for byte, for every captured case.
 
 The captures are not part of this repository. The folder is the first argument, else the golden folder of the shared
-specification two levels up or beside the sources. Where the results differ on purpose, the test names the row of
+specification two levels up or next to the sources. Where the results differ on purpose, the test names the row of
 docs/differences.md that says so, and fails when there is no such row or when there is no difference any more.
 """
 import json
@@ -98,7 +98,7 @@ def code_of(case):
 
 
 def without_rank(argv):
-    """What stands before `paceline rank`, which MPI's ranks run through, and the program with its arguments, which a `--` parts."""
+    """What is before `paceline rank`, which MPI's ranks run through, and the program with its arguments, separated by `--`."""
     at = next((i for i, w in enumerate(argv) if os.path.basename(w) == 'paceline' and argv[i + 1:i + 2] == ['rank']), None)
     if at is None:
         return [], argv
@@ -107,7 +107,7 @@ def without_rank(argv):
 
 
 def words_of(argv):
-    """The user's words: behind `paceline rank` under MPI, behind the interpreter for Python."""
+    """The user's arguments: after `paceline rank` under MPI, after the interpreter for Python."""
     argv = without_rank(argv)[1]
     if os.path.basename(argv[0]).startswith('python'):
         argv = argv[3:] if argv[1:3] == ['-m', 'mpi4py'] else argv[1:]

@@ -5,7 +5,7 @@
     gpu_examples.py [--json FILE]
 
 FILE gets an accuracy a line: {"model", "ranks", "words", "accuracy", "cpu"}.
-Where an MNIST set lies beside the checkout it is used, made-up digits otherwise; CIFAR-10's pictures are made up.
+Where an MNIST set is next to the checkout it is used, made-up digits otherwise; CIFAR-10's pictures are made up.
 """
 import array
 import functools
@@ -124,7 +124,7 @@ def main():
         work = pathlib.Path(name)
         data = digits(work / "digits")
         probe = run("mnist", 1, "--data", data, "--epochs", 0, "--device", "cuda", check=False)
-        if probe.returncode and re.search(r"no GPU is used|not installed beside", probe.stderr):
+        if probe.returncode and re.search(r"no GPU is used|not installed next to", probe.stderr):
             print(probe.stderr.strip().splitlines()[-1])
             return 77
         cifar10.make_pictures(work / "pictures")

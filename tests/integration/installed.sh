@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What `meson install` leaves is enough for a program outside this tree, the one that docs/runtime.md shows: every public header, the library,
-# pkg-config's flags. And `paceline help` names every verb there is.
+# pkg-config's flags. And `paceline help` names every subcommand.
 set -euo pipefail
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -30,7 +30,7 @@ def trial(data, number):
     command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", MNIST, "--data", data, "--epochs", "1000", "--batch-size", "10", "--device", "cpu"]
     process = subprocess.Popen([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
-    first = next((line for line in process.stdout if line.startswith("epoch=1 ")), None)  # behind what MPI may have to say; the job runs
+    first = next((line for line in process.stdout if line.startswith("epoch=1 ")), None)  # after any messages of MPI; the job runs
     assert first, "the job ended before its first epoch was over"
     time.sleep(random.uniform(0, 1))
     pid = random.choice(running(MNIST, data))
@@ -40,7 +40,7 @@ def trial(data, number):
     out, _ = process.communicate(timeout=100)
     seconds = time.monotonic() - began
     print(f"{number.name} to rank {victim}: the job ended after {seconds:.1f} s with status {process.returncode}")
-    # mpirun itself tells of a killed rank, and may be faster than the others' own message.
+    # mpirun itself reports a killed rank, and may be faster than the others' own message.
     assert process.returncode != 0
     assert re.search(rf"\brank {victim}\b", out), out
     assert seconds < DEADLINE_S + 30, out

@@ -56,7 +56,7 @@ def horovods_variables(folder):
 
 
 def again():
-    """A1, A3: a second start gives a second world beside the first, and either outlives the other."""
+    """A1, A3: a second start gives a second world next to the first, and either outlives the other."""
     assert sorted(run(3, "again").stdout.splitlines()) == [f"rank {r} sum 9" for r in range(3)]
     for backend in "", "exchange":
         assert sorted(run(3, "swapped", PACELINE_BACKEND=backend).stdout.splitlines()) == [f"rank {r} sum 3" for r in range(3)]
@@ -87,7 +87,7 @@ def stopping():
 
 
 def late_stop():
-    """A rank that still writes the model is waited for, and named; one that outlasts timeout_s is left, with a word, and the job fails."""
+    """A rank that still writes the model is waited for, and named; one that outlasts timeout_s is left, with a message, and the job fails."""
     done = run(3, "stop", STOP_LATE_S, PACELINE_STALL_S="1")
     costs = sorted(float(cost) for cost in re.findall(r"stop_s (\S+)", done.stdout))
     assert len(costs) == 3 and costs[1] > STOP_LATE_S - 4, costs
@@ -98,7 +98,7 @@ def late_stop():
 
 
 def leaving():
-    """A9: a program that ends without a stop ends at once, with mpirun's word that MPI was not finalised; nothing of it stays."""
+    """A9: a program that ends without a stop ends at once, with mpirun's message that MPI was not finalised; nothing of it stays."""
     before = set(os.listdir("/dev/shm"))
     assert "without calling" in run(2, "leave", code=1).stderr
     assert not survivors(PROBE) and not {name for name in set(os.listdir("/dev/shm")) - before if "paceline" in name}

@@ -5,8 +5,8 @@
     mnist.py accuracy      four ranks reach 96 % on MNIST's held-out digits; the model opens and the metric line has its form
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
     mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
-    mnist.py pipe          from FIFOs that carry gzip objects one behind the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
-    mnist.py refusals      wrong words and missing data end with a message and a status other than 0
+    mnist.py pipe          from FIFOs that carry gzip objects one after the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
+    mnist.py refusals      wrong arguments and missing data end with a message and a status other than 0
 """
 import array
 import gzip
@@ -127,7 +127,7 @@ def named(folder):
     for first, second in (("0", "1"), ("1", "0")):
         resumed = [*words, "--checkpoint-dir", folder / ("checkpoints" + first), "--model-dir", folder / ("resumed" + first)]
         run(2, *resumed, "--epochs", "1", "--named", first)
-        assert "going on behind step 12" in run(2, *resumed, "--epochs", "2", "--named", second).stderr
+        assert "resuming after step 12" in run(2, *resumed, "--epochs", "2", "--named", second).stderr
         assert (folder / ("resumed" + first) / "model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes()
 
 
@@ -156,7 +156,7 @@ def await_open(pids, path):
 
 
 def stop_without_feeder(environment, fifos, data):
-    """SIGTERM while nobody feeds: the first epoch's wait is a failure that says so, that of a later one an ordinary stop behind the epoch before."""
+    """SIGTERM while nobody feeds: the first epoch's wait is a failure that says so, that of a later one an ordinary stop after the epoch before."""
     for channel, epoch in (("training", 0), ("testing", 0), ("training", 1)):
         os.mkfifo(fifos / f"{channel}_{epoch}")
     alone = subprocess.Popen([MNIST], env=environment, stderr=subprocess.PIPE, text=True)
@@ -178,7 +178,7 @@ def stop_without_feeder(environment, fifos, data):
     for pid in ranks:
         os.kill(pid, signal.SIGTERM)
     out, words = pair.communicate(timeout=60)
-    assert pair.returncode == 0 and "stopped behind step 12, as asked" in words, (pair.returncode, out, words)
+    assert pair.returncode == 0 and "stopped after step 12, as asked" in words, (pair.returncode, out, words)
 
 
 def pipe(folder):

@@ -46,7 +46,7 @@ grep -q "$reason" "$work/err" || fail "the message lacks '$reason'"
 mkdir "$work/alone"
 cp "$mnist" "$work/alone"
 mnist=$work/alone/mnist run 1 --device cuda
-[ "$code" = 1 ] && grep -q 'libpaceline-nn-cuda.so) are not installed' "$work/err" || fail "without the layers for GPUs beside it: exit code $code"
+[ "$code" = 1 ] && grep -q 'libpaceline-nn-cuda.so) are not installed' "$work/err" || fail "without the layers for GPUs next to it: exit code $code"
 mnist=$work/alone/mnist run 1
 [ "$code" = 0 ] && [ "$(lines_with GPU)" = 0 ] || fail "a program that was never built for GPUs speaks of them ($code)"
 run 1 --device cpu --precision bf16

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A parameter server job on two hosts: the server beside the program on each, ended when the master's program has ended, also when
+# A parameter server job on two hosts: the server next to the program on each, ended when the master's program has ended, also when
 # the job is stopped.
-# A shell script stands for the interpreter, so that TensorFlow is not needed.
+# A shell script replaces the interpreter, so that TensorFlow is not needed.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 trap cluster_down EXIT

@@ -157,7 +157,7 @@ pl.allreduce_async_(given, name="dropped")
 del given
 gc.collect()
 assert held() is not None, "the library still uses the array of a handle that was dropped"
-pl.allreduce(numpy.ones(1), name="behind it")
+pl.allreduce(numpy.ones(1), name="after it")
 if r or n == 1:  # rank 0 has no more data; an average divides by all ranks nevertheless, as Horovod's does
     assert abs(pl.allreduce(numpy.ones(1), name="uneven")[0] - max(n - 1, 1) / n) < 1e-12
 assert pl.join() in range(n)
@@ -316,7 +316,7 @@ loss_of(model).backward()
 optimizer.step()
 assert not hasattr(optimizer, "register_step_pre_hook") or (len(seen) == 1 and (seen[0] == mean).all()), seen
 
-# A step that was left out behind synchronize() is no reason to skip the next synchronize().
+# A step that was left out after synchronize() is no reason to skip the next synchronize().
 optimizer.zero_grad()
 loss_of(model).backward()
 optimizer.synchronize()
@@ -372,7 +372,7 @@ except ValueError as error:
 handle = hvd.sparse_allreduce_async(torch.eye(2)[:1].to_sparse() * r, "sparse", op=hvd.Sum)
 assert torch.equal(handle().to_dense(), torch.tensor([[n * mean, 0.0]]))
 
-# What an optimizer may be given besides.
+# What else an optimizer may be given.
 for scale, expected in ((1 + 2**-12, 1.0), (2.0, 2.0)):  # the first has more digits than float16
     model, optimizer = fresh(compression=hvd.Compression.fp16, gradient_predivide_factor=4.0)
     (scale * loss_of(model)).backward()

@@ -64,7 +64,7 @@ def interrupt(folder, name, number, seconds):
         os.kill(random.choice(victims), number)
     except ProcessLookupError:
         return None, finish(process), False
-    in_time = newest(folder, name) < STEPS - 10  # steps are ahead of the files, and the answer to a stop is a step behind it
+    in_time = newest(folder, name) < STEPS - 10  # steps are ahead of the files, and the answer to a stop is a step late
     out, _ = process.communicate(timeout=60)
     assert not survivors(MNIST, folder / name), "a rank survived"
     return process.returncode, out, in_time
@@ -87,7 +87,7 @@ def sharded(folder):
     run("undivided")
     run("divided", "--max-steps", "7")  # of 10, in the second epoch
     out = run("divided")
-    assert "going on behind step 7, in epoch 2" in out, out
+    assert "resuming after step 7, in epoch 2" in out, out
     assert model(folder, "divided") == model(folder, "undivided"), out
     print("shards of two sizes: the same bits")
 
@@ -96,7 +96,7 @@ def other_ranks(folder):
     """Three ranks cannot have shared evenly what two of them took in seven steps: they begin before it."""
     finish(start(folder, "other", 2, "--max-steps", "7"))
     out = finish(start(folder, "other", 3))
-    assert "was written by 2 ranks and is continued by 3" in out and "going on behind step 7, in epoch 1" in out and "epoch=2 " in out, out
+    assert "was written by 2 ranks and is continued by 3" in out and "resuming after step 7, in epoch 1" in out and "epoch=2 " in out, out
     print("another number of ranks: to the end")
 
 
@@ -124,7 +124,7 @@ def main():
                     steps = sorted((folder / (name + "-checkpoints")).glob("*.json"))
                     print("stopped" if "as asked" in out else "too late:", out.strip().splitlines()[-1], "newest", steps[-1].name)
                 out = finish(start(folder, name))
-                assert "going on behind step" in out, out
+                assert "resuming after step" in out, out
             assert model(folder, name) == model(folder, "whole"), f"trial {trial}: other weights\n{out}"
             assert len(list((folder / (name + "-checkpoints")).glob("*.json"))) == 3
         print(f"{interrupted} of {kills + stops} runs were interrupted; all ended with the same bits")

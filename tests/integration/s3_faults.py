@@ -46,7 +46,7 @@ def stolen_s():
 
 
 def held_up_s(*pids):
-    """How long the threads of these processes have stood in line for a processor, and it for the machine's."""
+    """How long the threads of these processes have waited for a CPU, and it for the machine's."""
     delay_ns = 0
     for pid in pids:
         try:
@@ -225,7 +225,7 @@ class Run:
         code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
         check(code == 0, err)
         check(target.read_bytes() == self.objects["obj"], "the file differs")
-        check(not any(" bytes=0-" in entry[0] for entry in self.proxy.log), "the second run began anew")
+        check(not any(" bytes=0-" in entry[0] for entry in self.proxy.log), "the second run started from the beginning")
         self.proxy.log.append(["", "used", 0])
         before = len(self.proxy.log)
         code, _, err = await self.client("cp", "s3://bkt/obj", str(target))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`paceline sync` where the kernel or the directory does not let it hear of every change.
+"""`paceline sync` where the kernel or the directory does not report every change.
 
   sync.py PACELINE_SYNC
 
@@ -23,7 +23,7 @@ LIMIT_S = 120  # far beyond two looks of 10 s
 NO_WATCHES = ["unshare", "-Ur", "sh", "-c", 'echo 1 >/proc/sys/user/max_inotify_watches && exec "$@"', "sh"]
 NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
 NOBODY = ["unshare", "-U"]  # without the right to read everything
-SAYS = "not all changes are told"
+SAYS = "not all changes are reported"
 
 
 class Sync:
@@ -69,7 +69,7 @@ class Sync:
         self.wait_until(lambda: is_connected(self.port), "the server is not asked")
 
     def wait_told(self):
-        self.wait_until(lambda: not heeds_stop(self.process, "ShdPnd"), "it does not look for a wish to stop")
+        self.wait_until(lambda: not heeds_stop(self.process, "ShdPnd"), "it does not look for a stop request")
 
     def stop(self, code=0):
         self.process.terminate()
@@ -139,7 +139,7 @@ def no_inotify(folder):
 
 
 def unreadable(folder):
-    """A directory that cannot be read holds up nothing else; what is in it goes up once it can be read, or the end tells of it."""
+    """A directory that cannot be read holds up nothing else; what is in it goes up once it can be read, or the end reports it."""
     make(folder / "watched/a/here", "here")
     for name in ("closed", "locked"):
         make(folder / "watched" / name / "inside", "inside")
@@ -166,7 +166,7 @@ def locked_late(folder):
             with open(folder / "watched/locked/file", "w", encoding="ascii") as file:
                 file.write("text")
                 (folder / "watched/locked").chmod(0)
-            make(folder / "watched/then", "then")  # its turn comes behind the file's, in time and by name
+            make(folder / "watched/then", "then")  # its turn comes after the file's, in time and by name
             sync.wait("then", "then")
             (folder / "watched/locked").chmod(0o755)
             sync.stop()
@@ -244,7 +244,7 @@ def silent(folder):
 
 
 def told_late(folder):
-    """A wish to stop that comes while the last upload waits for its answer is no reason to wait for another one."""
+    """A stop request that comes while the last upload waits for its answer is no reason to wait for another one."""
     make(folder / "watched/file", "text")
     with Sync(folder, silent=True) as sync:
         sync.wait_asking()

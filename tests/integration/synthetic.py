@@ -29,7 +29,7 @@ for ranks in (1, 2, 4):
         assert (found["model"], found["ranks"], found["hosts"], found["tensors"], found["bytes"]) == ("digits", ranks, 1, 8, 4 * 1199882), found
         assert found["backward_ms"] >= 8 and found["step_ms"] >= 8 and 0 <= found["overlap"] <= 1, found
         bytes_on_bus = found["busbw_gb_s"] * 1e6 * found["communication_ms"]
-        rounding = 0.0006e6 * found["communication_ms"]  # of a bandwidth with three digits behind the point
+        rounding = 0.0006e6 * found["communication_ms"]  # of a bandwidth with three digits after the point
         assert abs(bytes_on_bus - 2 * (ranks - 1) / ranks * found["bytes"]) <= 0.02 * found["bytes"] + rounding, found
 if (FAKES / "nccl/libnccl.so.2").exists():
     for ranks, nccl, device in ((1, "no_nccl", "auto"), (2, "no_nccl", "cuda"), (2, "nccl", "cuda"), (2, "nccl", "cuda:1")):

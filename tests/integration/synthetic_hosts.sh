@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The synthetic step on two hosts of two ranks: buckets and small collectives under way beside each other, moved by the progress thread while the backward
+# The synthetic step on two hosts of two ranks: buckets and small collectives in flight at the same time, moved by the progress thread while the backward
 # pass goes on. Every average is checked by the program itself.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"

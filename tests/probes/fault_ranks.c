@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that run one operation again and again, small and large, until one of them is hit by a signal at a moment of
- * chance:
+ * Ranks that run one operation again and again, small and large, until one of them is hit by a signal at a random
+ * moment:
  *
  *   fault_ranks KIND SIGNAL VICTIM DEADLINE_S FOLDER      KIND by number, as enum pl_kind; the signal too
  *
- * Each of the others writes FOLDER/noticed-RANK, one line: seconds from the signal to the error, its status, its words.
- * Then it waits for the others' files, so that no launcher ends anybody early, and leaves with status 3 without another
- * word to MPI.
+ * Each of the others writes FOLDER/noticed-RANK, one line: seconds from the signal to the error, its status, its
+ * message. Then it waits for the others' files, so that no launcher ends anybody early, and exits with status 3 without
+ * another MPI call.
  */
 #include "base/clock.h"
 #include "collectives/collective.h"
@@ -27,7 +27,7 @@ enum { ELEMS = 200000, STEPS_BEFORE = 6 };
 static int hit_fd;
 static int hit_by;
 
-/* Tell when, and go. Every host of the test has the same clock. */
+/* Write the time, and die. Every host of the test has the same clock. */
 static void hit(int number)
 {
     int64_t now_ns = pl_clock_now_ns();

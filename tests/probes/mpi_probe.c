@@ -6,7 +6,7 @@
  *   mpi_probe exit R CODE         rank R exits with CODE, the others wait to be ended
  *   mpi_probe raise R SIGNAL      rank R kills itself with SIGNAL
  *   mpi_probe stubborn R CODE     as exit, and the other ranks ignore SIGTERM
- *   mpi_probe daemon R SECONDS    rank R leaves a process behind that holds its output; all end well
+ *   mpi_probe daemon R SECONDS    rank R leaves a process that holds its output open; all end well
  *   mpi_probe last R CODE         all ranks finish, then rank R exits with CODE
  *   mpi_probe save R SECONDS      wait; on SIGTERM sleep SECONDS, write /opt/ml/model/saved-RANK, end well
  *   mpi_probe sleep R SECONDS     all ranks do steps for SECONDS

@@ -72,7 +72,7 @@ static inline void tree_done(struct tree *tree)
     scratch_done(&tree->scratch);
 }
 
-/* Read the job anew. The binary's path is one where the build tree's companions are found. */
+/* Read the job again. The binary's path is one where the build tree's companions are found. */
 static inline enum pl_status tree_job(struct tree *tree)
 {
     pl_job_free(tree->job);

@@ -25,7 +25,7 @@ static const struct nn_layer_spec digits[] = {
     {.kind = NN_END},
 };
 
-/* Odd sizes, three colours, no max(0, x) behind the convolution. */
+/* Odd sizes, three colours, no max(0, x) after the convolution. */
 static const struct nn_layer_spec odd[] = {
     {.kind = NN_CONV, .name = "c1", .outputs = 5, .kernel = 2},
     {.kind = NN_MAX_POOL, .name = "p"},

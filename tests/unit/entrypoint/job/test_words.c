@@ -45,7 +45,7 @@ START_TEST(open_quotes_and_a_last_backslash_are_errors)
 {
     ck_assert_str_eq(split("a 'b c"), "!options: the quote ' at column 3 is not closed");
     ck_assert_str_eq(split("\"a\\\""), "!options: the quote \" at column 1 is not closed");
-    ck_assert_str_eq(split("a\\"), "!options: expected a character behind the backslash at column 2, found the end");
+    ck_assert_str_eq(split("a\\"), "!options: expected a character after the backslash at column 2, found the end");
 }
 END_TEST
 

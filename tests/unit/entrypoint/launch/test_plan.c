@@ -21,7 +21,7 @@ static void two_hosts(struct tree *tree, const char *current)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-/* What of the argument vector stands behind `word`. */
+/* The part of the argument vector after `word`. */
 static const char *behind(const struct tree *tree, const char *word)
 {
     const char *text = joined(&tree->plan->argv);
@@ -580,16 +580,15 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     tree_write(&tree, "input/config/hyperparameters.json", "{\"nul\": \"x\\u0000y\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "behind '--nul': expected a value without U+0000"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "hyperparameter '--nul': expected a value without U+0000"));
     for (int excess = 0; excess < 2; excess++) {
-        /* a number with a dot behind is text */
+        /* a number followed by a dot is text */
         snprintf(text, sizeof(text), "{\"long\": \"%0*d.\"}", 131070 + excess, 0);
         tree_write(&tree, "input/config/hyperparameters.json", text);
         ck_assert_int_eq(tree_plan(&tree), excess == 0 ? PL_OK : PL_LIMIT);
     }
-    ck_assert_ptr_nonnull(
-        strstr(tree.error.cause,
-               "behind '--long': expected less than the 131072 bytes that Linux passes in one argument, found 131072"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'--long': expected less than the 131072 bytes "
+                                                   "that Linux passes in one argument, found 131072"));
     tree_done(&tree);
 }
 END_TEST

@@ -54,7 +54,7 @@ static void add_script(struct rig *rig, struct pl_words *argv, const char *scrip
                  &rig->tree.error);
 }
 
-/* Run a program beside a parameter server to its end; the result is the exit code. */
+/* Run a program with a parameter server as its sidecar to its end; the result is the exit code. */
 static int run_with_server(struct rig *rig, const char *server, const char *program)
 {
     rig_setup(rig, "\"localhost\"");
@@ -176,7 +176,7 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
-             (int)rig.supervisor.parties[0]->pid); /* until its watcher is reaped */
+             (int)rig.supervisor.parties[0]->pid); /* until its shim is reaped */
     add_script(&rig, &step.argv, script);
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
@@ -217,8 +217,8 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    /* Signals wait for who asks for them, as paceline-sync does: of shells some ask for those that they trap, and
-     * others find them in their status.
+    /* Signals stay pending until they are read, as in paceline-sync: some shells read those that they trap, others find
+     * them in their status.
      */
     add_script(&rig, &rig.plan.sync,
                "trap '' TERM; trap 'echo >cleared; exit 0' INT; echo >uploading; while :; do while read name value; do "
@@ -366,7 +366,7 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
 {
     const struct pl_ending killed_first[] = {
         {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
-        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its watcher, too */
+        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its shim, too */
     };
     /* by Open MPI 5, whose peer is gone */
     const struct pl_ending aborted = {.of = PL_ENDING_RANK, .rank = 2, .code = 14, .program = "train"};
@@ -462,7 +462,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     write_program(&rig, "bin/paceline-keys",
                   "#!/bin/sh\n[ -e asked ] || { : >asked; kill -TERM $SUPERVISOR; exec sleep 100; }\n"
                   "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
-    /* The other host: READY; DONE once it has heard. */
+    /* The other host: READY; DONE once it has received the stop. */
     write_program(&rig, "bin/ssh",
                   "#!/bin/sh\nprintf 'PL\\002\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/heard\n"
                   "printf 'PL\\002\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
@@ -477,7 +477,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
                  &rig.tree.error);
     take_plan(&rig);
-    /* whoever was stopped before it met the others has a twelfth of it to tell them */
+    /* a host that was stopped before the others connected has a twelfth of it to notify them */
     rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");

@@ -58,7 +58,7 @@ static struct pl_frame await(enum pl_frame_type type)
         if (status == PL_OK && frame.type == type) {
             return frame;
         }
-        ck_assert_msg(status == PL_OK || status == PL_END, "the watcher ended without a %s frame", pl_frame_name(type));
+        ck_assert_msg(status == PL_OK || status == PL_END, "the shim ended without a %s frame", pl_frame_name(type));
         ck_assert(!pl_deadline_passed(deadline_ns));
         if (status == PL_END) {
             ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);

@@ -16,7 +16,7 @@ struct item {
     mode_t type;
     const char *content; /* of a file, or what a symbolic link points to */
     mode_t mode;
-    const char *hard; /* the name that a hard link stands for */
+    const char *hard; /* the name that a hard link refers to */
 };
 
 /* Pack `items` with libarchive as tar.gz into `data`; returns its size. */

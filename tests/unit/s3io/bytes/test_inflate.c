@@ -90,7 +90,7 @@ START_TEST(members_and_frames_give_the_plain_bytes_whatever_the_sizes)
 }
 END_TEST
 
-/* pzstd writes the size of each frame into such a frame before it, others an index behind the last. */
+/* pzstd writes the size of each frame into such a frame before it, others an index after the last. */
 START_TEST(frames_to_be_skipped_stand_anywhere)
 {
     static const unsigned char skippable[] = {0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};

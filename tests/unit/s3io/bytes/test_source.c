@@ -283,7 +283,8 @@ START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
     ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
     ck_assert_ptr_nonnull(strstr(error.cause, "asked to stop while waiting for a writer of FIFO"));
     pl_source_close(source);
-    /* What is there is read, and short waits, as for ranks that share the stream, do not begin the patience anew. */
+    /* Bytes that are there are read, and short waits, as for ranks that share the stream, do not restart the
+     * timeout. */
     ck_assert_ok(pl_source_open_fifo(path, &source, &error), &error);
     pl_source_stop_fifo(source, stop_fd);
     fd = open(path, O_RDWR | O_CLOEXEC);

@@ -271,7 +271,7 @@ START_TEST(fifo_that_stops_is_a_timeout_on_every_rank)
 
     job = make_job(&scratch, 2, 2, 500, 500);
     job.feed.hang_at = 20;
-    job.timeout_ns = 5 * PL_NS_PER_S; /* also for the two to meet, which is no part of this test */
+    job.timeout_ns = 5 * PL_NS_PER_S; /* also for the two to connect, which this test is not about */
     run_job(&job, ranks);
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert_int_eq(ranks[i].status, PL_TIMEOUT);
@@ -326,7 +326,7 @@ START_TEST(two_ranks_with_one_number_are_refused)
 }
 END_TEST
 
-/* Kill the process that is local rank `victim` in the middle of an epoch; the survivor must hear of it. */
+/* Kill the process that is local rank `victim` in the middle of an epoch; the survivor must report it. */
 static void kill_one(uint32_t victim)
 {
     struct scratch scratch = scratch_new();

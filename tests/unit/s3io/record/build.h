@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Writers of the record formats for tests, straight from the formats' descriptions and apart from the readers. */
+/** Writers of the record formats for tests, directly from the formats' descriptions and independent of the readers. */
 #ifndef PL_TESTS_S3IO_BUILD_H
 #define PL_TESTS_S3IO_BUILD_H
 

@@ -127,8 +127,8 @@ END_TEST
 
 #define KEYS(access) "aws_access_key_id = " access "\naws_secret_access_key = S\n"
 
-/* botocore takes the same keys in each of these cases, or refuses, or goes where we cannot: a container's role never
- * stands in for it. */
+/* botocore takes the same credentials in each of these cases, or refuses, or uses a source that we do not support: a
+ * container's role never replaces it. */
 START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
 {
     static const struct {

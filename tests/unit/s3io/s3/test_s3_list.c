@@ -60,7 +60,7 @@ START_TEST(encoded_keys_are_decoded)
                  &error);
     ck_assert_str_eq(listing.items[0].key, "a\x01 +/\xe1\x88\xb4");
     ck_assert_str_eq(listing.items[1].key, "d\n/");
-    /* A server that knows nothing of it says so by silence. */
+    /* A server that does not know the encoding says nothing about it. */
     ck_assert_ok(parse("<ListBucketResult><Contents><Key>a%41+</Key><Size>1</Size></Contents></ListBucketResult>",
                        &listing, &next, &error),
                  &error);
@@ -149,7 +149,7 @@ START_TEST(error_documents_are_read)
 }
 END_TEST
 
-/* A page with one key, or none, behind which `next` follows; NULL: nothing does. */
+/* A page with one key, or none, and the token `next` of the page after it; NULL: it is the last. */
 static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, const char *next, int64_t now_s,
                                 struct pl_error *error)
 {
@@ -178,9 +178,9 @@ static void find_circles(bool by_token, bool by_key)
                 (void)snprintf(key, sizeof(key), "%d", at);
                 status = take_page(&pages, by_key ? key : NULL, token, 0, &error);
             }
-            ck_assert_msg(status == PL_CORRUPT, "a circle of %d pages behind %d", length, begin);
+            ck_assert_msg(status == PL_CORRUPT, "a cycle of %d pages after %d", length, begin);
             ck_assert_msg(count > begin + length && count <= 3 * (begin + length) + 1,
-                          "a circle of %d pages behind %d is found after %d", length, begin, count);
+                          "a cycle of %d pages after %d is found after %d", length, begin, count);
         }
     }
 }

@@ -80,7 +80,7 @@ START_TEST(repetitions_share_an_allowance)
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns), 0);
     }
-    for (int i = 1; i <= 1000; i++) { /* a second for each, one behind the other */
+    for (int i = 1; i <= 1000; i++) { /* a second for each, one after the other */
         ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns), i * PL_NS_PER_S);
     }
     ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns + 1001 * PL_NS_PER_S), 0);
