@@ -82,7 +82,7 @@ static int exec_companion(const struct pl_call *call, const char *verb, char **a
 
     pl_text_printf(&name, "paceline-%s", verb);
     if (strchr(verb, '/') != NULL || pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "there is no verb '%s'; `paceline help` lists them", verb);
+        pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", verb);
         return PL_EXIT_USAGE;
     }
     (void)execv(path, argv);

@@ -28,7 +28,8 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
     return PL_OK;
 }
 
-/* What only the image's own programs can answer, after all that the job wants installed is there. */
+/* Run the probes: questions that only the image's own programs can answer, after the job's requirements are
+ * installed. */
 static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = run_steps(supervisor, &plan->questions, plan->environment, reterr);
@@ -60,7 +61,7 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return ask(supervisor, plan, reterr);
 }
 
-/* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor looks at it to the end. */
+/* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor uses it to the end. */
 static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job,
                                 struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
 {

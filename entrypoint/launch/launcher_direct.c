@@ -13,7 +13,7 @@ static bool matches(const struct pl_job *job)
     return true;
 }
 
-/* Libraries start a thread for every CPU, of which a container with a limit can keep only some busy. */
+/* Libraries start a thread for every CPU, but a container with a CPU limit can keep only some busy. */
 static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};

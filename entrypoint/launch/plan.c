@@ -80,8 +80,8 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
                              reterr);
 }
 
-/* Without a group the host is outside every distribution: a name that is wrong would train each host by itself, and
- * well. */
+/* Without a group the host is outside every distribution: with a wrong name each host would train by itself, with
+ * success. */
 static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan,
                                              struct pl_error *reterr)
 {

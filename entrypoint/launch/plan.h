@@ -53,7 +53,7 @@ struct pl_launch_plan {
     bool needs_link;
 
     struct pl_launch_plan_steps steps;
-    /* at most one: no means that `optional_count` words of argv from `optional_at` on are left out */
+    /* at most one probe: if it fails, `optional_count` words of argv from `optional_at` on are left out */
     struct pl_launch_plan_steps questions;
     size_t optional_at;
     size_t optional_count;
@@ -64,7 +64,8 @@ struct pl_launch_plan {
     struct pl_words warnings; /* sentences to log once */
 };
 
-/** The code's way into the code directory: no steps when something is there already or nothing is to be fetched. */
+/** The steps that fetch the code into the code directory: none when something is there already or there is nothing to
+ * fetch. */
 enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_steps *steps,
                               struct pl_error *reterr) PL_MUST_CHECK;
 

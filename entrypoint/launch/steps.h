@@ -14,7 +14,7 @@ struct pl_launch_plan_step {
     char *what;           /* "installing requirements.txt" */
     struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
     char *cwd;            /* NULL: the base directory */
-    bool is_question;     /* its exit code is an answer, not a failure */
+    bool is_question;     /* a probe: its exit code is an answer, not a failure */
 
     struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
 };

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One channel's arrays have to fit in memory anyway; this stops a damaged head from asking for all of it. */
+/* One channel's arrays have to fit in memory anyway; this keeps a damaged head from allocating all of it. */
 #define MAX_ARRAY_BYTES ((size_t)1 << 36)
 
-/* Arrays of one kind put one behind the other, with the length of each. */
+/* A concatenation of arrays of one kind, with the length of each. */
 struct pile {
     struct pl_idx idx;
     size_t *counts;

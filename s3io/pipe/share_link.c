@@ -87,7 +87,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
             }
             return pl_error_errno(reterr, "accept on a unix socket");
         }
-        /* A stranger, or one who leaves at once, is not a rank; the ranks may still come. */
+        /* A process of another user, or one that closes at once, is not a rank; the ranks may still connect. */
         if (!pl_fd_peer_is_same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
             continue;
         }
@@ -112,7 +112,7 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *he
         if (fd < 0) {
             return pl_error_errno(reterr, "create a unix socket");
         }
-        errno = EAGAIN; /* what a stranger who listens there counts as */
+        errno = EAGAIN; /* as if nobody listened: it is another user's process */
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && pl_fd_peer_is_same_user(fd) &&
             send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello)) {
             *ret_fd = fd;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The record reader: its window, its counts, and the choice of the format. */
 /* Records one after the other, each found by its format. */
 #include "s3io/record.h"
 
 #include "base/number.h"
 #include "s3io/record/record_formats.h"
 
-/* Step over what the last call left: all of it lies in the window unless that call skipped a record. */
+/* Consume what the last call left: all of it is in the window unless that call skipped a record. */
 static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     while (reader->discard_bytes > 0) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses what credential services answer, and decides which URLs may get a token. */
 #include "s3io/s3/credentials_reply.h"
 
 #include "base/json.h"
@@ -102,7 +103,7 @@ enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_cr
     PL_TRY(pl_json_text_or(pl_json_member(root, "Token"), NULL, &token, reterr));
     PL_TRY(pl_json_text_or(pl_json_member(root, "Expiration"), NULL, &expiration, reterr));
     if (!access_key || !secret_key) {
-        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without keys: %s: %s",
+        return pl_error_set(reterr, PL_INVALID, "the credentials service answered without credentials: %s: %s",
                             quoted(root, "code", "Code", "no code"), quoted(root, "message", "Message", "no message"));
     }
     return take_keys(access_key, secret_key, token, expiration, ret_reply, reterr);

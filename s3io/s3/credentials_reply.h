@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** What a service that hands out keys answers. Release with pl_credentials_reply_done(). */
+/** The answer of a service that issues credentials. Release with pl_credentials_reply_done(). */
 struct pl_credentials_reply {
     char *access_key;
     char *secret_key;

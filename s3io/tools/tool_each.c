@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Calls a function for many indices on a few threads. */
 #include "s3io/tools/tool_s3_verb.h"
 
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline s3`: look into, read and copy what lies in S3. */
+/* `paceline s3`: lists, reads, copies and deletes objects in S3. */
 #include "s3io/tools/tool_s3_verb.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `paceline s3 cp`. */
 #include "s3io/tools/tool_s3_verb.h"
 
 #include "base/clock.h"

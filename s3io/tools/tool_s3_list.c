@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* A list brings a new key in so many times the longest wait for one page: where many objects were deleted, pages
- * without keys are many. */
+/* A list may take so many times the longest wait for one page to bring a new key: where many objects were deleted,
+ * pages without keys are many. */
 enum { LIST_PATIENCE = 10 };
 
 static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter,

@@ -16,7 +16,7 @@ enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
-/* But for what whoever started us had us ignore: blocked, it would be told all the same. */
+/* Except signals that our parent had us ignore: blocked, they would be delivered all the same. */
 static void stop_signals(sigset_t *ret_signals)
 {
     static const int signals[] = {SIGINT, SIGTERM};
@@ -36,7 +36,7 @@ enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
     sigset_t stop;
 
     stop_signals(&stop);
-    /* of the other threads the client's takes no signals, and later ones inherit this */
+    /* the client's thread blocks all signals, and later threads inherit this mask */
     (void)sigprocmask(SIG_BLOCK, &stop, NULL);
     tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
@@ -55,5 +55,5 @@ void tool_let_stop(struct tool *tool)
 
     pl_file_close_at(&tool->stop_fd);
     stop_signals(&stop);
-    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nobody has taken it: what has come comes now */
+    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nothing has read it: a pending signal is delivered now */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the verbs of paceline-s3 share. */
+/** What the subcommands of paceline-s3 share. */
 #ifndef PL_S3IO_TOOLS_TOOL_S3_VERB_H
 #define PL_S3IO_TOOLS_TOOL_S3_VERB_H
 

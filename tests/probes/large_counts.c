@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts beyond 31 bits: 2^31 + 5 bytes on two ranks that are threads, summed over messages and over shared memory, and
- * summed, broadcast and gathered in the arena. Every byte is checked. Takes 5 GiB of memory and says so where they are
+ * summed, broadcast and gathered in the arena. Every byte is checked. Needs 5 GiB of memory and says so where they are
  * not free. In the arena alone; with the word `long` without it.
  */
 #include "base/clock.h"
