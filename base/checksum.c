@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* CRC-32C and CRC-32 by ISA-L's code, CRC-64/NVME by carry-less multiplication or by a table. */
 #include "base/checksum.h"
 
 #include <isa-l/crc.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The monotonic clock, and deadlines for the waits of the whole program. */
 #include "base/clock.h"
 
 #include "base/status.h"

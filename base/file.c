@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files and descriptors: bounded reads, atomic writes, reads and writes with a deadline. */
 #include "base/file.h"
 
 #include "base/clock.h"

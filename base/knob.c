@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Resolving the settings: PACELINE_NAME, else Horovod's variable, else the default, each checked by its type. */
 #include "base/knob.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One line to stderr per call, with a prefix, given up when nobody reads it for a second. */
 #include "base/log.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Filling an error report: the cause once, then what the callers add; and the texts of statuses. */
 #include "base/status.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Matching the ranks of a host to its devices, and reading the setting `device`. */
 #include "device/choose.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a device is in its host: NUMA node, near CPUs and network interface from /sys; binding to those CPUs. */
 #include "device/place.h"
 
 #include "base/file.h"

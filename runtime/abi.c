@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes of the public structs and leaving the job at exit(0), for bindings from other languages. */
 #include "runtime/abi.h"
 
 #include "base/log.h"

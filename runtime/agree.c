@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Comparing a list of lines on all ranks, and reporting the first line that differs on every rank. */
 #include "runtime/agree.h"
 
 #include "base/hash.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starting and stopping a training program: bootstrap, world, trace, warnings, and leaving with the other ranks. */
 #include "runtime/start.h"
 
 #include "base/clock.h"

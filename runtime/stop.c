@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Noting SIGTERM, and finding out in each step whether any rank has been asked to stop. */
 #include "runtime/stop.h"
 
 #include "base/memory.h"

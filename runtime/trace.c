@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The trace ring of a rank in memory or in a mapped file, and merging rings into one JSON trace. */
 #include "runtime/trace.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of each algorithm as pure functions: ring, Rabenseifner, recursive doubling, trees, chains, pairwise. */
 #include "collectives/algorithms/algorithm.h"
 
 static const char *const texts[PL_PATTERN_COUNT] = {

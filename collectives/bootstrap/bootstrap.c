@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What bootstraps share: waiting for a message, allgather over a transport, reporting a failure, one rank alone. */
 #include "collectives/bootstrap.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Arena memory for the caller: comparing what ranks ask for, then shared, pinned, device or private memory. */
 #include "collectives/arena.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The progress thread of a world: it advances requests while the program computes, and sleeps when there are none. */
 #include "collectives/core/progress.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Revoking a world: a failed rank sends its error to others by messages, which relay it. */
 #include "collectives/core/revoke.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Signatures of collectives: comparing them, and the text that shows how two ranks' calls differ. */
 #include "collectives/core/backend.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loading NCCL at run time, and joining, polling, leaving and aborting one communicator. */
 #include "collectives/gpu/library_nccl.h"
 
 #include "base/clock.h"

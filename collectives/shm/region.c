@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One memfd mapped by all ranks of a host: made by rank 0, sent over a Unix socket, allocated rank by rank. */
 #include "collectives/shm/region.h"
 
 #include "base/clock.h"

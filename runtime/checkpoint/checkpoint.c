@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Saving a plan and its optimizer to files in a background thread, and loading the newest whole checkpoint. */
 #include "runtime/checkpoint.h"
 
 #include "base/checksum.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Printing and reading the JSON file of a checkpoint, which is protected by a CRC-32C. */
 #include "runtime/checkpoint/checkpoint_format.h"
 
 #include "base/checksum.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* SGD, Adam and AdamW over a plan's buckets, gradient clipping, and the loss scale. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"

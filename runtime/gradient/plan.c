@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a gradient plan: registering tensors, ready gradients, reducing buckets, waiting for them. */
 #include "runtime/plan.h"
 
 #include "base/clock.h"

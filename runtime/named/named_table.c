@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of announced tensors: comparing definitions, collecting what is complete, groups, joined ranks. */
 #include "runtime/named/named_table.h"
 
 #include "base/hash.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Process sets: adding and removing numbered groups of ranks, each with its world and named tensors. */
 #include "runtime/process_set.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sparse gradients as two named allgathers, and their sum by row index. */
 #include "runtime/sparse.h"
 
 #include "base/memory.h"
