@@ -19,7 +19,7 @@ struct pl_transport;
 struct pl_text;
 
 /**
- * How ranks find each other before there is a world; made by one of the functions below or by a program of its own.
+ * How ranks find each other before there is a world; made by one of the functions below, or by the program itself.
  * Every function may be called by one thread at a time per bootstrap, unless `any_thread` says more.
  */
 struct pl_bootstrap {
@@ -31,7 +31,7 @@ struct pl_bootstrap {
     /**
      * Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective.
      *
-     * A rank that cannot come to it calls with `recv` NULL and, in place of its `send`, the struct pl_error that tells
+     * A rank that cannot take part calls with `recv` NULL and, in place of its `send`, the struct pl_error that says
      * why: then all ranks fail.
      */
     enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
@@ -50,7 +50,7 @@ struct pl_bootstrap {
     /** True when several threads may use it, its transport and the ones split off it at once. */
     bool any_thread;
 
-    /** pl_bootstrap_leave() went well: all ranks are at their end. */
+    /** Finalized: pl_bootstrap_leave() went well, all ranks are at their end. */
     bool together;
 
     /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
@@ -84,9 +84,9 @@ enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_boot
 enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The end of a program that went well: return when every rank has come here, however late, up to the deadline. What
- * pl_bootstrap_free() ends after that (MPI) would wait for them for ever. Worlds made over `bootstrap` may be freed
- * before or after.
+ * The end of a program that went well: return when every rank has called this, up to the deadline; pl_bootstrap_free()
+ * may then finalise MPI, which would otherwise wait for missing ranks without end. Worlds made over `bootstrap` may be
+ * freed before or after.
  *
  * Collective  yes.
  * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this
@@ -95,7 +95,7 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
 enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release it on this rank; does not wait for ranks that pl_bootstrap_leave() has not met. NULL is fine. */
+/** Release it on this rank, without waiting for other ranks. NULL is fine. */
 void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
 
 /** Zero-initialise; zero means the default everywhere. */
@@ -114,7 +114,8 @@ struct pl_world_options {
      */
     struct pl_device *device;
     /**
-     * For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: look.
+     * For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: find
+     * out.
      */
     int pretend_ranks_per_host;
 };
@@ -135,12 +136,14 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 /**
  * A world of the `count` ranks of `parent` listed, ascending or not; rank i of the new world is ranks[i]. Only those
  * ranks call. The two worlds are independent of each other, need not be freed in any order, and may be used by
- * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE). Under MPI a rank whose sub-world
- * fails after others have freed theirs may be heard in a sub-world that these make without it: let all ranks end what
- * runs there before any frees it.
+ * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE).
+ *
+ * Under MPI a sub-world should be idle on all its ranks before any rank frees it: end its use with a barrier there.
+ * Otherwise a rank may fail in it after others have freed it, and its error message may reach a sub-world that those
+ * make later: that one then fails, although nothing is wrong in it.
  *
  * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new(). Where
- *             a rank has not come, under MPI, `parent` has failed as well: its ranks are out of step.
+ *             a rank has not come, under MPI, `parent` has failed as well: its ranks are desynchronised.
  */
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                 struct pl_error *reterr) PL_MUST_CHECK;
@@ -171,8 +174,8 @@ bool pl_world_is_homogeneous(const struct pl_world *world);
 int pl_world_host_of(const struct pl_world *world, int rank);
 
 /**
- * The number by which messages for people call `rank`, also in sub-worlds and in theirs: the one in the whole, made by
- * pl_world_new().
+ * The global number of `rank`: the one that it has in the world made by pl_world_new(), of which this one is that world
+ * or a sub-world at any depth. Messages to users name ranks by it.
  */
 int pl_world_label(const struct pl_world *world, int rank);
 
@@ -183,9 +186,9 @@ const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 struct pl_device *pl_world_device(const struct pl_world *world);
 
 /**
- * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, end the
- * world, so that ranks that wait for this one hear of it now and not when it is gone, and report the device's error
- * with rank, host and device. Returns `status` in all other cases.
+ * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, revoke
+ * the world, so that ranks that wait for this one fail now and not when it is gone, and report the device's error with
+ * rank, host and device. Returns `status` in all other cases.
  */
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status,
                                      struct pl_error *reterr) PL_MUST_CHECK;
@@ -197,9 +200,8 @@ int64_t pl_world_deadline_ns(const struct pl_world *world);
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
 /**
- * Whether a message of a failed collective could not be taken back. The memory that collectives of this world were
- * given may then be read and written until the process ends: whoever would release it leaves it as it is. The world's
- * own arena does.
+ * Whether a message of a failed collective could not be cancelled. The memory that collectives of this world were given
+ * may then be read and written until the process ends: do not release it (leak it), as the world does with its arena.
  */
 bool pl_world_is_stranded(const struct pl_world *world);
 
@@ -211,31 +213,31 @@ struct pl_event {
     enum pl_kind kind;
     const char *name;  /* its first 16 bytes, "" without a name; valid during the call */
     uint64_t sequence; /* of the world, from 1 */
-    /* 0: of a whole; else the sub-world's number, from 1 in the order in which this process made them */
+    /* 0: not of a sub-world; else its number, from 1 in the order in which this process made them */
     unsigned part;
     uint64_t bytes; /* of the elements counted */
     int64_t posted_ns;
     int64_t started_ns; /* when the ones before it had ended */
     int64_t ended_ns;   /* or now, where it has not */
     int64_t waited_ns;  /* how long this rank has been inside a wait for it */
-    int rank;           /* this one, as pl_world_label() calls it */
-    /* the rank, called likewise, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
+    int rank;           /* this one, as pl_world_label() numbers it */
+    /* the rank, numbered likewise, that it waited for when the wait went to sleep; -1: it did not, or unknown */
     int waited_for;
     enum pl_status status;
-    /* `stalled` only: what the collective is part of and who is late there, "" where that is all in `name`; valid in
+    /* `stalled` only: what the collective is part of and which ranks are late, "" where `name` says all; valid during
      * the call */
     const char *about;
 };
 
 /**
- * Somebody who wants to see what a world does. Called in the thread that uses the world or, `ended` only, in its
- * progress thread; must not use the world.
+ * Callbacks that see what a world does. Called in the thread that uses the world or, `ended` only, in its progress
+ * thread; they must not use the world.
  */
 struct pl_observer {
     void *context;
-    void (*ended)(void *context, const struct pl_event *event); /* NULL: not wanted */
-    int64_t stall_ns;                                           /* 0: `stalled` is not wanted */
-    /** A wait has seen nothing move for stall_ns; again after twice that time, and so on. */
+    void (*ended)(void *context, const struct pl_event *event); /* NULL: not called */
+    int64_t stall_ns;                                           /* 0: `stalled` is not called */
+    /** In a wait nothing has moved for stall_ns; again after twice that time, and so on. */
     void (*stalled)(void *context, const struct pl_event *event);
 };
 
@@ -246,8 +248,8 @@ struct pl_observer {
 void pl_world_observe(struct pl_world *world, const struct pl_observer *observer);
 
 /**
- * For waits that are no wait of one collective: this rank has waited for others for `waited_ns`. The observer is told
- * as of a collective's wait; `*told_ns` is 0 at first and kept by the caller. `about` NULL: the collective's that runs.
+ * For waits that are not for one collective: this rank has waited for others for `waited_ns`. Reported to the observer
+ * as a collective's wait is; `*told_ns` is 0 at first and kept by the caller. `about` NULL: the running collective's.
  */
 void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about);
 

@@ -55,7 +55,7 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
 static const char *hidden_difference(const struct pl_signature *a, const struct pl_signature *b)
 {
     if (a->sequence != b->sequence) {
-        return "; they stand at different places in the order of calls";
+        return "; they are at different positions in the order of calls";
     }
     if (a->counts_hash != b->counts_hash) {
         return "; the lists of counts differ";

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The inside of a world, for the files that make it up: world.c, topology.c, request.c, request_wait.c, arena.c.
- * Backends use backend.h.
+ * The private fields of a world, for the files of core/. Backends use backend.h.
  */
 #ifndef PL_COLLECTIVES_CORE_TYPES_H
 #define PL_COLLECTIVES_CORE_TYPES_H
@@ -13,8 +12,8 @@
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
-    /* Before a wait's first look at the clock, which costs about as much as 20 polls of a shared word; from then on
-     * each poll is followed by a look, since one may take milliseconds where MPI or a neighbour keeps the CPU. */
+    /* Before a wait first reads the clock, which costs about as much as 20 polls of a shared word; from then on the
+     * clock is read after each poll, since a poll may take milliseconds where MPI or another process has the CPU. */
     PL_POLLS_BEFORE_CLOCK = 64,
 };
 
@@ -30,7 +29,7 @@ struct pl_topology {
     int *host_of;            /* [size] */
     int *local_of;           /* [size]: rank among those of its host */
     pid_t *pid_of;           /* [size]: 0 on other hosts */
-    int *order;              /* [size]: ring place -> rank */
+    int *order;              /* [size]: ring position -> rank */
     int *labels;             /* [size]: see pl_world_label() */
     struct pl_place *places; /* [size] */
     int hosts;
@@ -41,20 +40,20 @@ struct pl_topology {
     bool oversubscribed;
 };
 
-/** One rank's news about a step that all take together. */
+/** One rank's vote on a step that all take together: its status and the text of its error. */
 struct pl_news {
     enum pl_status status;
     char text[PL_BACKEND_REASON_BYTES];
 };
 
-/** A piece of arena memory in device memory, or one of host memory that is pinned. */
+/** A block of arena memory in device memory, or one of host memory that is pinned. */
 struct pl_device_span {
     struct pl_device_span *next;
     uint32_t number; /* equal on all ranks, from 1 */
     bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
     char *data;
     uint64_t bytes;
-    /* [size]: where this rank sees each rank's piece; NULL: it does not see all of them */
+    /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
     struct pl_device_window *windows;
 };
 
@@ -65,7 +64,7 @@ struct pl_device_window {
     bool imported;
 };
 
-/** A piece of arena memory in a world whose ranks share none. */
+/** A block of arena memory in a world whose ranks share none. */
 struct pl_private_span {
     struct pl_private_span *next;
     void *data;
@@ -94,7 +93,7 @@ struct pl_world {
     struct pl_private_span *private_spans;
     struct pl_device_span *device_spans;
     uint32_t device_span_number; /* of the last one */
-    /* why ranks do not see each other's device memory; "" where they do, or never asked */
+    /* why ranks have not mapped each other's device memory; "" where they have, or never asked */
     char device_spans_apart[PL_BACKEND_REASON_BYTES];
 
     uint64_t sequence;
@@ -105,7 +104,7 @@ struct pl_world {
     struct pl_observer observer; /* all zero while nobody observes */
     struct pl_error failure;     /* sticky; status PL_OK while all is well */
 
-    bool has_notices; /* ranks hear of each other's failures by messages */
+    bool has_notices; /* ranks receive each other's failures as messages */
     unsigned notice_polls;
     struct pl_notice notice;
     struct pl_transfer notice_in;
@@ -122,8 +121,7 @@ enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world
                                const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and
- * request_wait.c.
+ * Run the queue as far as it gets without waiting. Under the lock of progress.h, as is all of request.c and wait.c.
  */
 void pl_request_advance(struct pl_world *world);
 
@@ -142,18 +140,18 @@ enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *er
 /** The error that ended the world. */
 enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr);
 
-/** What observers are told of the request, as it stands now; `name` becomes the event's. */
+/** What observers get about the request, as far as it is now; `name` becomes the event's. */
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
                          struct pl_event *event);
 
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
-/** `*mine` becomes the news of the lowest rank whose status is not PL_OK, where there is one. Collective. */
+/** `*mine` becomes the vote of the lowest rank whose status is not PL_OK, where there is one. Collective. */
 enum pl_status pl_world_share_news(struct pl_world *world, struct pl_news *mine, int64_t deadline_ns,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether every rank was given a device; else `reason` says who was not. */
+/** Whether every rank was given a device; else `reason` names one that was not. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
 /** Release arena memory that is still allocated. */
@@ -168,8 +166,8 @@ void pl_device_span_free(struct pl_world *world, struct pl_span *span);
 void pl_device_span_drop_all(struct pl_world *world);
 
 /**
- * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks do not see each other's pieces
- * of it.
+ * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks have not mapped each other's
+ * blocks of it.
  */
 const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes,
                                                  uint64_t *ret_offset);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank that makes no world waits for the others, whose settings it does not have, to tell them. */
+/* How long a rank that cannot make a world waits for the others, whose timeout it does not know, to send its error. */
 #define REFUSAL_NS (60 * PL_NS_PER_S)
 
 /* In order of preference: the first that runs and takes a collective gets it. */
@@ -57,7 +57,7 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
 
 /*
  * Whether the setting `backend` leaves this one out. It chooses among those for host memory or among those for device
- * memory, and leaves the others alone. The parts of a hierarchy, where it cannot run itself, are free.
+ * memory, and leaves the others alone. The internal worlds of hier, where hier itself cannot run, may use any.
  */
 static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
 {
@@ -170,7 +170,7 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
     return pl_knobs_resolve(environment, ret_knobs, reterr);
 }
 
-/* Not every rank's CPU need be able to run the kernel that rank 0's settings name: then all hear whose is not. */
+/* A rank's CPU may be unable to run the kernel that rank 0's settings name: then all ranks report which one. */
 static enum pl_status check_kernel(const struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *word = pl_knob_text(&world->knobs, PL_KNOB_KERNEL);
@@ -193,7 +193,7 @@ static void set_timeout(struct pl_world *world)
                             : -1;
 }
 
-/* See pl_world_host_part(). The ranks meet elsewhere for it: who could not come so far tells so here. */
+/* See pl_world_host_part(). Making it is collective, so a rank that has failed by now votes so first. */
 static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(int), reterr);
@@ -303,7 +303,7 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
         }
         for (int earlier = 0; earlier < i; earlier++) {
             if (ranks[earlier] == ranks[i]) {
-                return pl_error_set(reterr, PL_INVALID, "rank %d stands twice in the list of a sub-world", ranks[i]);
+                return pl_error_set(reterr, PL_INVALID, "rank %d is listed twice for a sub-world", ranks[i]);
             }
         }
         member = member || ranks[i] == parent->rank;
@@ -488,7 +488,7 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
         for (int earlier = 0; earlier < i; earlier++) {
             if (world->backends[earlier].on &&
                 world->backends[earlier].backend->on_device == entry->backend->on_device) {
-                pl_text_append(text, "  takes what those above leave\n");
+                pl_text_append(text, "  takes what the backends above leave\n");
                 break;
             }
         }

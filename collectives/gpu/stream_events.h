@@ -26,8 +26,8 @@ enum pl_status pl_stream_init(struct pl_stream *stream, struct pl_device *device
 void pl_stream_done(struct pl_stream *stream);
 
 /**
- * An event behind everything that `on` (the stream itself or another one) was given so far; to be given back. Allocates
- * when more are out than ever before.
+ * An event recorded after everything that `on` (the stream itself or another one) was given so far; to be given back.
+ * Allocates when more are in use than ever before.
  */
 enum pl_status pl_stream_mark(struct pl_stream *stream, void *on, void **ret_event,
                               struct pl_error *reterr) PL_MUST_CHECK;
@@ -40,7 +40,7 @@ enum pl_status pl_stream_reached(struct pl_stream *stream, void **event, bool *r
 void pl_stream_give_back(struct pl_stream *stream, void **event);
 
 /**
- * Where a streamed backend keeps the event behind a request once that is launched: the first of the request's words.
+ * Where a streamed backend keeps the event that marks the end of a launched request: the first word of its scratch.
  */
 static inline void **pl_stream_event_of(struct pl_request *request)
 {

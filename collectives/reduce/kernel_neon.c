@@ -22,7 +22,7 @@ static inline void half_stream(char *at, const void *vector)
     memcpy(at, vector, VECTOR_BYTES / 2);
 }
 
-/* The store that tells other ranks of the data orders these. */
+/* The store by which other ranks see that the data is there orders these. */
 static inline void stream_fence(void)
 {
 }

@@ -69,7 +69,7 @@ static void read_knobs(struct pl_shm *shm)
     const char *kernel = pl_knob_text(knobs, PL_KNOB_KERNEL);
     const char *store = pl_knob_text(knobs, PL_KNOB_SHM_STORE);
 
-    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world.c knows to be there */
+    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which the world has checked */
     shm->forced_store = -1;
     for (int i = 0; i < PL_SHM_STORES; i++) {
         if (strcmp(store, store_names[i]) == 0) {
@@ -187,7 +187,7 @@ static void shm_describe(void *state, struct pl_text *text)
     const struct pl_shm *shm = state;
 
     pl_text_printf(text,
-                   "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else "
+                   "  up to %" PRIu64 "bytes: one exchange, data in the headers; arena buffers: in place; else "
                    "through %zu KiB of staging a rank\n",
                    shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
     pl_text_printf(text, "  reduction code: %s; stores to other ranks' lines: %s; huge pages for shared memory: %s\n",

@@ -46,7 +46,7 @@ START_TEST(the_communicator_follows_gpu_indices)
 {
     static const int order[] = {1, 0};
     char expected[] = "backend nccl: on\n  NCCL 2.";
-    char places[] = "place 0 to 1 of its communicator: ranks 1 0\n";
+    char places[] = "ranks 0 to 1 of its communicator: ranks 1 0\n";
 
     ck_assert_ranks_on(2, 2, NULL, device_ranks_say, expected);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), device_ranks_say,
