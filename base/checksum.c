@@ -15,7 +15,7 @@
 
 /*
  * The library's AVX code leaves the upper halves of the vector registers in use, which makes every SSE instruction
- * behind it slow (the time for a record of 1 KiB fell from 210 to 77 ns); clearing them costs one instruction. The
+ * after it slow (the time for a record of 1 KiB fell from 210 to 77 ns); clearing them costs one instruction. The
  * eight bytes of a TFRecord's length are not worth the library's set-up.
  */
 #if defined(__x86_64__)

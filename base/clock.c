@@ -78,5 +78,5 @@ void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
         return;
     }
     nap = timespec_of(nap_ns);
-    (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller look again */
+    (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller poll again */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree. It is our own because each thing that Paceline needs from a tree (where a node stood in its file, a
+ * The tree. It is our own because each thing that Paceline needs from a tree (the position of a node in its file, a
  * number's text, U+0000, names looked up exactly and in constant time) is one that small JSON libraries do not keep.
  */
 #include "base/python_json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** How a JSON tree is kept: for json.c, json_parse.c and json_print.c only. */
+/** How a JSON tree is kept: for the files of python_json only. */
 #ifndef PL_BASE_PYTHON_JSON_TREE_H
 #define PL_BASE_PYTHON_JSON_TREE_H
 
@@ -33,7 +33,7 @@ struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind);
 enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name, struct pl_python_json *value,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add `item` behind the others of an array; taken over. */
+/** Add `item` after the others of an array; taken over. */
 void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_json *item);
 
 #endif

@@ -71,7 +71,7 @@ struct pl_late {
     bool is; /* there is such work */
     CUstream stream;
     CUevent event; /* NULL: all of the stream */
-    bool unknown;  /* the stream or event is gone, so that nobody can ask for the work's end */
+    bool unknown;  /* the stream or event is gone, so that the work's end cannot be queried */
 };
 
 struct pl_device {

@@ -26,7 +26,7 @@ struct pl_safetensors {
     char *path;
     int fd;
     uint64_t bytes;
-    uint64_t data_at; /* where the tensors begin, behind length and header */
+    uint64_t data_at; /* where the tensors begin, after length and header */
     struct pl_python_json *header;
     struct pl_tensor *tensors;
     uint64_t *offsets; /* [count], from `data_at` */

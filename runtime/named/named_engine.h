@@ -16,10 +16,10 @@ struct named_local {
     void *recv;
     uint64_t *extras; /* rows or splits, see named_definition_extras() */
     uint64_t bytes;
-    size_t slot;   /* the handle it counts for */
-    size_t member; /* and its place there */
+    size_t slot;   /* of the handle that it belongs to */
+    size_t member; /* and its index there */
     bool transient;
-    struct named_local *next; /* of those not yet announced */
+    struct named_local *next; /* in the queue of those not yet announced */
 };
 
 /** What a handle stands for. */
@@ -44,30 +44,30 @@ struct named_item {
 };
 
 /**
- * A list of sums in device memory that travels as one; kept for the next time that the same buffers come together
+ * Sums in device memory that are fused into one allreduce; cached for the next time that the same buffers come together
  * (named_device.c).
  */
 struct named_fusion;
 
 struct named_batch {
     struct pl_request *request;
-    struct named_fusion *fusion; /* NULL: one entry, from where it lies */
+    struct named_fusion *fusion; /* NULL: one entry, in place */
     struct named_batch *next;
     size_t count;
     struct named_item items[];
 };
 
 enum {
-    NAMED_HEAD_NEWS = 1 << 0,    /* announces, joins or leaves */
+    NAMED_HEAD_NEWS = 1 << 0,    /* has updates: announces, joins or leaves */
     NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
-    NAMED_HEAD_LATE = 1 << 4, /* rounds have agreed on nothing for as long as a rank may wait */
+    NAMED_HEAD_LATE = 1 << 4, /* expired: rounds have agreed on nothing for as long as a rank may wait */
     NAMED_HEAD_RUNS = 7,
 };
 
 /**
- * What every rank sends in a round: 64 bytes. Known names go as runs of numbers, all else into the payload that
+ * What every rank sends in a round: 64 bytes. Known names go as ranges of numbers, all else into the payload that
  * follows.
  */
 struct named_head {
@@ -85,11 +85,11 @@ struct named_round {
     struct named_head *heads; /* [n] */
     struct pl_text payload;   /* own */
     uint64_t *payload_bytes;  /* [n] */
-    unsigned char *received;  /* payloads, one rank behind the other */
+    unsigned char *received;  /* payloads, in rank order */
     size_t received_capacity;
-    uint64_t oldest_number; /* pending_number of what heads the waiting, where this is rank 0 */
+    uint64_t oldest_number; /* pending_number of the entry that waits longest, on rank 0 */
     int64_t oldest_since_ns, oldest_told_ns;
-    /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
+    /* while rounds agree on nothing although names are waited for: the deadline of that; else 0 */
     int64_t deadline_ns;
 };
 
@@ -122,7 +122,7 @@ struct pl_named {
     bool leaving, left;
     int left_rank;
     struct pl_error failure; /* of the world; sticky */
-    struct pl_named *beside; /* a ring of the engines that go on while this one waits; itself when alone */
+    struct pl_named *beside; /* sibling: next in the circular list of engines that go on while this one waits */
 };
 
 /**
@@ -145,13 +145,13 @@ void named_batch_free(struct pl_named *named, struct named_batch *batch);
 
 /**
  * Advance once: end what has ended, and begin a round where one is needed. With `block` wait until something moved.
- * `need_round`: the caller waits for something that only a round can bring. A failure is also kept in named->failure.
+ * `need_round`: the caller waits for what only a round can change. A failure is also kept in named->failure.
  */
 enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
 
 /**
- * Advance the engines beside this one that have work, without waiting, because a rank that this one waits for may first
- * wait for this one there. What they fail with is told by their own calls. False when none had any.
+ * Advance the sibling engines that have work, without waiting, because a rank that this one waits for may first wait
+ * for this one there. Their failures are reported by their own calls. False when none had any work.
  */
 bool named_drive_beside(struct pl_named *named);
 
@@ -161,7 +161,7 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr) 
 /** A batch of `count` entries; the caller fills and posts it. */
 struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
 
-/** Append a posted batch, its entries' agreement being settled. */
+/** Append a posted batch, whose entries no longer take part in rounds. */
 enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -169,8 +169,8 @@ enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *ba
 uint64_t named_definition_elems(const struct named_definition *definition);
 
 /**
- * What its collective is called. A narrow wire keeps what rounding lost by that name, so a number that will not come
- * again is none: NULL.
+ * The name of its collective. Compression keeps residuals by that name, so NULL for an automatic name, which is used
+ * once.
  */
 const char *named_collective_name(const struct named_entry *entry);
 
@@ -183,14 +183,14 @@ void named_describe_sum(const struct pl_named *named, const struct named_definit
 
 /* named_device.c: */
 
-/** Whether the entry is to be packed with others of its kind. */
+/** Whether the entry is to be fused with others of its kind. */
 bool named_device_packs(const struct named_entry *entry);
 
 /** Post `count` entries that named_device_packs() and that differ in nothing but buffers and shapes as one request. */
 enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The request of a fused batch has ended: bring the results to where they belong. */
+/** The request of a fused batch has ended: unpack the results. */
 enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -203,7 +203,7 @@ enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, cons
 
 void named_device_done(struct named_device *device);
 
-/** End this rank's operation: count it down at its handle, forget a transient name. `failure` NULL means success. */
+/** End this rank's operation: count it down at its handle, drop an automatic name. `failure` NULL means success. */
 void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure);
 
 /** The requests of `batch` have ended well: hand results over and free it. */

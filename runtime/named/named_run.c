@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running what ranks have agreed on: tensors that are ready become collectives, in device memory one for many. */
+/* Running what ranks have agreed on: ready tensors become collectives, in device memory many of them as one. */
 #include "base/memory.h"
 #include "runtime/named/named_engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUSED_BYTES = 64 << 20 }; /* at most so much travels as one from device memory */
+enum { FUSED_BYTES = 64 << 20 }; /* the largest fusion of tensors in device memory */
 
 void named_batch_free(struct pl_named *named, struct named_batch *batch)
 {
@@ -82,7 +82,7 @@ const char *named_collective_name(const struct named_entry *entry)
     return entry->transient ? NULL : entry->name;
 }
 
-/* The bits of what changes nothing: in a product, a minimum and a maximum; in sums that is zero. */
+/* The bits of the neutral elements of product, minimum and maximum; that of sums is zero. */
 static const struct {
     uint64_t one, largest, smallest;
 } neutral[PL_DTYPE_COUNT] = {
@@ -126,7 +126,7 @@ void named_describe_sum(const struct pl_named *named, const struct named_definit
     }
 }
 
-/* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
+/* What a joined rank contributes: `elems` neutral elements, or zeros where `op` is NULL. */
 static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype,
                                    const enum pl_op *op, struct pl_error *reterr)
 {
@@ -285,7 +285,7 @@ struct named_batch *named_batch_new(struct named_entry **entries, size_t count, 
     return batch;
 }
 
-/* Post one entry from where it lies. */
+/* Post one entry in place. */
 static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
@@ -309,7 +309,7 @@ static enum pl_status post(struct pl_named *named, struct named_entry *entry, st
 
 enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
 {
-    /* From now on the engine gives its request up, should it fail. */
+    /* From now on the engine cancels its request, should it fail. */
     *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
     named->last_batch = batch;
     for (size_t i = 0; i < batch->count; i++) {
@@ -323,7 +323,7 @@ enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *ba
     return PL_OK;
 }
 
-/* A ready entry that exchanges nothing: ranks disagree, or reaching agreement was all (barrier). */
+/* A ready entry without a collective: ranks disagree, or the round was all that it needs (barrier). */
 static enum pl_status end_at_once(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
@@ -341,7 +341,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     return PL_OK;
 }
 
-/* Equal for entries that may travel as one. */
+/* Equal for entries that may be fused. */
 static int compare_packing(const struct named_definition *a, const struct named_definition *b)
 {
     int order = (int)a->dtype - (int)b->dtype;
@@ -373,7 +373,7 @@ static bool may_be_one(const struct named_entry *a, const struct named_entry *b)
     return a->announced == b->announced && compare_packing(&a->definition, &b->definition) == 0;
 }
 
-/* Post sums in device memory, sorted, in stretches that may be one. */
+/* Post sums in device memory: sorted, then in sequences that may be fused. */
 static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count,
                                   struct pl_error *reterr)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHAT "process sets" /* in what ranks tell each other */
+#define WHAT "process sets" /* in messages */
 
 struct process_set {
     bool used;
@@ -86,7 +86,7 @@ fail:
     return PL_MEMORY;
 }
 
-/* PL_OK when all ranks are about to do the same, and none has failed to come so far: `own`. */
+/* PL_OK when all ranks are about to do the same, and none has failed before (`own`). */
 static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count,
                             struct pl_error *own, struct pl_error *reterr)
 {
@@ -118,7 +118,7 @@ static enum pl_status check_list(const struct pl_process_sets *sets, const int *
         }
         for (int k = 0; k < i; k++) {
             if (ranks[k] == ranks[i]) {
-                return pl_error_set(reterr, PL_INVALID, "process set: rank %d stands in the list twice", ranks[i]);
+                return pl_error_set(reterr, PL_INVALID, "process set: rank %d is listed twice", ranks[i]);
             }
         }
     }
@@ -132,7 +132,7 @@ static enum pl_status check_list(const struct pl_process_sets *sets, const int *
     return PL_OK;
 }
 
-/* The members' part of adding. */
+/* What only members do when a set is added. */
 static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
 {
     for (int i = 0; i < set->count; i++) {
@@ -146,7 +146,7 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
     return PL_OK;
 }
 
-/* What a set takes on every rank. */
+/* The memory that a set needs on every rank. */
 static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks,
                                 struct pl_error *reterr)
 {
@@ -204,8 +204,8 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 }
 
 /*
- * PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. `all`
- * has room for every rank's. Collective.
+ * PL_OK when no member has an operation under way in `set`; else every rank reports the name of one. `all` has room for
+ * every rank's name. Collective.
  */
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
 {

@@ -20,13 +20,13 @@
  *   unguarded            the host can touch device memory. Without it that is a SIGSEGV, except while the device works
  *   launch_error=N       the Nth kernel launch of this process ends the context with CUDA_ERROR_ILLEGAL_ADDRESS
  *   hang=N               the Nth launch never ends, nor would a call that waits for the device's work, as those that
- *                        release memory do and copies of ordinary memory behind it: it says so and aborts
- *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; may stand
- *                        several times
+ *                        release memory do and copies of ordinary memory after it: it says so and aborts
+ *   fail=NAME:N[:CODE]   the Nth call of the function NAME fails, with CUDA_ERROR_OUT_OF_MEMORY (2) or CODE; can be
+ *                        given several times
  *   lost_after=N         after N calls, all of them fail with CUDA_ERROR_UNKNOWN: the device has fallen off the bus
  *   leaks                when a context ends with memory, streams, events or modules left, say so and abort
  *
- * What the driver leaves undefined, and what it takes amiss, is found: work that touches memory behind a piece (SIGBUS,
+ * What the driver leaves undefined, and what it takes amiss, is found: work that touches memory after a piece (SIGBUS,
  * within its last page an abort when it is released) or released memory (SIGBUS); streams and events that are gone
  * (abort); an event recorded in another device's stream; kernels of a module that was unloaded or belongs to another
  * context; calls in a context that has ended; copies from or to memory that is partly a piece's; memory whose pages are

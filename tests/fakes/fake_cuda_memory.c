@@ -25,7 +25,7 @@ struct piece {
     int fd;
 };
 
-/* What stands in a handle of 64 bytes. */
+/* The content of a handle of 64 bytes. */
 struct ticket {
     uint64_t magic;
     pid_t pid;
@@ -114,7 +114,7 @@ static bool close_off(char *at, size_t bytes)
            MAP_FAILED;
 }
 
-/* Addresses are not used twice, so that a stale pointer is found; behind each piece is a page that is nobody's. */
+/* Addresses are not used twice, so that a stale pointer is found; after each piece is a page without access. */
 static void *map(int fd, size_t bytes)
 {
     char *at;
@@ -138,7 +138,7 @@ static void *map(int fd, size_t bytes)
     return at;
 }
 
-/* Nobody wrote behind the end of what was asked for. */
+/* Check that nothing was written after the end of what was asked for. */
 static void check_end(const struct piece *piece)
 {
     unsigned char rest[PAGE];

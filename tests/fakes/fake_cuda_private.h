@@ -22,7 +22,7 @@ struct work {
     struct work *next;
     void (*run)(void *argument);
     void (*guest)(void *argument, bool runs); /* another library's */
-    void *argument;                           /* freed behind the run where `owned` */
+    void *argument;                           /* freed after the run where `owned` */
     bool owned;
     bool down;              /* a copy to the host, which can be held */
     struct record *records; /* instead of run */
@@ -111,7 +111,7 @@ struct fake_cuda {
 
 extern struct fake_cuda fake;
 
-/** Count the call, and say how it ends before it does anything; the lock is held behind it, whatever the answer. */
+/** Count the call, and return how it ends before it does anything; the lock is held after it, whatever that is. */
 CUresult fake_enter(const char *name);
 
 /** The thread's context, NULL when it has none. */

@@ -302,7 +302,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream)
     LEAVE(stream->first || stream->busy || stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
-/* Where the event stands in its context's list; one that is gone ends the test. */
+/* Where the event is in its context's list; one that is gone ends the test. */
 static struct CUevent_st **find_event(CUevent event)
 {
     for (int i = 0; i < fake.devices; i++) {
@@ -455,7 +455,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
     LEAVE(CUDA_SUCCESS);
 }
 
-/* Where the module stands in its context's list; NULL: it is gone, or another context's. */
+/* Where the module is in its context's list; NULL: it is gone, or another context's. */
 static struct CUmod_st **find_module(struct CUctx_st *context, const struct CUmod_st *module)
 {
     struct CUmod_st **at = &context->modules;
@@ -536,7 +536,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
     if (fake.launches == fake.launch_error || context->kernel_fails) {
         context->kernel_fails = false;
         (void)fake_add(context, stream, &(struct work){.run = fail_context, .argument = context});
-        LEAVE(CUDA_SUCCESS); /* whoever asks next is told */
+        LEAVE(CUDA_SUCCESS); /* the next call reports it */
     }
     if (fake.launches == fake.hang || context->kernel_hangs) {
         context->kernel_hangs = false;

@@ -27,7 +27,7 @@ enum { ELEMS = 200000, STEPS_BEFORE = 6 };
 static int hit_fd;
 static int hit_by;
 
-/* Tell when, and go. Every host of the test has the same clock. */
+/* Write the time, and go. Every host of the test has the same clock. */
 static void hit(int number)
 {
     int64_t now_ns = pl_clock_now_ns();

@@ -85,7 +85,7 @@ static enum pl_status run(const char *word, double seconds, struct pl_error *ret
         struct pl_runtime *second = NULL;
         float value = 1;
 
-        PL_TRY(pl_runtime_start(&second, reterr)); /* beside the first */
+        PL_TRY(pl_runtime_start(&second, reterr)); /* besides the first */
         PL_TRY(pl_allreduce(pl_runtime_world(second), &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));
         pl_runtime_stop(second);
         PL_TRY(pl_allreduce(world, &value, &value, 1, PL_FLOAT32, PL_SUM, reterr));

@@ -110,7 +110,7 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     return mixed_draw(seed, 2) ? 2 : (int)mixed_draw(seed, (uint64_t)size + 1);
 }
 
-/* Ranks fall out of step. */
+/* Ranks take different times. */
 static void stumble(struct mixture *m)
 {
     uint64_t way = mixed_draw(&m->own, 16);

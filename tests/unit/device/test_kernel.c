@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels through their public functions: the very same code, compiled for the host, behind the fake driver. */
+/* The kernels through their public functions: the very same code, compiled for the host, run by the fake driver. */
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"
 #include "device/kernel_list.h"

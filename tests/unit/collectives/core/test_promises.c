@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN,
- * scales, narrow wires. */
+ * scales, compression. */
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 
@@ -432,8 +432,8 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     free(values);
 }
 
-/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones behind it.
- * */
+/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones after it.
+ */
 static void overflow_once(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { STEPS = 4, LONG = 20000 };

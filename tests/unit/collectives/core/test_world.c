@@ -438,7 +438,7 @@ static void post_many(struct pl_world *world, void *argument, char failure[RANKS
                 .kind = PL_ALLREDUCE, .count = 300, .send = values[rank][i], .recv = values[rank][i]}),
             &requests[i], &error));
     }
-    RANKS_OK(pl_barrier(world, &error)); /* behind all of them */
+    RANKS_OK(pl_barrier(world, &error)); /* after all of them */
     for (int i = MANY - 1; i >= 0; i--) {
         bool done = false;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory with the hosts' help: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
+/* Device memory through the hosts: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
 #include "collectives/core/backend.h"
 #include "tests/support/device_alloc_budget.h"
 #include "tests/support/device_ranks.h"
@@ -39,7 +39,7 @@ START_TEST(every_operation_is_right_across_hosts)
 }
 END_TEST
 
-/* More than all segments under way together, in blocks that end inside a segment; beside the same in host memory. */
+/* More than all segments under way together, in blocks that end inside a segment; next to the same in host memory. */
 static void compare_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MOST = 3000017 };

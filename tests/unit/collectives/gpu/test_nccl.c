@@ -274,7 +274,7 @@ START_TEST(a_collective_waits_for_its_own_callers_work_only)
 }
 END_TEST
 
-/* A group, then collectives of other backends behind it, and NCCL's again. */
+/* A group, then collectives of other backends after it, and NCCL's again. */
 static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MEMBERS = 5 };
@@ -429,7 +429,7 @@ START_TEST(the_ranks_of_other_hosts_hear_of_a_fault_at_once)
 }
 END_TEST
 
-/* The second is given to NCCL by whoever advances the world once the first is through: here the program does not. */
+/* The second is launched by a call that advances the world when the first is in the stream: not by the program here. */
 static void look_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -471,8 +471,8 @@ START_TEST(the_progress_thread_asks_nccl_for_this_device)
 }
 END_TEST
 
-/* The program's own kernel never ends on rank 1: neither does what NCCL does behind it, nor NCCL's wait for that when
- * it is left. */
+/* The program's own kernel never ends on rank 1: neither does NCCL's work after it, nor NCCL's wait for that when
+ * it is aborted. */
 static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits that take long: what those who observe a world hear of them. */
+/* Waits that take long: what observers of a world get of them. */
 #include "base/clock.h"
 #include "runtime/process_set.h"
 #include "tests/unit/runtime/named/engine.h"
@@ -88,7 +88,7 @@ START_TEST(a_wait_tells_for_whom)
 }
 END_TEST
 
-/* What one rank says to the others outside of Paceline. */
+/* What one rank signals to the others outside of Paceline. */
 static atomic_int told;
 
 static void nap_until_told(int count)
@@ -206,7 +206,7 @@ END_TEST
 
 /*
  * The last rank comes late to a process set of the last two. With `data` the other one has something under way in the
- * set of all, too, so that it looks after both. Ranks are called by their numbers among all.
+ * set of all, too, so that it advances both. Ranks are named by their global numbers.
  */
 static void late_in_set_body(struct rank *self)
 {
