@@ -132,7 +132,7 @@ enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const stru
     struct pl_world *world = NULL;
     enum pl_status status;
 
-    /* Who shares a host is known to a world only, and a world is told its device when it is made. */
+    /* Which ranks share a host is known to a world only, and a world gets its device when it is made. */
     PL_TRY(pl_world_new(bootstrap, &with, &world, reterr));
     status = choose(world, wanted, &with.device, reterr);
     if (status == PL_OK && with.device) {

@@ -35,7 +35,7 @@ struct place {
     uint64_t arena_used;
 };
 
-/* One collective of a request, and the memory behind its buffers. */
+/* One collective of a request, and the memory of its buffers. */
 struct part {
     struct trial trial;
     uint64_t counts[MOST_RANKS];

@@ -53,7 +53,7 @@ struct training {
     char *failure;
 };
 
-/* One named operation and the memory behind its buffers. */
+/* One named operation and the memory of its buffers. */
 struct part {
     struct pl_named_op op;
     struct trial trial;

@@ -229,7 +229,7 @@ START_TEST(a_step_needs_no_host_between_its_collectives)
 }
 END_TEST
 
-/* The second is posted behind work that is held, while NCCL is still at the first: that one ends all the same. */
+/* The second is posted after work that is held, while NCCL is still at the first: that one ends all the same. */
 static void second_waits_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
