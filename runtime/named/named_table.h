@@ -44,7 +44,7 @@ struct named_entry {
     uint64_t *announced_by;  /* a bit a rank */
     uint64_t *rows;          /* ALLGATHER: [n], by rank; ALLTOALL: [n * n], sender by sender; else NULL */
     char *conflict;          /* how definitions differ, NULL while they agree */
-    bool counted;            /* in_group: complete, and waiting for the other members of its group */
+    bool counted;            /* complete, and waiting for the other members of its group */
     uint64_t pending_number; /* counted by the table when it became pending */
     struct named_entry *previous_pending, *next_pending;
 
