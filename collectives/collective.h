@@ -4,8 +4,8 @@
  *
  * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
  * used in the order of `stream`: what was given to that stream before the post happens before the collective, and
- * pl_request_order() lets a stream go on after it. Requests advance inside pl_request_test(), pl_request_wait() and the
- * posting calls, and, in a world between hosts, in a thread that advances them meanwhile (setting `progress`;
+ * pl_request_order() lets a stream go on after it. Requests advance inside pl_request_test(), pl_request_wait()
+ * and the posting calls, and, in a world between hosts, in a thread that advances them meanwhile (setting `progress`;
  * pl_world_describe() says whether there is one). Without it a program that wants communication to overlap with
  * computing tests now and then. A call advances its own world only: a program with requests under way on several worlds
  * waits for them in the same order on all ranks, or tests them in turn.

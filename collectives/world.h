@@ -249,7 +249,7 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
 
 /**
  * For waits that are not for one collective: this rank has waited for others for `waited_ns`. Reported to the observer
- * as a collective's wait is; `*told_ns` is 0 at first and kept by the caller. `about` NULL: the running collective's.
+ * as a collective's wait is; `*told_ns` is 0 at first, then the caller's. `about` NULL: the running collective's.
  */
 void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about);
 

@@ -58,7 +58,7 @@ struct pl_agree {
     char *held; /* a block a position, or the sum */
 };
 
-/** Tag of a message of the world's collective number `sequence`; slots 0 to PL_AGREE_SLOTS - 2 are free for data. */
+/** Tag of a message of the world's collective number `sequence`; `slot`: 0 to PL_AGREE_SLOTS - 2 for data. */
 uint32_t pl_agree_tag(uint64_t sequence, unsigned slot);
 
 enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world,
@@ -66,9 +66,9 @@ enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *worl
 void pl_agree_done(struct pl_agree *agree);
 
 /**
- * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none. With a
- * `reduction` they are added up on the way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied, but neither
- * postscale nor divisor: see pl_agree_sums().
+ * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none.
+ * With a `reduction` they are added up on the way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied,
+ * but neither postscale nor divisor: see pl_agree_sums().
  */
 enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data,
                               uint64_t block_bytes, const struct pl_reduction *reduction,
@@ -78,7 +78,7 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
 bool pl_agree_sums(const struct pl_agree *agree);
 
 /**
- * Advance; increases `*moves` when something came. Once the last round has ended: PL_MISMATCH where ranks disagree.
+ * Advance; increases `*moves` when something came. After the last round: PL_MISMATCH where ranks disagree.
  */
 enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -93,8 +93,8 @@ void named_table_drop_idle(struct named_table *table, struct named_entry *entry)
 size_t named_definition_extras(const struct named_definition *definition, int ranks);
 
 /**
- * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL when
- * there are none).
+ * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL
+ * when there are none).
  */
 enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
                                     const struct named_definition *definition, const void *extras,
