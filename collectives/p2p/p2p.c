@@ -537,8 +537,8 @@ static void cancel(void *state, struct pl_request *request)
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         struct pl_lane *lane = &exchange->lanes[i];
 
-        /* As in pl_agree_cancel(). Messages are received in `arrived` and sent from `work`, if not in the
-         * caller's memory. */
+        /* As in pl_agree_cancel(). Messages are received in `arrived` and sent from `work`, if not in
+         * the caller's memory. */
         if (lane->in.transfer.active && !transport->cancel(transport->context, &lane->in.transfer)) {
             lane->arrived = NULL;
         }
