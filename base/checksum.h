@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The CRC-32C of `bytes` of `data` behind data whose CRC-32C is `before` (0 for none). */
+/** The CRC-32C of `bytes` of `data` after data whose CRC-32C is `before` (0 for none). */
 uint32_t pl_checksum_crc32c(uint32_t before, const void *data, size_t bytes);
 
 /** As pl_checksum_crc32c() for the CRC-32 of gzip, which AWS's SDKs compute by default. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The monotonic clock, and deadlines for the waits of the whole program. */
 #include "base/clock.h"
 
 #include "base/status.h"
@@ -85,5 +86,5 @@ void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
         return;
     }
     nap = timespec_of(nap_ns);
-    (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller look again */
+    (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller poll again */
 }

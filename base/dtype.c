@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Texts of element types and reduction operations, and types by their text. */
 #include "base/dtype.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A copy of the process environment that can be read, changed and handed to a child. */
 #include "base/environment.h"
 
 #include "base/memory.h"

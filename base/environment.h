@@ -40,7 +40,7 @@ enum pl_status pl_environment_get_number_or(const struct pl_environment *environ
                                             unsigned fallback, unsigned most, unsigned *ret_number,
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Set or replace. A name that is empty or holds '=' is PL_INVALID. A new name goes behind the others. */
+/** Set or replace. A name that is empty or holds '=' is PL_INVALID. A new name goes after the others. */
 enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -54,7 +54,7 @@ enum pl_status pl_environment_add(struct pl_environment *environment, const stru
 
 void pl_environment_unset(struct pl_environment *environment, const char *name);
 
-/** "NAME=value" strings in order, NULL behind; as execve(2) wants it. Valid until the next change. */
+/** "NAME=value" strings in order, then NULL, as execve(2) wants it. Valid until the next change. */
 char *const *pl_environment_strings(const struct pl_environment *environment);
 
 size_t pl_environment_count(const struct pl_environment *environment);

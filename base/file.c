@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files and descriptors: bounded reads, atomic writes, reads and writes with a deadline. */
 #include "base/file.h"
 
 #include "base/clock.h"
@@ -108,7 +109,7 @@ static enum pl_status open_error(const char *path, struct pl_error *reterr)
 enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes,
                             struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a FIFO it would wait for a writer */
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else it would wait for a FIFO's writer */
 
     if (fd < 0) {
         return open_error(path, reterr);
@@ -121,7 +122,7 @@ int pl_fd_allocate(int fd, off_t offset, off_t bytes)
     sigset_t all, before;
     int code;
 
-    /* Any signal makes most kernels undo what they have so far: beside a quick timer it would never end. */
+    /* Any signal makes most kernels undo what they have so far: with a quick timer running it would never end. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     do {
@@ -201,7 +202,7 @@ static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const 
     return PL_OK;
 }
 
-/* What does not change the bytes it points to may point to constant ones; struct iovec has no such form. */
+/* Writing does not change the bytes, so they may be constant; struct iovec has no const form. */
 static struct iovec part_of(const void *data, size_t bytes)
 {
     union {

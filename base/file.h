@@ -25,7 +25,7 @@ enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data,
 
 /**
  * Replace or create `path` with `bytes` of `data` so that a reader sees the old content or the new, never a part:
- * an exclusive temporary file beside it, fsync, rename, fsync of the directory.
+ * an exclusive temporary file next to it, fsync, rename, fsync of the directory.
  */
 enum pl_status pl_file_write_atomic(const char *path, const void *data, size_t bytes, mode_t mode,
                                     struct pl_error *reterr) PL_MUST_CHECK;
@@ -35,15 +35,14 @@ enum pl_status pl_file_write_atomic_at(int dir_fd, const char *name, const void 
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * As pl_file_write_atomic() for a content that lies in `count` parts, written one behind the other without being
- * copied.
+ * As pl_file_write_atomic() for a content in `count` parts, written one after the other without being copied.
  */
 enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *parts, size_t count, mode_t mode,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Take room for `bytes` from `offset` on in the file or memory file, now and not at a store into its mapping, where a
- * full one is a SIGBUS. Returns 0 or an error number.
+ * Allocate `bytes` from `offset` on in the file or memory file now: a store into the mapping of a full one would be
+ * a SIGBUS. Returns 0 or an error number.
  */
 int pl_fd_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 
@@ -51,7 +50,7 @@ int pl_fd_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what,
                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Wait until `deadline_ns` for something to read, be it the end: 1, 0 where the time is over, or -1 with errno. */
+/** Wait until `deadline_ns` for data or the end of file: 1, 0 where the time is over, or -1 with errno. */
 int pl_fd_poll_readable(int fd, int64_t deadline_ns);
 
 /**
@@ -68,9 +67,9 @@ enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr
 enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Where the program `name` is: itself when it has a '/', else the first executable file along `path`, whose parts are
- * parted by colons, an empty one being the current directory; NULL and "" are the system's default. PL_NOT_FOUND
- * otherwise, with the code ENOENT. The caller frees `*ret_path`.
+ * Where the program `name` is: itself when it has a '/', else the first executable file along `path`, a list
+ * separated by colons, in which an empty entry is the current directory; NULL and "" are the system's default.
+ * PL_NOT_FOUND otherwise, with the code ENOENT. The caller frees `*ret_path`.
  */
 enum pl_status pl_file_find_program(const char *name, const char *path, char **ret_path,
                                     struct pl_error *reterr) PL_MUST_CHECK;

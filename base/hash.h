@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A 64-bit hash for short inputs, where only accidents have to be told apart: FNV-1a. */
+/** A 64-bit hash for short inputs that nobody chooses on purpose to collide: FNV-1a. */
 #ifndef PL_BASE_HASH_H
 #define PL_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** To begin with; what is given instead makes another hash. */
+/** The start value; another one makes another hash. */
 #define PL_HASH_START UINT64_C(0xCBF29CE484222325)
 
 /** Go on from `hash` with `bytes` more. */

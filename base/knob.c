@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Resolving the settings: PACELINE_NAME, else Horovod's variable, else the default, each checked by its type. */
 #include "base/knob.h"
 
 #include "base/clock.h"
@@ -95,7 +96,7 @@ static bool parse_real(const char *text, double *ret_value)
            isfinite(*ret_value);
 }
 
-/* One of `words`, between which stand blanks; an N at the end of a word is a number of one or two digits. */
+/* One of `words`, separated by blanks; an N at the end of a word is a number of one or two digits. */
 static bool is_word(const char *text, const char *words)
 {
     for (const char *word = words; *word; word += strspn(word, " ")) {
@@ -121,7 +122,7 @@ static const char *expected(enum pl_knob_type type)
     case PL_KNOB_TYPE_INT:
         return "a whole number, at least 0";
     case PL_KNOB_TYPE_SIZE:
-        return "a whole number of bytes, or one with KiB, MiB or GiB behind";
+        return "a whole number of bytes, or one followed by KiB, MiB or GiB";
     case PL_KNOB_TYPE_REAL:
         return "a number, at least 0";
     case PL_KNOB_TYPE_TEXT:

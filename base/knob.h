@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The settings of a Paceline job, in one table: a new one is one line here.
+ * The settings ("knobs") of a Paceline job, in one table: a new one is one line here.
  *
- * A knob called NAME is set by the environment variable PACELINE_NAME (upper case) or by the hyperparameter
+ * A setting called NAME is set by the environment variable PACELINE_NAME (upper case) or by the hyperparameter
  * paceline_NAME, which the entrypoint turns into that variable. Where Horovod has the same setting, its variable counts
  * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
  *
@@ -20,8 +20,8 @@
 struct pl_text;
 
 /**
- * INT and SIZE are whole numbers (SIZE also takes KiB, MiB, GiB behind), REAL is a finite number, all three at least 0;
- * TEXT is at most 127 bytes; WORD is one of the knob's words, of which N stands for a number of one or two digits, or
+ * INT and SIZE are whole numbers (SIZE may be followed by KiB, MiB or GiB), REAL is a finite number, all three at least
+ * 0; TEXT is at most 127 bytes; WORD is one of the setting's words, in which N means a number of one or two digits, or
  * empty.
  */
 enum pl_knob_type {
@@ -33,8 +33,8 @@ enum pl_knob_type {
     PL_KNOB_TYPE_WORD
 };
 
-/* NAME, name, type, unit (of WORD: the words), default, Horovod's variable or NULL, help. From BACKEND on what
- * measurements and tests need, and a job leaves alone. */
+/* NAME, name, type, unit (of WORD: the words), default, Horovod's variable or NULL, help. Those from BACKEND on are for
+ * measurements and tests, and jobs do not set them. */
 #define PL_KNOB_LIST(X)                                                                                                \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
       "longest wait for other ranks in one collective operation; 0: no limit")                                         \
@@ -108,8 +108,8 @@ struct pl_knob_info {
 const struct pl_knob_info *pl_knob_info(enum pl_knob knob);
 
 /**
- * Resolve all knobs: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set, and
- * so does HOROVOD_TIMELINE=DYNAMIC, which names no file. Booleans are 1/0, true/false, yes/no, on/off in any case.
+ * Resolve all settings: PACELINE_NAME, else Horovod's variable, else the default. An empty variable counts as not set,
+ * and so does HOROVOD_TIMELINE=DYNAMIC, which names no file. Booleans are 1/0, true/false, yes/no, on/off in any case.
  *
  * Errors  PL_INVALID naming the variable, its value and what was expected.
  * Test    tests/unit/base/test_knob.c
@@ -126,11 +126,11 @@ bool pl_knob_is_gone(const char *variable, size_t length);
 /** All defaults. */
 void pl_knobs_default(struct pl_knobs *ret_knobs);
 
-/** Set one knob from text, as its variable would. `what` names the origin in messages. */
+/** Set one setting from text, as its variable would. `what` names the origin in messages. */
 enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what,
                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** `text` as a boolean, for a setting that is no knob; `what` names it in the message. */
+/** `text` as a boolean, for a setting that is not in the table; `what` names it in the message. */
 enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -139,8 +139,8 @@ int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);
 
 /**
- * A real one of `unit_ns` in nanoseconds: at most a century, which is as good as more and can be added to what the
- * clock says.
+ * A REAL setting in units of `unit_ns` as nanoseconds: at most a century, so that it can be added to the time of the
+ * clock.
  */
 int64_t pl_knob_ns(const struct pl_knobs *knobs, enum pl_knob knob, int64_t unit_ns);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One line to stderr per call, with a prefix, given up when nobody reads it for a second. */
 #include "base/log.h"
 
 #include "base/clock.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LONGEST_WAIT_NS PL_NS_PER_S /* for who reads our stderr */
+#define LONGEST_WAIT_NS PL_NS_PER_S /* for the reader of our stderr */
 
 static _Atomic int log_level = PL_LOG_INFO;
 static char log_prefix[64] = "paceline";
@@ -49,7 +50,7 @@ static bool stderr_takes_more(int64_t deadline_ns)
 
     do {
         ready = poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
-    } while (ready < 0 && errno == EINTR && !pl_deadline_passed(deadline_ns)); /* a signal is no room */
+    } while (ready < 0 && errno == EINTR && !pl_deadline_passed(deadline_ns)); /* a signal makes no room */
     return ready > 0 || (ready < 0 && errno != EINTR);
 }
 
@@ -77,7 +78,7 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
             if (errno == EINTR) {
                 continue;
             }
-            return; /* nowhere left to say it */
+            return; /* there is no other place to report it */
         }
         done += (size_t)written;
     }

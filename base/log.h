@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. What a call can
- * return libraries do not log, but for PL_LOG_DEBUG: programs say each problem once. Libraries warn of what no call
- * returns: a wait that lasts, a call that goes well although something is likely wrong, an end that has no status. The
- * level and prefix are the project's only global state. A line that nobody takes for a second is given up: a log that
- * is stuck must not keep a signal from a program.
+ * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. Libraries do
+ * not log errors that a call can return, except at PL_LOG_DEBUG: programs report each problem once. Libraries warn of
+ * what no call returns: a wait that lasts, a call that goes well although something is likely wrong, an end that has no
+ * status. The level and prefix are the project's only global state. A line that cannot be written for a second is
+ * dropped: a blocked log must not keep a program from reacting to a signal.
  */
 #ifndef PL_BASE_LOG_H
 #define PL_BASE_LOG_H
@@ -16,7 +16,7 @@ enum pl_log_level { PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARNING, PL_LOG_ERROR };
 /** Lines below `level` are dropped (default PL_LOG_INFO). Call before other threads start. */
 void pl_log_set_level(enum pl_log_level level);
 
-/** What stands before each line, "paceline" by default; cut at 63 bytes. Call before other threads start. */
+/** The text before each line, "paceline" by default; cut at 63 bytes. Call before other threads start. */
 void pl_log_set_prefix(const char *prefix);
 
 void pl_log(enum pl_log_level level, const char *format, ...) PL_PRINTF(2, 3);

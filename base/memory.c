@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Heap memory with overflow-checked sizes, growing arrays and copies of strings. */
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines by getopt_long(), with reports that name the option, its value and what is expected. */
 #include "base/options.h"
 
 #include "base/text.h"

@@ -12,11 +12,11 @@
 
 #include <getopt.h>
 
-/* a program's exit code where its words are wrong; having said which and what was expected */
+/* a program's exit code for a wrong command line, after a message that says what is wrong and what was expected */
 enum { PL_EXIT_USAGE = 2 };
 
 /**
- * The next option's code; its value is in `optarg`. PL_END (without a report) behind the last: the other words begin at
+ * The next option's code; its value is in `optarg`. PL_END (without a report) after the last: the other words begin at
  * `optind`.
  *
  * Errors  PL_INVALID for an option that is not in `letters` (without arguments) or `table`, or not used as that says.

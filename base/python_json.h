@@ -47,7 +47,7 @@ enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *
 
 /**
  * As pl_python_json_parse() for a text that is itself the content of a JSON string (pl_python_json_text()): lone
- * surrogates may stand in it, and a raw U+0000 is the control character that it is.
+ * surrogates are allowed in it, and a raw U+0000 is the control character that it is.
  */
 enum pl_status pl_python_json_parse_inner(const char *text, const char *source, struct pl_python_json **ret_root,
                                           struct pl_error *reterr) PL_MUST_CHECK;
@@ -68,7 +68,7 @@ const char *pl_python_json_kind_text(enum pl_python_json_kind kind);
 
 bool pl_python_json_bool(const struct pl_python_json *node);
 
-/** The text of a string, or the lexeme of a number as it stood in the file. */
+/** The text of a string, or the lexeme of a number as it is in the file. */
 const char *pl_python_json_text(const struct pl_python_json *node);
 
 /** Whole value of an integer node; PL_LIMIT when it does not fit in 64 bits. */
@@ -85,18 +85,18 @@ unsigned pl_python_json_column(const struct pl_python_json *node);
 /** Items of an array or members of an object; 0 for others. */
 size_t pl_python_json_count(const struct pl_python_json *node);
 
-/** First child of an array or object, NULL when there is none; then the one behind `node`. */
+/** First child of an array or object, NULL when there is none; then the one after `node`. */
 const struct pl_python_json *pl_python_json_first(const struct pl_python_json *node);
 const struct pl_python_json *pl_python_json_next(const struct pl_python_json *node);
 
-/** The name under which `node` stands in its object, NULL in an array or at the root. */
+/** The name of `node` in its object, NULL in an array or at the root. */
 const char *pl_python_json_name(const struct pl_python_json *node);
 
 /** The member `name` of an object, compared byte by byte; NULL when absent or when `node` is no object. */
 const struct pl_python_json *pl_python_json_member(const struct pl_python_json *node, const char *name);
 
 /**
- * The members of an object by code point of their names, NULL behind the last; free() the list. NULL when memory is
+ * The members of an object by code point of their names, then NULL; free() the list. NULL when memory is
  * out.
  */
 const struct pl_python_json **pl_python_json_sorted(const struct pl_python_json *node);

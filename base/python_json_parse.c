@@ -19,7 +19,7 @@ struct reader {
     const char *end;
     const char *at;
     const char *source;
-    bool inner; /* the text comes out of a JSON string: lone surrogates may stand in it, U+0000 is C0 80 */
+    bool inner; /* the text comes out of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
     unsigned line;
     unsigned column; /* of `column_at` */
     const char *column_at;
@@ -96,7 +96,7 @@ static bool read_hex4(const struct reader *reader, const char *at, uint32_t *ret
     return true;
 }
 
-/* One escape; reader->at stands on the backslash. */
+/* One escape; reader->at is on the backslash. */
 static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
 {
     static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
@@ -105,7 +105,7 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
     uint32_t low;
 
     if (reader->at + 1 >= reader->end) {
-        return fail(reader, reader->end, "an escape behind '\\'");
+        return fail(reader, reader->end, "an escape after '\\'");
     }
     if (reader->at[1] != 'u') {
         for (const char *pair = plain; *pair != '\0'; pair += 2) {
@@ -115,10 +115,10 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
                 return PL_OK;
             }
         }
-        return fail(reader, reader->at + 1, "one of \" \\ / b f n r t u behind '\\'");
+        return fail(reader, reader->at + 1, "one of \" \\ / b f n r t u after '\\'");
     }
     if (!read_hex4(reader, reader->at + 2, &code, &bad)) {
-        return fail(reader, bad, "four hex digits behind '\\u'");
+        return fail(reader, bad, "four hex digits after '\\u'");
     }
     reader->at += 6;
     if (code >= 0xD800 && code <= 0xDBFF && next_is(reader, "\\u") && read_hex4(reader, reader->at + 2, &low, &bad) &&
@@ -130,7 +130,7 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
     return PL_OK;
 }
 
-/* A string; reader->at stands on its first quote. */
+/* A string; reader->at is on its first quote. */
 static enum pl_status read_string(struct reader *reader, char **ret_text)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -262,7 +262,7 @@ static enum pl_status read_name(struct reader *reader, const char *expected, cha
     PL_TRY(read_string(reader, ret_name));
     skip_blanks(reader);
     if (reader->at >= reader->end || *reader->at != ':') {
-        status = fail(reader, reader->at, "':' behind a name");
+        status = fail(reader, reader->at, "':' after a name");
         free(*ret_name);
         *ret_name = NULL;
         return status;
@@ -271,7 +271,7 @@ static enum pl_status read_name(struct reader *reader, const char *expected, cha
     return PL_OK;
 }
 
-/* The children of the array or object that `node` is; reader->at stands behind its bracket. */
+/* The children of the array or object that `node` is; reader->at is after its bracket. */
 static enum pl_status read_children(struct reader *reader, int depth, struct pl_python_json *node)
 {
     bool is_object = node->kind == PL_PYTHON_JSON_OBJECT;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Filling an error report: the cause once, then what the callers add; and the texts of statuses. */
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -30,7 +31,7 @@ const char *pl_status_name(enum pl_status status)
     return "UNKNOWN";
 }
 
-/* A vsnprintf() result that did not fit ends in "...", so that nobody takes a cut text for the whole. */
+/* A vsnprintf() result that did not fit ends in "...", so that a cut text is not taken for the whole. */
 static size_t mark_cut(char *text, size_t text_bytes, int wanted)
 {
     if (wanted < 0) {

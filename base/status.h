@@ -51,7 +51,7 @@ enum pl_domain {
     PL_DOMAIN_ARCHIVE, /* libarchive */
     PL_DOMAIN_ZLIB,    /* inflate */
     PL_DOMAIN_CRYPTO,  /* libcrypto */
-    PL_DOMAIN_RANK,    /* the rank that has failed, or is gone: this one has only heard of it */
+    PL_DOMAIN_RANK,    /* the rank that has failed or is gone: this rank received its error */
 };
 
 enum {

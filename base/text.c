@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A text that grows while it is appended to, UTF-8 checks, and numbers without the locale. */
 #include "base/text.h"
 
 #include "base/memory.h"

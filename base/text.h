@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 struct pl_text {
-    char *data; /* NUL behind `length` whenever not NULL; may hold NULs itself */
+    char *data; /* NUL at `length` whenever not NULL; may hold NULs itself */
     size_t length;
     size_t capacity;
     bool failed;

@@ -20,7 +20,7 @@ struct pl_span {
 /**
  * Allocate `bytes` (above 0) on every rank. Where the ranks share no memory (another host, no shared-memory backend)
  * the span is ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device
- * copies from and to without a detour. PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's
+ * copies from and to directly. PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's
  * where the driver allows that (pl_world_describe() tells).
  *
  * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.

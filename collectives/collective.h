@@ -3,12 +3,12 @@
  * The collective operations: one descriptor for all, posted and waited for, and blocking conveniences.
  *
  * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
- * taken as `stream` leaves them: what was given to that stream before the post happens before the collective, and
- * pl_request_order() is the way back. Requests advance inside pl_request_test(), pl_request_wait() and the posting
- * calls, and, in a world between hosts, in a thread that looks after them meanwhile (setting `progress`;
- * pl_world_describe() tells whether there is one). Without it a program that wants communication to overlap with
- * computing tests now and then. A call advances its own world only: who has requests under way on several worlds waits
- * for them in the same order on all ranks, or tests them in turn.
+ * used in the order of `stream`: what was given to that stream before the post happens before the collective, and
+ * pl_request_order() lets a stream go on after it. Requests advance inside pl_request_test(), pl_request_wait()
+ * and the posting calls, and, in a world between hosts, in a thread that advances them meanwhile (setting `progress`;
+ * pl_world_describe() says whether there is one). Without it a program that wants communication to overlap with
+ * computing tests now and then. A call advances its own world only: a program with requests under way on several worlds
+ * waits for them in the same order on all ranks, or tests them in turn.
  *
  * Threads  one thread of the program at a time per world; different worlds of one process may be used by different
  *          threads.
@@ -57,27 +57,27 @@ enum {
      */
     PL_REPRODUCIBLE = 1 << 0,
     /**
-     * Between hosts, float32 travels as float16 or bfloat16; the rounding error is added to the next call of the same
+     * Between hosts, float32 is sent as float16 or bfloat16; the rounding error is added to the next call of the same
      * name.
      */
     PL_WIRE_FLOAT16 = 1 << 1,
     PL_WIRE_BFLOAT16 = 1 << 2,
     /**
      * All ranks are known to call alike (a sealed plan compared its buckets): where data moves on the device without
-     * the hosts' help, the hosts exchange nothing about this call. Elsewhere without effect. Ranks that then differ all
-     * the same wait for their deadlines.
+     * the hosts, the call is not compared between ranks. Elsewhere without effect. Ranks that do call differently then
+     * wait until their deadlines.
      */
     PL_AGREED = 1 << 3,
 };
 
 /**
- * What a collective is part of, where its caller is not the program, and who can say how that stands. All zero: nothing
- * to say.
+ * What a collective is part of, where its caller is not the program, and a function that describes its state. All zero:
+ * none.
  */
 struct pl_about {
     /* for pl_event.name of a collective that has none; unlike a name it costs nothing and ranks do not agree on it */
     const char *name;
-    void (*append)(const void *subject, struct pl_text *text); /* for pl_event.about; NULL: nobody */
+    void (*append)(const void *subject, struct pl_text *text); /* for pl_event.about; NULL: none */
     const void *subject;
 };
 
@@ -116,7 +116,7 @@ struct pl_collective {
     void *recv;
     enum pl_memory memory; /* of both buffers */
     void *stream;          /* the CUDA stream that orders device buffers; NULL for host memory */
-    const char *name;      /* for messages and for error feedback; part of the agreement between ranks. NULL: none */
+    const char *name;      /* for messages and for error feedback; compared between ranks. NULL: none */
     /* on CLOCK_MONOTONIC; 0: the world's timeout, from the first wait or test that does not find it ended */
     int64_t deadline_ns;
     struct pl_about about; /* for warnings; its subject must live until the request is done */
@@ -133,19 +133,19 @@ struct pl_collective {
  * Collective  yes: all ranks, same order, same kind, dtype, op, counts, root, factors, flags and name.
  * Ownership   the buffers stay the caller's; nobody else touches them until the request is done.
  * Errors      PL_INVALID (descriptor; nothing was started), PL_UNSUPPORTED (no backend takes it; nothing started),
- *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree: said on all ranks, naming both sides),
- *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own words). These four stay
+ *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree: on all ranks, naming both sides),
+ *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own text). These four stay
  *             with the world: later posts fail with the same report, since a rank cannot know how far the others got.
- *             Outputs are then undefined, and a message between hosts that MPI does not take back any more may touch
- *             both buffers until the process ends, as pl_world_is_stranded() tells.
+ *             Outputs are then undefined, and a message between hosts that MPI cannot cancel any more may access
+ *             both buffers until the process ends: see pl_world_is_stranded().
  * Test        tests/unit/collectives, tests/conformance.md
  */
 enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * What of `collective` a post would refuse as PL_INVALID or, whatever the backend, as PL_UNSUPPORTED. Nothing starts,
- * nobody is asked.
+ * Check `collective` as a post does: PL_INVALID or, whatever the backend, PL_UNSUPPORTED. Starts nothing and sends
+ * nothing.
  */
 enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
                                    struct pl_error *reterr) PL_MUST_CHECK;
@@ -153,8 +153,8 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
 /**
  * Let work given to `stream` from now on wait for the request, on the device: the caller goes on at once where the data
  * moves on the device, else after the request has ended. Does not release; a failure shows in test and wait, which also
- * keep the deadline. Whoever waits on the device only (for `stream` itself, say) without calling into the world waits
- * for ever when a rank is lost.
+ * keep the deadline. A program that waits on the device only (for `stream` itself, say) without calling into the world
+ * waits for ever when a rank is lost.
  *
  * Errors   those of wait, as far as they are known.
  */
@@ -166,30 +166,47 @@ enum pl_status pl_request_order(struct pl_request *request, void *stream, struct
  */
 bool pl_request_launched(const struct pl_request *request);
 
-/** Advance the world; `*ret_done` tells whether the request has ended, well or not. Never blocks, does not release. */
+/** Advance the world; `*ret_done` is whether the request has ended, well or not. Never blocks, does not release. */
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Wait until the request has ended or its deadline passed, release it, and return how it ended. A waiting rank spins
- * for a short while, then yields, then naps.
+ * for a short while, then yields, then sleeps.
  */
 enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Give the request up and release it. If it had not ended, the world is unusable afterwards (PL_CANCELLED). */
+/** Cancel the request and release it. If it had not ended, the world is unusable afterwards (PL_CANCELLED). */
 void pl_request_cancel(struct pl_request *request);
 
 /** Post and wait. */
 enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Blocking, with the world's timeout. `recv` == `send` is in place. */
+/**
+ * The collectives as blocking calls: pl_collective_run() with the world's timeout, in host memory.
+ *
+ * Shapes      n is the world's size. In place: `recv` == `send` in pl_allreduce() and pl_reduce(); the rank's own block
+ *             inside the larger buffer in pl_allgather() and pl_reduce_scatter().
+ *               pl_allreduce()       send, recv [count]
+ *               pl_broadcast()       data [count]: read on `root`, written on the others
+ *               pl_reduce()          send [count]; recv [count] on `root`, unused elsewhere
+ *               pl_allgather()       send [count], recv [n * count]: rank r's block at r * count
+ *               pl_reduce_scatter()  send [n * count], recv [count]: the sum of block `rank`
+ *               pl_alltoall()        send, recv [n * count]: block r goes to, and comes from, rank r
+ * Units       `count` is in elements of `dtype`, per block where there are blocks.
+ * Order       as pl_collective_post(): every rank gets equal bits.
+ * Collective  yes: all ranks of `world`, same order, same count, dtype, op and root.
+ * Ownership   buffers stay the caller's, and are free for use when the call returns PL_OK.
+ * Errors      those of pl_collective_post() and of pl_request_wait(): PL_INVALID, PL_UNSUPPORTED and PL_MEMORY (nothing
+ *             was started); PL_MISMATCH, PL_TIMEOUT, PL_PEER and PL_LIBRARY, after which the world is unusable.
+ * Test        tests/unit/collectives/test_conformance.c
+ */
 enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
                             enum pl_op op, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_broadcast(struct pl_world *world, void *data, uint64_t count, enum pl_dtype dtype, int root,
                             struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_reduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
                          enum pl_op op, int root, struct pl_error *reterr) PL_MUST_CHECK;
-/** Equal blocks of `count` elements a rank. */
 enum pl_status pl_allgather(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,
                             struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_reduce_scatter(struct pl_world *world, const void *send, void *recv, uint64_t count,

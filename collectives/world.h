@@ -34,7 +34,8 @@ struct pl_world_options {
      */
     struct pl_device *device;
     /**
-     * For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: look.
+     * For tests: pretend that each `pretend_ranks_per_host` consecutive ranks share a host and others do not. 0: find
+     * out.
      */
     int pretend_ranks_per_host;
 };
@@ -55,12 +56,14 @@ enum pl_status pl_world_new(struct pl_bootstrap *bootstrap, const struct pl_worl
 /**
  * A world of the `count` ranks of `parent` listed, ascending or not; rank i of the new world is ranks[i]. Only those
  * ranks call. The two worlds are independent of each other, need not be freed in any order, and may be used by
- * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE). Under MPI a rank whose sub-world
- * fails after others have freed theirs may be heard in a sub-world that these make without it: let all ranks end what
- * runs there before any frees it.
+ * different threads if the bootstrap allows that (MPI: with MPI_THREAD_MULTIPLE).
+ *
+ * Under MPI a sub-world should be idle on all its ranks before any rank frees it: end its use with a barrier there.
+ * Otherwise a rank may fail in it after others have freed it, and its error message may reach a sub-world that those
+ * make later: that one then fails, although nothing is wrong in it.
  *
  * Errors      PL_INVALID (empty list, rank out of range or twice, caller not in it) and those of pl_world_new(). Where
- *             a rank has not come, under MPI, `parent` has failed as well: its ranks are out of step.
+ *             a rank has not come, under MPI, `parent` has failed as well: its ranks are desynchronised.
  */
 enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                 struct pl_error *reterr) PL_MUST_CHECK;
@@ -91,8 +94,8 @@ bool pl_world_is_homogeneous(const struct pl_world *world);
 int pl_world_host_of(const struct pl_world *world, int rank);
 
 /**
- * The number by which messages for people call `rank`, also in sub-worlds and in theirs: the one in the whole, made by
- * pl_world_new().
+ * The global number of `rank`: the one that it has in the world made by pl_world_new(), of which this one is that world
+ * or a sub-world at any depth. Messages to users name ranks by it.
  */
 int pl_world_label(const struct pl_world *world, int rank);
 
@@ -103,9 +106,9 @@ const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 struct pl_device *pl_world_device(const struct pl_world *world);
 
 /**
- * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, end the
- * world, so that ranks that wait for this one hear of it now and not when it is gone, and report the device's error
- * with rank, host and device. Returns `status` in all other cases.
+ * After work of the caller's own on the world's device, which ended with `status`: when the device has failed, revoke
+ * the world, so that ranks that wait for this one fail now and not when it is gone, and report the device's error with
+ * rank, host and device. Returns `status` in all other cases.
  */
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status,
                                      struct pl_error *reterr) PL_MUST_CHECK;
@@ -117,9 +120,8 @@ int64_t pl_world_deadline_ns(const struct pl_world *world);
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
 /**
- * Whether a message of a failed collective could not be taken back. The memory that collectives of this world were
- * given may then be read and written until the process ends: whoever would release it leaves it as it is. The world's
- * own arena does.
+ * Whether a message of a failed collective could not be cancelled. The memory that collectives of this world were given
+ * may then be read and written until the process ends: do not release it (leak it), as the world does with its arena.
  */
 bool pl_world_is_stranded(const struct pl_world *world);
 
@@ -131,31 +133,31 @@ struct pl_event {
     enum pl_kind kind;
     const char *name;  /* its first 16 bytes, "" without a name; valid during the call */
     uint64_t sequence; /* of the world, from 1 */
-    /* 0: of a whole; else the sub-world's number, from 1 in the order in which this process made them */
+    /* 0: not of a sub-world; else its number, from 1 in the order in which this process made them */
     unsigned part;
     uint64_t bytes; /* of the elements counted */
     int64_t posted_ns;
     int64_t started_ns; /* when the ones before it had ended */
     int64_t ended_ns;   /* or now, where it has not */
     int64_t waited_ns;  /* how long this rank has been inside a wait for it */
-    int rank;           /* this one, as pl_world_label() calls it */
-    /* the rank, called likewise, that it stood still for when the wait went to sleep; -1: it did not, or unknown */
+    int rank;           /* this one, as pl_world_label() numbers it */
+    /* the rank, numbered likewise, that it waited for when the wait went to sleep; -1: it did not, or unknown */
     int waited_for;
     enum pl_status status;
-    /* `stalled` only: what the collective is part of and who is late there, "" where that is all in `name`; valid in
+    /* `stalled` only: what the collective is part of and which ranks are late, "" where `name` says all; valid during
      * the call */
     const char *about;
 };
 
 /**
- * Somebody who wants to see what a world does. Called in the thread that uses the world or, `ended` only, in its
- * progress thread; must not use the world.
+ * Callbacks that see what a world does. Called in the thread that uses the world or, `ended` only, in its progress
+ * thread; they must not use the world.
  */
 struct pl_observer {
     void *context;
-    void (*ended)(void *context, const struct pl_event *event); /* NULL: not wanted */
-    int64_t stall_ns;                                           /* 0: `stalled` is not wanted */
-    /** A wait has seen nothing move for stall_ns; again after twice that time, and so on. */
+    void (*ended)(void *context, const struct pl_event *event); /* NULL: not called */
+    int64_t stall_ns;                                           /* 0: `stalled` is not called */
+    /** In a wait nothing has moved for stall_ns; again after twice that time, and so on. */
     void (*stalled)(void *context, const struct pl_event *event);
 };
 
@@ -166,8 +168,8 @@ struct pl_observer {
 void pl_world_observe(struct pl_world *world, const struct pl_observer *observer);
 
 /**
- * For waits that are no wait of one collective: this rank has waited for others for `waited_ns`. The observer is told
- * as of a collective's wait; `*told_ns` is 0 at first and kept by the caller. `about` NULL: the collective's that runs.
+ * For waits that are not for one collective: this rank has waited for others for `waited_ns`. Reported to the observer
+ * as a collective's wait is; `*told_ns` is 0 at first, then the caller's. `about` NULL: the running collective's.
  */
 void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about);
 

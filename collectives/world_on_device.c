@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = -1, FAILED = -2 }; /* beside the ordinals */
+enum { NONE = -1, FAILED = -2 }; /* besides the ordinals */
 
-/* What the ranks of this rank's host see, by local rank. */
+/* The device lists of the ranks of this rank's host, by local rank. */
 static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sight **ret_sights,
                                     struct pl_error *reterr)
 {
@@ -75,7 +75,7 @@ static enum pl_status agree(struct pl_world *world, int32_t own, struct pl_error
     return PL_OK;
 }
 
-/* Being beside the device is a matter of speed: what cannot be done is said and no more. */
+/* Running near the device only matters for speed: a failure is a warning and no more. */
 static void run_beside(struct pl_device *device)
 {
     const struct pl_device_info *info = pl_device_info(device);

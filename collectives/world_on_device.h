@@ -8,7 +8,7 @@
 
 /**
  * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h), opened, and this
- * process put on the CPUs beside it. `wanted` is as the knob `device`, NULL: that knob. `*ret_device` NULL: none is
+ * process bound to the CPUs near it. `wanted` is as the knob `device`, NULL: that knob. `*ret_device` NULL: none is
  * used. The device is the caller's, to be closed after the world.
  *
  * Collective  yes. All ranks end alike: what goes wrong on one is an error on all.

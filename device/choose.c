@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Matching the ranks of a host to its devices, and reading the setting `device`. */
 #include "device/choose.h"
 
 #include "base/memory.h"
@@ -91,7 +92,7 @@ static bool place(struct match *match, int rank)
         for (int other = 0; other < match->ranks; other++) {
             if (match->taken[other] >= 0 && other != rank && number_of(match, other, match->taken[other]) == device &&
                 place(match, other)) {
-                match->taken[rank] = o; /* the other one left; the device's load stays */
+                match->taken[rank] = o; /* the other rank moved away; the device's load stays */
                 return true;
             }
         }

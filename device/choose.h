@@ -2,11 +2,11 @@
 /**
  * Which of a host's devices each of its ranks uses, decided by every rank alike from what all of them see.
  *
- *   1. each rank looks:            pl_device_look()
- *   2. the ranks of a host gather their sights (the caller's exchange)
- *   3. each rank chooses:          pl_device_choose()
+ *   1. each rank lists its devices: pl_device_look()
+ *   2. the ranks of a host gather their lists (the caller's allgather)
+ *   3. each rank chooses:           pl_device_choose()
  *
- * Devices are told apart by UUID, so that it does not matter whether the launcher gave every rank its own
+ * Devices are distinguished by UUID, so that it does not matter whether the launcher gave every rank its own
  * CUDA_VISIBLE_DEVICES, all of them the same, or none; a MIG instance is a device like others.
  *
  * Test  tests/unit/device/test_choose.c
@@ -26,7 +26,7 @@ struct pl_device_sight {
     char reason[256]; /* in words, when there are none */
 };
 
-/** Look without using a device: no context is made. */
+/** List the devices without using one: no context is made. */
 void pl_device_look(struct pl_device_sight *ret_sight);
 
 enum pl_device_use {
@@ -36,7 +36,7 @@ enum pl_device_use {
     PL_DEVICE_NUMBERED, /* every rank uses its device `ordinal`, which ranks may share */
 };
 
-/** The knob `device`. */
+/** The setting `device`. */
 struct pl_device_wish {
     enum pl_device_use use;
     int ordinal; /* of PL_DEVICE_NUMBERED */
@@ -53,9 +53,8 @@ enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret
  *
  * Shapes  sights: [ranks], of the ranks of one host in the order of their local ranks; the same on all of them.
  * Errors  PL_INVALID: fewer devices than ranks, and `share` is off; or no device of the number wanted. PL_MISMATCH:
- *         some ranks see devices and others do not. PL_UNSUPPORTED: wanted, and there are none. A driver that fails is
- *         passed on, also with PL_DEVICE_AUTO: it is no reason to train on
- * the CPU in silence.
+ *         some ranks see devices and others do not. PL_UNSUPPORTED: wanted, and there are none. A driver's error is
+ *         returned, also with PL_DEVICE_AUTO: training on the CPU without a word would be wrong then.
  */
 enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish,
                                 bool share, int *ret_ordinal, struct pl_error *reterr) PL_MUST_CHECK;

@@ -4,12 +4,12 @@
  *
  * The driver (libcuda.so.1) is loaded at run time and nothing else: a program starts, and works on host memory, where
  * there is none. The device's primary context is used, the one that the CUDA runtime, cuBLAS and cuDNN use too, so that
- * pointers, streams and events can be handed to and fro: a stream here is a CUstream (cudaStream_t), NULL the default
+ * pointers, streams and events can be exchanged with them: a stream here is a CUstream (cudaStream_t), NULL the default
  * stream.
  *
  * Errors   PL_LIBRARY with PL_DOMAIN_CUDA, the driver's own name and words, and the device; an error of a kernel that
- *          ran earlier is reported by whoever asks next and stays with the device (the driver allows no more work):
- *          pl_device_failure() tells. PL_MEMORY when the device's or the pinned memory does not suffice, with what is
+ *          ran earlier is reported by the next call and stays with the device (the driver allows no more work):
+ *          see pl_device_failure(). PL_MEMORY when the device's or the pinned memory does not suffice, with what is
  *          free. PL_TIMEOUT when work has not ended: until it has, memory is not released but left to the end of the
  *          process, since the driver would wait for that work without end.
  * Threads  any; each call makes the device's context current in its thread.
@@ -57,8 +57,8 @@ const struct pl_device_info *pl_device_info(const struct pl_device *device);
 enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error *reterr);
 
 /**
- * Make the device's context current in this thread, for libraries that take the current one. Fails with the device's
- * earlier failure, behind which it is current all the same.
+ * Make the device's context current in this thread, for libraries that take the current one. After an earlier failure
+ * of the device it returns that failure, and the context is current all the same.
  */
 enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -72,7 +72,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
 void pl_device_release(struct pl_device *device, void *memory);
 
 /**
- * Host memory that the device copies from and to without a detour, readable by kernels under the same address; zeroed.
+ * Host memory that the device copies from and to directly, readable by kernels under the same address; zeroed.
  */
 enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
                                       struct pl_error *reterr) PL_MUST_CHECK;
@@ -88,8 +88,8 @@ bool pl_device_owns(struct pl_device *device, const void *memory);
 
 /**
  * Copy on `stream`, between any two of device, pinned and ordinary memory; returns at once. Only with ordinary memory
- * the driver may wait, without end, for what `stream` was given before; or it may not, and copy when the stream comes
- * to it, as with all other memory.
+ * the driver may wait, without a deadline, for what `stream` was given before, or copy when the stream comes to it, as
+ * with all other memory.
  */
 enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
                               struct pl_error *reterr) PL_MUST_CHECK;
@@ -134,7 +134,7 @@ enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool 
 enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to, double *ret_ms,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Wait until all work on `stream` has ended, asking now and then; PL_TIMEOUT at `deadline_ns` (CLOCK_MONOTONIC). */
+/** Wait until all work on `stream` has ended, by polling; PL_TIMEOUT at `deadline_ns` (CLOCK_MONOTONIC). */
 enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without CUDA: counting and opening say so. Nobody has a device to call the rest with, which is here to be
- * linked. */
+/* A build without CUDA: counting and opening return that. The other functions are here for the linker: without a device
+ * they cannot be called. */
 #include "device/choose.h"
 #include "device/kernel.h"
 

@@ -98,7 +98,7 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
                                   float *slot1, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Keep `blocks` blocks of threads busy for `ns` nanoseconds, without touching memory: what stands for computation where
+ * Keep `blocks` blocks of threads busy for `ns` nanoseconds, without accessing memory: a stand-in for computation where
  * only its time matters.
  */
 enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,

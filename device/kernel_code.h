@@ -2,7 +2,7 @@
 /**
  * The kernels' code, in what C11 and CUDA C++ share: kernel_cuda.cu compiles it for devices, the tests for the host,
  * where a block's threads are a loop. A body is called once a block with the block's number; what must be done by all
- * threads before any goes on stands in a PL_EACH_THREAD loop of its own with PL_BARRIER() behind it.
+ * threads before any goes on is in a PL_EACH_THREAD loop of its own, followed by PL_BARRIER().
  *
  *   chunk    PL_CHUNK_ELEMS elements of one tensor, or fewer at its end: what a block does in one go, whatever the
  *            tensors' sizes

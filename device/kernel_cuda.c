@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launching the kernels, and checking what they take for granted. */
+/* Launching the kernels, and checking what they require of their arguments. */
 #include "device/kernel.h"
 
 #include "base/clock.h"

@@ -96,7 +96,7 @@ PL_CODE double sum_groups(const enum pl_dtype dtype, const bool vector, const st
     if (at < groups) {
         sum_run(dtype, vector, a, at, stride, 1, part);
     }
-    if (first < a->count - groups * group) { /* the elements behind the last group go to the first threads */
+    if (first < a->count - groups * group) { /* the elements after the last group go to the first threads */
         double value = load_double(dtype, a->values + (groups * group + first) * bytes_of(dtype));
 
         part[0] = fma(value, value, part[0]);

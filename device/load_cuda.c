@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the CUDA driver's functions, its error texts, and the errors that end a context. */
 #include "device/load_cuda.h"
 
 #include "base/environment.h"

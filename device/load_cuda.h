@@ -71,7 +71,7 @@ struct pl_late {
     bool is; /* there is such work */
     CUstream stream;
     CUevent event; /* NULL: all of the stream */
-    bool unknown;  /* the stream or event is gone, so that nobody can ask for the work's end */
+    bool unknown;  /* the stream or event is gone, so that the work's end cannot be queried */
 };
 
 struct pl_device {
@@ -80,7 +80,7 @@ struct pl_device {
     CUdevice number;
     CUcontext context;
     CUstream service;    /* for work that is waited for at once */
-    int64_t patience_ns; /* for that work: a device that has not filled its own memory after this long does not work */
+    int64_t patience_ns; /* for that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t lock;
     struct {
         CUresult failure; /* the error that ended the context's work */

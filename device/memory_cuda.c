@@ -45,7 +45,7 @@ static enum pl_status raise_memory(struct pl_device *device, CUresult result, ui
     return PL_MEMORY;
 }
 
-/* Zero new memory: what another process left there is nobody's business, and an unwritten sum is a number. */
+/* Zero new memory: another process's data must not be readable, and sums that are never written must be numbers. */
 static enum pl_status zero(struct pl_device *device, CUdeviceptr memory, uint64_t bytes, struct pl_error *reterr)
 {
     PL_CUDA_TRY(device, cuMemsetD8Async(memory, 0, bytes, device->service), reterr, "cannot zero %llu bytes",
@@ -74,8 +74,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     return PL_OK;
 }
 
-/* Enter the device to release something; false: that would wait without end, and what there is goes with the process.
- * */
+/* Enter the device to release something; false: that could wait without end, so the process's end releases it. */
 static bool enter_release(struct pl_device *device, const char *what)
 {
     if (pl_cuda_is_late(device)) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a device is in its host: NUMA node, near CPUs and network interface from /sys; binding to those CPUs. */
 #include "device/place.h"
 
 #include "base/file.h"
@@ -55,7 +56,7 @@ bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus)
 }
 
 /* How many bridges two devices share on their way from the CPU: of /sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0
- * the directories behind /sys/devices that are equal. */
+ * the directories below /sys/devices that are equal. */
 static int shared_way(const char *one, const char *other)
 {
     int shared = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Where a device sits in its host: NUMA node, the CPUs beside it, the nearest network interface, from the kernel's
+ * Where a device sits in its host: NUMA node, the CPUs near it, the nearest network interface, from the kernel's
  * /sys.
  *
  * Test  tests/unit/device/test_place.c
@@ -12,8 +12,8 @@
 #include "base/status.h"
 
 struct pl_device_place {
-    int numa_node;      /* -1: the system does not tell */
-    char cpu_list[256]; /* "0-23,48-71"; empty: the system does not tell */
+    int numa_node;      /* -1: unknown to the system */
+    char cpu_list[256]; /* "0-23,48-71"; empty: unknown to the system */
     struct pl_cpus cpus;
     /* "eth0": the interface with which the device shares most of its way to the CPU; empty: none found */
     char nic[32];
@@ -31,13 +31,13 @@ bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus);
 
 enum pl_device_binding {
     PL_DEVICE_BOUND,       /* by this call */
-    PL_DEVICE_BOUND_LOCAL, /* ran beside the device already */
-    PL_DEVICE_BOUND_OTHER, /* somebody chose the CPUs already: left as they are */
-    PL_DEVICE_UNBOUND,     /* the system does not tell which CPUs are beside the device */
+    PL_DEVICE_BOUND_LOCAL, /* ran near the device already */
+    PL_DEVICE_BOUND_OTHER, /* the CPUs were chosen before: left as they are */
+    PL_DEVICE_UNBOUND,     /* the system does not know which CPUs are near the device */
 };
 
 /**
- * Let this thread, and those that it starts from now on, run on the CPUs beside the device, unless the launcher or the
+ * Let this thread, and those that it starts from now on, run on the CPUs near the device, unless the launcher or the
  * container chose CPUs.
  * Errors  PL_SYSTEM
  */

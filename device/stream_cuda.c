@@ -6,7 +6,7 @@
 
 #include <sched.h>
 
-/* A wait spins for a while, then naps for an eighth of what it has waited. */
+/* A wait spins for a while, then sleeps for an eighth of the time that it has waited. */
 enum { SPIN_NS = 50 * 1000, SHORTEST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000, NAPS_OF_WAITED = 8 };
 
 enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
@@ -107,8 +107,8 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
 }
 
 /*
- * Until the event, or all of the stream where there is none, has ended. Asking, because the driver's own waits have no
- * end; short waits spin, long ones leave the CPU to the training program's other threads.
+ * Wait until the event, or all of the stream where there is none, has ended. By polling, because the driver's own waits
+ * have no deadline; short waits spin, long ones leave the CPU to the training program's other threads.
  */
 static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns,
                              struct pl_error *reterr)
@@ -128,7 +128,7 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
         }
         waited_ns = pl_clock_now_ns() - begin_ns;
         if (pl_deadline_passed(deadline_ns)) {
-            if (deadline_ns > begin_ns) { /* else it was a question only */
+            if (deadline_ns > begin_ns) { /* else it was only a query */
                 pthread_mutex_lock(&device->lock);
                 device->synced.late = (struct pl_late){.is = true, .stream = stream, .event = event};
                 pthread_mutex_unlock(&device->lock);

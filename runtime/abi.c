@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes of the public structs and leaving the job at exit(0), for bindings from other languages. */
 #include "runtime/abi.h"
 
 #include "base/log.h"
@@ -57,7 +58,7 @@ enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_proces
         return PL_MEMORY;
     }
     *leaving = (struct leaving){.runtime = runtime, .sets = sets};
-    if (on_exit(leave, leaving) != 0) { /* atexit()'s functions are not told the status */
+    if (on_exit(leave, leaving) != 0) { /* atexit()'s functions do not get the status */
         free(leaving);
         return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
     }

@@ -21,7 +21,7 @@ size_t pl_abi_struct_bytes(const char *name);
 /**
  * When this process ends by exit(0) leave the job: shut the named tensors of set 0 down, free `sets` and stop
  * `runtime`, all of which are the library's from here on. With any other status it just ends, so that the others find
- * this rank gone and it is the one that is blamed. For interpreters whose own hooks at the end are not told the status;
+ * this rank gone and report it. For interpreters whose own exit hooks do not get the status;
  * the buffers of operations under way must outlive the interpreter.
  */
 enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets,

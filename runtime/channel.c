@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a channel's settings from the SM_* variables of the environment. */
 #include "runtime/channel.h"
 
 #include "base/json.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Checkpoints of a plan, its optimizer and the place in the data, from which a run goes on bit for bit (with the same
- * number of ranks and the same order of samples; between hosts with the setting `reproducible`).
+ * Checkpoints of a plan, its optimizer and the position in the data, from which a run goes on bit for bit (with the
+ * same number of ranks and the same order of samples; between hosts with the setting `reproducible`).
  *
  * Rank 0 writes, atomically and in a thread of its own, from a copy: training goes on meanwhile. A checkpoint is
  * checkpoint-STEP.safetensors with values and optimizer arrays, and checkpoint-STEP.json with everything else and the
@@ -16,7 +16,7 @@
 #include "runtime/plan.h"
 #include "s3io/sampler.h"
 
-/** Where SageMaker looks for checkpoints, and puts them back before a restarted job begins. */
+/** Where SageMaker reads checkpoints, and restores them before a restarted job begins. */
 #define PL_CHECKPOINT_DIRECTORY "/opt/ml/checkpoints"
 
 enum { PL_CHECKPOINT_EXTRA_BYTES = 256 };
@@ -36,7 +36,7 @@ struct pl_checkpoints_options {
     const char *directory;
     /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
     unsigned keep;
-    /* Told, on rank 0, about every checkpoint that was passed over, and why. NULL: a warning tells. */
+    /* Called on rank 0 for every checkpoint that was passed over, with the reason. NULL: a warning is logged. */
     void (*note)(void *context, const char *text);
     void *context;
 };
@@ -52,7 +52,7 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
                                    struct pl_checkpoints **ret_checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Take a copy of everything and write it behind the program's back; ranks other than 0 return at once. Waits when the
+ * Take a copy of everything and write it in the background; ranks other than 0 return at once. Waits when the
  * checkpoint before is still being written.
  *
  * Errors  on rank 0 those of writing the checkpoint before this one; then this one is not written. PL_INVALID: more
@@ -66,8 +66,8 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
 
 /**
  * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was
- * changed. What is cut, corrupt or of another model is passed over with a note, and an older one is tried. The ranks
- * that wait hear of rank 0 before each tensor that it reads: the setting timeout_s has to be long enough for the
+ * changed. What is cut, corrupt or of another model is passed over with a note, and an older one is tried. Rank 0
+ * sends to the waiting ranks before each tensor that it reads: the setting timeout_s has to be long enough for the
  * largest.
  *
  * Collective  yes.

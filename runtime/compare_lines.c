@@ -21,7 +21,7 @@ struct summary {
     int64_t not_hash;
 };
 
-/* What the others hear of a rank that has failed. */
+/* What a failed rank sends to the others: the text of its error. */
 struct words {
     enum pl_status status;
     char text[PL_ERROR_CAUSE_BYTES];
@@ -32,7 +32,7 @@ static uint64_t hash_line(const char *line)
     return pl_hash(PL_HASH_START, line, strlen(line) + 1);
 }
 
-/* Bring `mine` together, unless some rank has failed: then all hear of that. */
+/* Reduce `mine` over all ranks, unless some rank has failed: then all get that rank's error. */
 static enum pl_status meet(struct pl_world *world, const char *what, const struct pl_error *own, struct summary *mine,
                            struct pl_error *reterr)
 {
@@ -69,8 +69,8 @@ static enum pl_status meet(struct pl_world *world, const char *what, const struc
     return own->status;
 }
 
-/* The lists differ: of rank 0's and the lowest other one's, the first lines that do. `most` is the longest list's
- * count, at least 1. */
+/* The lists differ: report the first differing lines of rank 0 and of the lowest rank that differs from it. `most` is
+ * the longest list's count, at least 1. */
 static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines,
                               size_t count, size_t most, struct pl_error *reterr)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Do all ranks have the same list? Used where ranks must have made the same calls, to say on every rank what differs.
+ * Compare a list of lines over all ranks. Used where ranks must have made the same calls, to report on every rank what
+ * differs.
  * Internal to runtime/.
  *
  * Test  tests/unit/runtime/gradient/test_plan.c
@@ -15,9 +16,9 @@
  * lowest differing rank differs from rank 0: "<what>: rank 0 has <line>, rank 2 has <line>". Lines are cut at 150 bytes
  * in the message.
  *
- * A rank that has failed to come so far calls all the same, with its failure in `own`, whose status is PL_OK elsewhere;
- * `lines` do not count then. It returns that; the other ranks return the status of the lowest one that has failed:
- * "rank 2: <its words> (<what>)", with PL_DOMAIN_RANK. Without lines this is all.
+ * A rank that has failed before calls all the same, with its error in `own`, whose status is PL_OK on the others; its
+ * `lines` do not count then. It returns that error; the other ranks return the status of the lowest rank that has
+ * failed: "rank 2: <its text> (<what>)", with PL_DOMAIN_RANK. Without lines this is a vote and no more.
  *
  * Collective  yes.
  */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Metric lines as text and as JSON, and a progress line on terminals. */
 #include "runtime/metrics.h"
 
 #include "base/file.h"

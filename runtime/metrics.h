@@ -23,7 +23,7 @@ struct pl_metrics {
 
 void pl_metrics_whole(struct pl_metrics *metrics, const char *name, int64_t value);
 
-/** `decimals` digits behind the point in the line; in JSON as many as the value has. */
+/** `decimals` digits after the point in the line; in JSON as many as the value has. */
 void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals, double value);
 
 /**
@@ -38,7 +38,7 @@ void pl_metrics_done(struct pl_metrics *metrics);
 /** Show `format` in place of the last progress line when stderr is a terminal; otherwise nothing. */
 void pl_progress_show(const char *format, ...) PL_PRINTF(1, 2);
 
-/** Take the progress line away, before another line is printed. */
+/** Erase the progress line, before another line is printed. */
 void pl_progress_clear(void);
 
 #endif

@@ -10,11 +10,11 @@
  * without a coordinator. There is no tick and no thread: rounds are driven by the calls below, and a waiting rank
  * sleeps in its collective. A disagreement (kind, type, shape, op, factors, root) fails that tensor on every rank,
  * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
- * submitted, that is noticed at once and every waiting tensor fails, naming who submitted what.
+ * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
  *
- * Device memory: sums and broadcasts take it where the world has a device. They begin behind what the engine's stream
- * has been given when ranks agree on them, small sums side by side after one kernel that packs and before one that
- * unpacks, and are done when the data is there for every stream.
+ * Device memory: sums and broadcasts take it where the world has a device. They begin after what the engine's stream
+ * has been given when ranks agree on them, small sums in one fusion buffer between a kernel that packs and one that
+ * unpacks, and are done when every stream may use the data.
  *
  * Threads  one thread at a time per engine; the engine uses its world alone while a round or an operation is under way.
  * Cost     in the steady state one round (an allgather of 64 bytes a rank) for all operations submitted before a wait.
@@ -45,7 +45,7 @@ typedef uint64_t pl_named_handle;
  *   kind            send            result
  *   ALLREDUCE       shape           recv, shape; in place when recv == send
  *   BROADCAST       root: shape     recv, shape; in place when send is NULL or equals recv
- *   ALLGATHER       shape           new memory: all ranks' rows (dimension 0), one rank behind the other
+ *   ALLGATHER       shape           new memory: all ranks' rows (dimension 0), in rank order
  *   ALLTOALL        shape           new memory: splits[r] rows go to rank r; NULL: shape[0] / n to each
  *   REDUCE_SCATTER  shape           new memory: this rank's rows; where shape[0] does not divide, the first ranks get
  *                   one more
@@ -104,8 +104,8 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Release without waiting; operations under way are given up and make the world unusable. See pl_named_shutdown(). NULL
- * is fine.
+ * Release without waiting; operations under way are cancelled and make the world unusable. See pl_named_shutdown().
+ * NULL is fine.
  */
 void pl_named_free(struct pl_named *named);
 
@@ -145,7 +145,7 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
  *
  * Errors  PL_MISMATCH: ranks disagree about this tensor, or all ranks wait and not all have submitted it; every rank
  *         that submitted it gets the same text, the engine goes on. PL_TIMEOUT, likewise: for as long as one rank may
- *         wait (timeout_s) ranks have met and agreed on nothing, because some poll or wait in another process set for
+ *         wait (timeout_s) rounds have agreed on nothing, because some ranks poll or wait in another process set for
  *         what never comes. PL_CANCELLED: a rank shut down. PL_TIMEOUT, PL_PEER, PL_LIBRARY: the world has failed, and
  *         with it everything under way. PL_INVALID: unknown handle.
  */
@@ -168,8 +168,8 @@ enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op
 enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Tell all ranks that this one leaves: what is under way and not yet agreed fails everywhere with PL_CANCELLED. Waits
- * until all ranks have heard, that is until each of them waits, polls, joins or shuts down too.
+ * Announce to all ranks that this one leaves: what is under way and not yet agreed fails everywhere with PL_CANCELLED.
+ * Waits until all ranks have received that, which they do when they wait, poll, join or shut down too.
  */
 enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 

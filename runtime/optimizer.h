@@ -20,8 +20,8 @@ enum pl_optimizer_kind {
     PL_ADAMW, /* weight decay shrinks the weights directly */
 };
 
-/** Zero-initialise; zero means what is said. The same on all ranks, as each step's rate: nobody compares them, and the
- * weights would drift apart. */
+/** Zero-initialise; zero means what each field says. Options, and each step's rate, must be the same on all ranks: that
+ * is not checked, and the weights would differ. */
 struct pl_optimizer_options {
     enum pl_optimizer_kind kind;
     double momentum; /* SGD; 0: none */
@@ -38,16 +38,24 @@ struct pl_optimizer_options {
 struct pl_optimizer;
 
 /**
- * `plan` must outlive the optimizer. PL_INVALID: it is not sealed; an option that is negative, not finite or, a beta,
- * not below 1.
+ * An optimizer of all values of `plan`, which must outlive it.
+ *
+ * Collective  no.
+ * Errors      PL_INVALID: the plan is not sealed; an option is negative, not finite or, a beta, not below 1; an unknown
+ *             kind. PL_MEMORY. In device memory also PL_LIBRARY, the driver's.
  */
 enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options,
                                 struct pl_optimizer **ret_optimizer, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_optimizer_free(struct pl_optimizer *optimizer);
 
 /**
- * Wait for the step's gradients and apply them. With a scaled loss, gradients that are not finite skip the step on all
- * ranks and halve the factor, down to 1 (or where it began, if that is less).
+ * Wait for the step's gradients and apply them at the learning rate `rate`. With a scaled loss, gradients that are not
+ * finite skip the step on all ranks and halve the factor, down to 1 (or where it began, if that is less).
+ *
+ * Collective  yes, as pl_plan_wait(): it completes and waits for the buckets' allreduces.
+ * Errors      those of pl_plan_wait(): PL_TIMEOUT, PL_PEER, PL_MISMATCH, PL_LIBRARY; the values may then have been
+ *             changed in part, and the world is unusable. In device memory also the driver's, and PL_TIMEOUT when the
+ *             norm of the gradients does not come.
  */
 enum pl_status pl_optimizer_step(struct pl_optimizer *optimizer, double rate, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -78,7 +86,12 @@ const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigne
 /* In the plan's kind of memory. */
 float *pl_optimizer_slot(const struct pl_optimizer *optimizer, unsigned slot);
 
-/** Give every rank `root`'s state. Collective. */
+/**
+ * Give every rank `root`'s state and arrays.
+ *
+ * Collective  yes.
+ * Errors      PL_INVALID: `root` is no rank; those of pl_collective_run().
+ */
 enum pl_status pl_optimizer_broadcast(struct pl_optimizer *optimizer, int root, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A gradient plan: the parameters of a model are registered once, and from then on their gradients lie side by side in
+ * A gradient plan: the parameters of a model are registered once, and from then on their gradients are contiguous in
  * memory that the ranks of a host share, in the order in which the backward pass finishes them, cut into buckets. A
  * bucket's allreduce starts as soon as all its gradients are ready, in place: in the steady state nothing is packed,
  * copied or negotiated. What needs the layout is PL_INVALID before pl_plan_seal().
@@ -50,7 +50,7 @@ struct pl_plan_options {
     unsigned wire_flags;      /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
     /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
     bool local;
-    /* in messages, and wire_flags keep rounding errors by it: plans of one world differ in it; "gradients" */
+    /* used in messages and to keep residuals of wire_flags, so plans of one world must differ in it; "gradients" */
     const char *name;
     enum pl_memory memory; /* of values and gradients: PL_MEMORY_HOST, or PL_MEMORY_DEVICE on the world's device */
     void *stream;          /* device memory: the CUDA stream that computes gradients and uses values */
@@ -80,14 +80,14 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
                            size_t *ret_index, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Agree and lay out. Values and gradients are zero behind it.
+ * Compare the plan on all ranks, lay it out and allocate it. Values and gradients are zero after it.
  *
  * Collective  yes.
  * Errors      PL_MISMATCH on all ranks, naming the first tensor or option that differs and two ranks; PL_UNSUPPORTED
  *             when device memory is asked for in a world without a device, or half-width gradients in host memory;
  *             PL_MEMORY; PL_INVALID: no tensors, or sealed already; those of pl_arena_alloc(). What keeps one rank from
- *             it is told to all, with the rank's number, unless the plan was sealed there; the program may make room
- *             and call again.
+ *             it is reported on all, with the rank's number, unless the plan was sealed there; the program may free
+ *             memory and call again.
  */
 enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -139,7 +139,7 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
 enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Device memory: the host waits until everything given to the stream has ended, and hears of failures. Host memory:
+ * Device memory: the host waits until everything given to the stream has ended, and returns its failures. Host memory:
  * nothing is left to do.
  */
 enum pl_status pl_plan_finish(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;

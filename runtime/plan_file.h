@@ -12,14 +12,14 @@
 #include "runtime/safetensors.h"
 
 /**
- * How `array`, which has the layout of the plan's values, holds `tensor`: under `name`, which with the data stays its
- * owner's.
+ * The tensor `tensor` in `array`, which has the layout of the plan's values, to be stored as `name`. Name and data stay
+ * their owner's.
  */
 struct pl_tensor pl_plan_file_tensor(const struct pl_plan_tensor *tensor, const char *name, const float *array);
 
 /**
  * Write this rank's values of all tensors, in the order of registration, and `metadata` to `path`, atomically; a
- * missing directory is made. Not collective: one rank is enough, since all have the same values behind a step.
+ * missing directory is made. Not collective: one rank is enough, since all have the same values after a step.
  *
  * Errors  PL_INVALID before the seal, or where the directory is something else; those of pl_safetensors_write().
  */

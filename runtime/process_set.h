@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Process sets: numbered groups of ranks, each with a world and named tensors of its own. Set 0 is the whole world.
- * Sets can be added and removed at any time. Sets put no order on each other: a rank that waits for one set's operation
- * looks after those of its other sets, so that ranks may wait for several sets in different orders; polling is waiting,
- * too.
+ * Sets can be added and removed at any time. There is no order between sets: a rank that waits for one set's operation
+ * advances those of its other sets, so that ranks may wait for several sets in different orders; polling counts as
+ * waiting.
  *
  * Threads one thread at a time for all sets together.
  * Source  Horovod's process sets, for the programming model.
@@ -31,10 +31,10 @@ void pl_process_sets_free(struct pl_process_sets *sets);
  * least.
  *
  * Collective  over the whole world, members or not, while nothing is under way in set 0. All ranks give the same list.
- *             Other sets are not looked after in here: what one rank of a set waits for before it comes, all of that
- *             set wait for before they come.
+ *             Other sets are not advanced in here: an operation of another set must be finished, before this call,
+ *             either by all ranks of that set or by none.
  * Errors      on all ranks: PL_INVALID (empty list, unknown or repeated rank, a set of these ranks in this order exists
- *             and its number is named), PL_MISMATCH (different lists, naming two ranks), what kept a rank from it,
+ *             and its number is named), PL_MISMATCH (different lists, naming two ranks), the failure of one rank,
  *             naming that rank (no memory, a sub-world that cannot be made). Nothing was added then.
  */
 enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *ranks, int count, int *ret_set,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The safetensors file format: an 8-byte length, a JSON header with names, types, shapes and places, then the tensors'
+ * The safetensors file format: an 8-byte length, a JSON header with names, types, shapes and offsets, then the tensors'
  * bytes. What is written here opens in Python with the safetensors package.
  *
  * Source  the format description of huggingface/safetensors.

@@ -14,7 +14,7 @@
 
 enum pl_schedule_kind {
     PL_SCHEDULE_CONSTANT,
-    PL_SCHEDULE_STEP,       /* times `gamma` each `every_steps` behind the warm-up */
+    PL_SCHEDULE_STEP,       /* times `gamma` each `every_steps` after the warm-up */
     PL_SCHEDULE_COSINE,     /* half a cosine from the full rate to `end_rate` at `total_steps` */
     PL_SCHEDULE_POLYNOMIAL, /* end_rate + (rate - end_rate) (1 - share of the way) ^ power */
 };

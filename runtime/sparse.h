@@ -2,7 +2,7 @@
 /**
  * Sparse gradients: each rank gives some rows of a tall table (an embedding's gradient), all ranks get the sum of all
  * rows by index. Two gathers of known size instead of a dense sum; worth it while all ranks together touch
- * fewer rows than the table has, which pl_sparse_prefers_dense() tells.
+ * fewer rows than the table has, which pl_sparse_prefers_dense() computes.
  * Test  tests/unit/runtime/named/test_sparse.c
  */
 #ifndef PL_RUNTIME_SPARSE_H

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starting and stopping a training program: bootstrap, world, trace, warnings, and leaving with the other ranks. */
 #include "runtime/start.h"
 
 #include "base/clock.h"
@@ -34,7 +35,7 @@ static void free_runtime(struct pl_runtime *runtime)
     free(runtime);
 }
 
-/* The ring of `rank` beside the trace that `path` names. */
+/* The ring file of `rank`, next to the trace that `path` names. */
 static enum pl_status ring_path(const char *path, int rank, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -43,7 +44,7 @@ static enum pl_status ring_path(const char *path, int rank, char **ret_path, str
     return pl_text_take(&text, ret_path, reterr);
 }
 
-/* Nothing has failed yet, so there is no one to return this to. */
+/* Nothing has failed yet, so no call can return this. */
 static void warn_stalled(void *context, const struct pl_event *event)
 {
     char whom[32] = "other ranks";
@@ -121,8 +122,8 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     return status;
 }
 
-/* Whether the variable of Horovod's that is called the first `length` bytes of `name` set something here, or would have
- * without Paceline's. */
+/* Whether the variable of Horovod's that the first `length` bytes of `name` name sets something here, or would without
+ * Paceline's own. */
 static bool counts(const struct pl_knobs *knobs, const char *name, size_t length)
 {
     for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
@@ -227,12 +228,12 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
     return runtime->trace;
 }
 
-/* The last collective tells for whom it waits and notices a rank that has died; bootstrap's own meeting behind it is
- * then short. */
+/* A barrier of the world reports which rank it waits for and notices one that has died; bootstrap's own barrier after
+ * it is then short. */
 static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
-    /* told to a rank that is still at work */
+    /* seen by a rank that is still at work */
     struct pl_collective meeting = {.kind = PL_BARRIER, .name = "pl_runtime_stop"};
     struct pl_error error = PL_ERROR_NONE;
 
@@ -252,7 +253,7 @@ void pl_runtime_stop(struct pl_runtime *runtime)
     if (!runtime) {
         return;
     }
-    /* After a failure nobody is waited for. */
+    /* After a failure no rank is waited for. */
     if (pl_world_failure(runtime->world, NULL) == PL_OK && leave(runtime, &error) != PL_OK) {
         pl_error_context(&error, "waited %.1f s", (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S);
         pl_log_error(&error, "leaving without the other ranks");

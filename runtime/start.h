@@ -28,11 +28,11 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
  * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and with a GPU
  * for each rank where the knobs `device` and `share_device` and the hosts have it so: all ranks get one, or none does.
  * `device` stands for the knob of that name, NULL: the knob's value. The ranks of a host choose together
- * (device/choose.h); the process then runs on the CPUs beside its device, unless somebody chose CPUs for it before.
+ * (device/choose.h); the process then runs on the CPUs near its device, unless CPUs were chosen for it before.
  *
  * Errors      also PL_INVALID (fewer devices than ranks, no device of that number), PL_MISMATCH (devices on some ranks
- *             only), PL_UNSUPPORTED (wanted,
- * and there are none), and a driver's own: on the rank itself, while the others say which rank it was.
+ *             only), PL_UNSUPPORTED (wanted, and there are none), and a driver's own: on the rank itself, while the
+ *             others name that rank.
  */
 enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device,
                                           struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
@@ -55,8 +55,8 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime);
  *
  * Waits for the other ranks as a collective does: a rank that still has something to do, such as writing the model, may
  * come later by up to the setting timeout_s; a warning names it when that takes long (stall_s), and one that has died
- * is noticed at once where it can be. When it does not come, this rank says so and leaves without MPI's end, which
- * mpirun takes for a failure of the job. After a failure of the world nobody is waited for.
+ * is noticed at once where it can be. When it does not come, this rank warns and leaves without MPI_Finalize, which
+ * mpirun takes for a failure of the job. After a failure of the world no rank is waited for.
  *
  * Collective  yes.
  */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Noting SIGTERM, and finding out in each step whether any rank has been asked to stop. */
 #include "runtime/stop.h"
 
 #include "base/memory.h"
@@ -12,10 +13,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A handler can reach nothing else. Blocking the signal and reading a signalfd is no way out: BLAS and MPI have threads
- * of their own by now, in which it would not be blocked. */
-static atomic_bool requested;         /* lock-free, so that a handler may set it while another thread looks */
-static _Atomic int requested_fd = -1; /* an eventfd that tells the same to poll() */
+/* Global, since a signal handler can reach nothing else. A signalfd would need the signal blocked in all threads, and
+ * BLAS and MPI have started threads of their own by now. */
+static atomic_bool requested;         /* lock-free, so that a handler may set it while another thread reads it */
+static _Atomic int requested_fd = -1; /* an eventfd for poll(), readable once `requested` is set */
 
 static void note_signal(int number)
 {
@@ -61,9 +62,9 @@ int pl_stop_fd(void)
 
 struct pl_stop {
     struct pl_world *world;
-    struct pl_request *request; /* the question of the last call; NULL: none, or it is answered */
-    int32_t own;                /* whether this rank was asked when that began */
-    int32_t any;                /* and whether one was, once the request has ended */
+    struct pl_request *request; /* the allreduce of the last call; NULL: none, or it has ended */
+    int32_t own;                /* whether this rank was asked to stop when that began */
+    int32_t any;                /* and whether any rank was, once the request has ended */
 };
 
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr)
@@ -78,7 +79,7 @@ enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, st
     return PL_OK;
 }
 
-/* Take the answer to the last call's question. */
+/* Take the result of the last call's allreduce. */
 static enum pl_status take_answer(struct pl_stop *stop, struct pl_error *reterr)
 {
     struct pl_request *request = PL_TAKE(stop->request);

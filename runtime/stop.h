@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Being asked to stop: SIGTERM to any rank leads all ranks to stop behind the same step, where they can write a
+ * Being asked to stop: SIGTERM to any rank leads all ranks to stop after the same step, where they can write a
  * checkpoint.
  *
  * Source  SageMaker sends SIGTERM and allows 120 s; Managed Spot Training restarts the job later from its checkpoints.
@@ -11,7 +11,7 @@
 
 #include "collectives/world.h"
 
-/** From now on SIGTERM is only noted. Signals are the process's, and so is this note. */
+/** From now on SIGTERM is only noted, for the whole process, as signals are the process's. */
 enum pl_status pl_stop_watch(struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether this process was asked to stop since pl_stop_watch(). */
@@ -23,7 +23,7 @@ bool pl_stop_requested(void);
  */
 int pl_stop_fd(void);
 
-/** The question of each step, whether any rank of a world was asked to stop. */
+/** Finding out, once a step, whether any rank of a world was asked to stop. */
 struct pl_stop;
 
 /** `world` must outlive it. Not collective. */
@@ -31,15 +31,15 @@ enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, st
 
 /**
  * Whether any rank was asked to stop before the call of the last step; the same answer on all ranks. Call it once a
- * step. The answer is a step late because nobody meets for it: each call begins an allreduce of four bytes, which runs
- * beside the step that follows, and takes the result of the one before. Once the answer is yes it stays so, and nothing
- * more is begun.
+ * step. The answer is a step late because no rank waits for it: each call begins an allreduce of four bytes, which runs
+ * during the step that follows, and takes the result of the one before. Once the answer is yes it stays so, and no more
+ * allreduces are begun.
  *
- * Collective  yes, but waits only for a rank that has not come to its last call.
+ * Collective  yes, but waits only for a rank that has not made its last call.
  */
 enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Waits until all ranks have come to the last call of this one. NULL is fine. */
+/** Waits until all ranks have made the last call of this one. NULL is fine. */
 void pl_stop_free(struct pl_stop *stop);
 
 #endif

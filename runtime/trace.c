@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The trace ring of a rank in memory or in a mapped file, and merging rings into one JSON trace. */
 #include "runtime/trace.h"
 
 #include "base/clock.h"
@@ -51,7 +52,7 @@ _Static_assert(sizeof(struct ring_head) == 128 && sizeof(struct ring_record) == 
 
 struct pl_trace {
     pthread_mutex_t lock;   /* of writers */
-    struct ring_head *head; /* the records lie behind it */
+    struct ring_head *head; /* the records follow it */
     struct ring_record *records;
     size_t bytes;
 };
@@ -240,7 +241,7 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
     if (got < 0 && errno == ESPIPE) {
         return pl_error_set(
             reterr, PL_INVALID,
-            "'%s' is a pipe: expected the file of a trace ring, whose head is read again behind the rest", path);
+            "'%s' is a pipe: expected the file of a trace ring, whose header is read again after the rest", path);
     }
     if (got < 0) {
         return pl_error_errno(reterr, "read '%s'", path);
@@ -271,7 +272,7 @@ static enum pl_status merge_one(const char *path, const char *comma, struct pl_t
     }
     PL_TRY(read_at(fd, path, sizeof(head), records, head.records * sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, 0, &head_behind, sizeof(head_behind), reterr));
-    /* Places that the writer has come to while they were read, the next record's included, are left out. */
+    /* Records that the writer may have overwritten while they were read, the next one included, are left out. */
     first = head_behind.written >= head.records ? head_behind.written - head.records + 1 : 0;
     print_head(&head, comma, text);
     for (uint64_t i = first; i < head.written; i++) {

@@ -42,12 +42,12 @@ void pl_trace_add(struct pl_trace *trace, const char *name, int64_t start_ns, in
 /** Add what a collective did; `trace_at` is the trace, so that this can be an observer's function. */
 void pl_trace_add_event(void *trace_at, const struct pl_event *event);
 
-/** Records written so far, those that the ring has forgotten included. */
+/** Records written so far, including those that were overwritten. */
 uint64_t pl_trace_count(const struct pl_trace *trace);
 
 /**
  * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives, one for those of
- * each sub-world, and one for the program. A collective tells its bytes, how long the rank waited and for which rank.
+ * each sub-world, and one for the program. A collective shows its bytes, how long the rank waited and for which rank.
  * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is no ring. A ring that is being written is read as far as it is
  *         whole.
  */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of each algorithm as pure functions: ring, Rabenseifner, recursive doubling, trees, chains, pairwise. */
 #include "collectives/algorithms/algorithm.h"
 
 static const char *const texts[PL_PATTERN_COUNT] = {
@@ -70,8 +71,8 @@ static struct pl_step ring_gather(int n, int place, int round)
 }
 
 /*
- * With n not a power of two, the first 2 * extra places pair up: the odd one hands its vector to the even one before,
- * which takes part for both under the number place / 2, and gets the result back in the end.
+ * Where n is no power of two, the first 2 * extra positions pair up: the odd one sends its vector to the even one,
+ * which takes part for both under the number position / 2, and sends the result back in the end.
  */
 struct fold {
     int power;
@@ -99,7 +100,7 @@ static int unfolded(const struct fold *fold, int number)
     return number < fold->extra ? 2 * number : number + fold->extra;
 }
 
-/* The pairing round: `back` hands results out. Places beyond the pairs are idle. */
+/* The pairing round: `back` returns results. Positions beyond the pairs are idle. */
 static struct pl_step fold_step(const struct fold *fold, int place, int blocks, bool back)
 {
     struct pl_step step = idle;
@@ -180,7 +181,7 @@ static struct pl_step doubling(int n, int place, int round)
                             .received_left = peer < fold.number};
 }
 
-/* Binomial tree: in round k, of every 2^(k+1) places the one at 2^k hands over to the first. */
+/* Binomial tree: in round k, of every 2^(k+1) positions the one at 2^k sends to the first. */
 static struct pl_step tree_reduce(int n, int place, int round)
 {
     struct pl_step step = idle;
@@ -327,7 +328,7 @@ int pl_pattern_blocks(enum pl_pattern pattern, int n)
     return 1;
 }
 
-/* Patterns with a root are written for root 0: turn places there and back. */
+/* Algorithms with a root are written for root 0: rotate positions there and back. */
 static struct pl_step turned(struct pl_step step, int n, int root)
 {
     step.to = step.to < 0 ? -1 : wrap(step.to + root, n);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The arithmetic of the algorithms, apart from buffers and messages: n places, a vector cut into blocks, and for each
- * place and round who sends which blocks to whom. In every round a place sends at most one message and receives at most
- * one.
+ * The arithmetic of the algorithms, apart from buffers and messages: n positions, a vector cut into blocks, and for
+ * each position and round which blocks go to which position. In every round a position sends at most one message and
+ * receives at most one.
  *
- * Test  tests/unit/collectives/algorithms/test_pattern.c runs each on paper for 1 to 33 places and draws five.
+ * Test  tests/unit/collectives/algorithms/test_pattern.c runs each on paper for 1 to 33 positions and draws five.
  */
 #ifndef PL_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 #define PL_COLLECTIVES_ALGORITHMS_ALGORITHM_H
@@ -12,15 +12,15 @@
 #include <stdbool.h>
 
 /*
- * NAME, text. n places, B bytes in the vector of one place, a = time of an empty message, b = time a byte on a link;
+ * NAME, text. n positions, B bytes in the vector of each, a = time of an empty message, b = time a byte on a link;
  * adding up comes on top.
  *
  *   ring                 2(n-1)a + 2(n-1)/n B b     least bytes, neighbours only
- *   halving              2 log2(n) a + 2(n-1)/n B b  least bytes, few rounds; one more round each way unless n is a
- *                        power of two
- *   doubling             log2(n) a + log2(n) B b     fewest rounds
+ *   halving              2 log2(n) a + 2(n-1)/n B b  Rabenseifner's: least bytes, few rounds; one more round each
+ *                        way unless n is a power of two
+ *   doubling             log2(n) a + log2(n) B b     recursive doubling: fewest rounds
  *   tree                 2 log2(n) (a + B b)         least work in all: n-1 messages each way
- *   direct               2(n-1)a + 2(n-1)/n B b      each block is added up once, from all inputs, in place order
+ *   direct               2(n-1)a + 2(n-1)/n B b      each block is added up once, from all inputs, in position order
  */
 #define PL_PATTERN_LIST(X)                                                                                             \
     X(RING, "ring")                                                                                                    \
@@ -46,7 +46,7 @@ enum pl_pattern {
 
 enum { PL_PATTERN_COUNT = PL_PATTERN_PAIRWISE + 1 };
 
-/** What one place does in one round. A peer of -1 means that there is no message in that direction. */
+/** What one position does in one round. A peer of -1 means that there is no message in that direction. */
 struct pl_step {
     int to;
     int send_first; /* blocks */
@@ -54,7 +54,7 @@ struct pl_step {
     int from;
     int recv_first;
     int recv_blocks;
-    bool combine;       /* what comes in is added to the place's own; otherwise it replaces it */
+    bool combine;       /* what comes in is added to the position's own; otherwise it replaces it */
     bool received_left; /* what comes in is the left operand: both ends of an exchange then compute the same bits */
     bool aside;         /* what comes in is kept apart, by sender, until pl_pattern_gathers() */
 };
@@ -66,10 +66,10 @@ int pl_pattern_rounds(enum pl_pattern pattern, int n);
 /** Blocks that the vector is cut into. */
 int pl_pattern_blocks(enum pl_pattern pattern, int n);
 
-/** The round of `place`; `root` matters to those that have one. */
+/** The round of position `place`; `root` matters to algorithms that have one. */
 struct pl_step pl_pattern_step(enum pl_pattern pattern, int n, int place, int root, int round);
 
-/** True for the round after which what was put aside is added up, in place order, to the place's own block. */
+/** True for the round after which the blocks kept apart are added up, in order of positions, to the own block. */
 bool pl_pattern_gathers(enum pl_pattern pattern, int n, int round);
 
 #endif

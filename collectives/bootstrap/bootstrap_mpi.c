@@ -25,7 +25,7 @@ struct mpi_seat {
     int rank;
     int size;
     bool owner; /* one of `owners` */
-    /* a message failed, or was given up: a collective goodbye could hang; not where all have heard a rank's refusal */
+    /* a message failed or was cancelled, so a collective end could hang; not where all received a rank's failure */
     _Atomic bool broken;
 };
 
@@ -190,10 +190,10 @@ static void seat_free(struct pl_bootstrap *bootstrap)
     bool last = seat->owner && atomic_fetch_sub(&owners, 1) == 1;
 
     MPI_Finalized(&finalized);
-    /* MPI's end waits for all ranks for ever: only where they are known to be here. */
+    /* MPI_Finalize waits for all ranks without a deadline: only call it where all are known to be at their end. */
     if (!finalized && !seat->broken && (!last || bootstrap->together)) {
-        /* Where notices were told it stays, on purpose: Open MPI gives its number again, and a late notice would be
-         * heard by whoever has that. */
+        /* A revoked communicator stays, on purpose: Open MPI reuses its number, and a late revoke message would be
+         * received in the communicator that has it then. */
         if (!seat->transport.told) {
             MPI_Comm_free(&seat->comm);
         }
@@ -201,7 +201,7 @@ static void seat_free(struct pl_bootstrap *bootstrap)
             MPI_Finalize();
         }
     }
-    free(seat->transport.stranded ? NULL : seat); /* whose spare room MPI may still use */
+    free(seat->transport.stranded ? NULL : seat); /* MPI may still use its reserve */
 }
 
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
@@ -285,8 +285,8 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     MPI_Comm comm;
     int code;
 
-    /* So that MPI's own call, which has no deadline, finds all: who came too late meets, the first time, words of ranks
-     * that have given up by now. */
+    /* MPI's own call has no deadline, so all must be there. Twice, because a rank that came too late may receive, the
+     * first time, messages of ranks whose deadline has passed since. */
     status = meet(seat, ranks, count, PL_TAG_MEETING, deadline_ns, reterr);
     if (status == PL_OK) {
         status = meet(seat, ranks, count, PL_TAG_MEETING + 1, deadline_ns, reterr);
@@ -310,8 +310,8 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     return status;
 }
 
-/* Open MPI writes to a peer that has died as to any other; that must be an error here, not this rank's death without a
- * word. */
+/* Open MPI writes to a peer that has died as to any other; that must be an error here and not end this rank without a
+ * message. */
 static void ignore_broken_pipes(void)
 {
     struct sigaction now;

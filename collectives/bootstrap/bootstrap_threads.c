@@ -30,7 +30,7 @@ struct hub {
     struct mailbox *boxes; /* [size] */
     pthread_mutex_t lock;
     struct {
-        int users;            /* seats, and the split that it still is for its parent */
+        int users;            /* endpoints, and the split that it still is for its parent */
         struct split *splits; /* asked for by some of their members, but not yet by all */
     } synced;
 };
@@ -44,7 +44,7 @@ struct split {
     int *ranks;
 };
 
-/* One rank's view of a hub; behind bootstrap and transport. */
+/* One rank's endpoint at a hub: the context of its bootstrap and transport. */
 struct seat {
     struct pl_bootstrap bootstrap;
     struct pl_transport transport;
@@ -352,7 +352,7 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     struct split *entry;
     int place = 0;
 
-    (void)deadline_ns; /* nobody has to be waited for */
+    (void)deadline_ns; /* it waits for no other rank */
     while (ranks[place] != seat->rank) {
         place++;
     }

@@ -3,7 +3,7 @@
  * Messages between two ranks: what the algorithms of p2p/ run on. Internal to collectives/.
  *
  * Between one sender and one receiver, messages of equal tag are received in the order sent. A message longer than the
- * room at the receiver fills the room and fails with PL_MISMATCH; a shorter one is fine. Nothing here blocks.
+ * receiver's buffer fills it and fails with PL_MISMATCH; a shorter one is fine. Nothing here blocks.
  */
 #ifndef PL_COLLECTIVES_BOOTSTRAP_TRANSPORT_H
 #define PL_COLLECTIVES_BOOTSTRAP_TRANSPORT_H
@@ -34,10 +34,10 @@ struct pl_transport {
     void *context;
     /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
     const int *labels;
-    bool stranded; /* a cancel() has failed, here or in a part of the world */
-    /* for what a rank that has no memory says to the others, and for what it hears */
+    bool stranded; /* a cancel() has failed, here or in a sub-world of a backend */
+    /* reserve for the error that a rank without memory sends to the others, and for what it receives */
     _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];
-    /* a world over it has failed and said so: messages may still come long after its end */
+    /* a world over it was revoked: messages may still come long after its end */
     bool told;
     _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see revoke.h */
     _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];
@@ -51,13 +51,13 @@ struct pl_transport {
      */
     enum pl_status (*test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                            struct pl_error *reterr);
-    /** Whether a message of that tag has come that nobody has asked for yet, and from whom. */
+    /** Whether a message of that tag has come that no receive is posted for, and from which rank. */
     bool (*probe)(void *context, uint32_t tag, int *ret_peer);
-    /** Give up as far as possible. The buffer may be touched until the process ends if that fails: false then. */
+    /** Cancel as far as possible. False: it failed, and the buffer may be accessed until the process ends. */
     bool (*cancel)(void *context, struct pl_transfer *transfer);
 };
 
-/** What messages for people call `rank`. */
+/** The global number of `rank`, for messages to users. */
 static inline int pl_transport_label(const struct pl_transport *transport, int rank)
 {
     return transport->labels ? transport->labels[rank] : rank;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Arena memory for the caller: comparing what ranks ask for, then shared, pinned, device or private memory. */
 #include "collectives/arena.h"
 
 #include "base/clock.h"
@@ -11,7 +12,7 @@
 
 enum { ALIGN_BYTES = 4096 };
 
-/* The backend that has memory to share, NULL when none has. */
+/* The backend that has shared memory, NULL when none has. */
 static const struct pl_world_backend *sharer(const struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arena memory on devices: each rank allocates on its own, and where all ranks are on one host they open each other's
- * pieces, so that a kernel of one rank can read and write all of them. Also keeps track of what is pinned.
+ * blocks, so that a kernel of one rank can read and write all of them. Also keeps track of what is pinned.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -16,9 +16,9 @@
 
 static const int64_t GOODBYE_NS = 2 * PL_NS_PER_S;
 
-/* What a rank tells about its piece. */
+/* What a rank sends the others about its block: its export record. */
 struct offer {
-    int32_t made;    /* there is a piece */
+    int32_t made;    /* there is a block */
     int32_t offered; /* and `handle` opens it */
     uint64_t address;
     struct pl_device_handle handle;
@@ -45,7 +45,7 @@ static void close_windows(struct pl_world *world, struct pl_device_span *span)
     }
 }
 
-/* Why ranks cannot see each other's device memory whatever the driver says; alike on all ranks. */
+/* Why ranks cannot map each other's device memory whatever the driver says; the same on all ranks. */
 static bool can_share(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     const struct pl_topology *topology = &world->topology;
@@ -97,7 +97,7 @@ static enum pl_status open_windows(struct pl_world *world, struct pl_device_span
     return PL_OK;
 }
 
-/* Open each other's pieces on all ranks, or leave all closed and say why. */
+/* Map each other's blocks on all ranks, or on none, with the reason. */
 static enum pl_status share(struct pl_world *world, struct pl_device_span *span, const struct offer *offers,
                             int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -180,7 +180,7 @@ static void end_span(struct pl_world *world, struct pl_device_span *span, int64_
     for (int r = 0; span->windows && r < world->size; r++) {
         elsewhere = elsewhere || span->windows[r].imported;
     }
-    /* To release what another process has open is undefined; a rank that is gone has nothing open. */
+    /* Releasing memory that another process has mapped is undefined; a rank that is gone has nothing mapped. */
     if (elsewhere && world->failure.status == PL_OK &&
         world->bootstrap->barrier(world->bootstrap->context, deadline_ns, &error) != PL_OK) {
         world->failure = error;

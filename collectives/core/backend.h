@@ -3,7 +3,7 @@
  * What a backend is, and what it sees of a world and a request. Internal to collectives/.
  *
  * The world keeps posted requests in a queue and runs them one at a time, in order: a backend is given a request only
- * when all earlier ones of that world have ended on this rank (other ranks may be ahead by one or behind). A streamed
+ * when all earlier ones of that world have ended on this rank (other ranks may be ahead by one, or later). A streamed
  * backend keeps the order itself, on the device: it is given a request as soon as all earlier ones that have not ended
  * are its own.
  */
@@ -42,7 +42,7 @@ struct pl_signature {
 
 /**
  * Write "rank 1: broadcast of 10 float32 'w' from root 0; rank 3: ..." as PL_MISMATCH to `reterr`.
- * Both ranks of a disagreeing pair, and whoever hears of it, produce the same text: lower rank first.
+ * Both ranks of a disagreeing pair, and each rank that it is relayed to, produce the same text: lower rank first.
  */
 enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, const struct pl_signature *b, int b_rank,
                                      struct pl_error *reterr);
@@ -56,7 +56,7 @@ struct pl_place {
     int32_t ordinal; /* of the device in its process */
 };
 
-/** Where a request stands. */
+/** How far a request is. */
 enum pl_request_phase { PL_REQUEST_QUEUED, PL_REQUEST_RUNNING, PL_REQUEST_DONE };
 
 /**
@@ -68,12 +68,12 @@ struct pl_request {
     struct pl_collective collective;
     struct pl_signature signature;
     struct pl_world *world;
-    uint64_t words[PL_REQUEST_WORDS]; /* the backend's, zero when posted */
+    uint64_t words[PL_REQUEST_WORDS]; /* scratch of the backend, zero when posted */
     /* a streamed backend's: everything is given to the device, order() may be called */
     bool launched;
-    /* how often a call may look again before it returns, because the caller would only wait; else 0 */
+    /* poll budget: how often a call may poll again before it returns, because the caller would only wait; else 0 */
     unsigned patience;
-    /* a backend counts this up whenever something moved, so that a waiting rank stays awake */
+    /* progress count: a backend increases it whenever something moved, so that a waiting rank stays awake */
     uint64_t moves;
 
     /* The world's: */
@@ -115,7 +115,7 @@ static inline void pl_copy_fresh(void *to, const void *from, size_t bytes)
     }
 }
 
-/** Between two looks at a word that another core will write. */
+/** Between two polls of a word that another core will write. */
 static inline void pl_pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -159,8 +159,8 @@ struct pl_backend {
     enum pl_status (*progress)(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
 
     /**
-     * Called by a waiting rank when its spin budget is used up: sleep until something may have happened, at most until
-     * `until_ns`. NULL: the world naps. Looks for dead peers and reports them.
+     * Called by a waiting rank when its spin budget is used up: block until something may have happened, at most until
+     * `until_ns`. NULL: the world sleeps. Checks for dead peers and reports them.
      */
     enum pl_status (*rest)(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr);
 
@@ -168,8 +168,8 @@ struct pl_backend {
     enum pl_status (*order)(void *state, struct pl_request *request, void *stream, struct pl_error *reterr);
 
     /**
-     * The request will not be advanced any more: deadline, error, cancel. Must not touch its buffers afterwards; tells
-     * peers if it can.
+     * The request will not be advanced any more: deadline, error, cancel. Must not access its buffers afterwards;
+     * reports the failure to peers if it can.
      */
     void (*cancel)(void *state, struct pl_request *request);
 
@@ -183,9 +183,9 @@ struct pl_backend {
     int (*waits_for)(void *state, const struct pl_request *request);
 
     /**
-     * Without a request, for a world that others lean on: the failure that a rank has declared, or PL_PEER and
-     * `*ret_left` when one is gone, which may be because all is done there. NULL where nothing is known of ranks
-     * between requests.
+     * Check the peers without a request, for a world that another world uses: the failure that a rank has declared, or
+     * PL_PEER and `*ret_left` when one is gone, which may be because all is done there. NULL where nothing is known of
+     * ranks between requests.
      */
     enum pl_status (*look)(void *state, bool *ret_left, struct pl_error *reterr);
 
@@ -214,12 +214,12 @@ pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 const struct pl_place *pl_world_place(const struct pl_world *world, int rank);
 
 /**
- * The same ranks as a world without devices, for what the hosts have to tell each other; NULL unless there are several
- * and each has a device.
+ * The host world: the same ranks as a world without devices, for what the hosts have to exchange; NULL unless there are
+ * several ranks and each has a device.
  */
 struct pl_world *pl_world_host_part(const struct pl_world *world);
 
-/** A sub-world for a backend's own use, without devices. Only the ranks listed call. */
+/** An internal sub-world for a backend's own use, without devices. Only the ranks listed call. */
 enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -227,7 +227,7 @@ enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int
 int pl_world_waits_for(const struct pl_world *world);
 
 /**
- * Sleep as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when
+ * Block as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when
  * there is none.
  */
 enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
@@ -236,15 +236,15 @@ enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl
 enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * End `world` because of `why` and let the other ranks hear it as soon as they can: PL_PEER, unless `why` is PL_TIMEOUT
- * and they share the wait.
+ * Revoke `world` because of `why`: it ends here, and the other ranks get the error as soon as they can receive it:
+ * PL_PEER, unless `why` is PL_TIMEOUT and they share the wait.
  */
 void pl_world_give_up(struct pl_world *world, const struct pl_error *why);
 
 /**
- * What a rank that hears of `why` from this one reports, as `status`: "rank 1 has given up: " and the words of `why`;
- * or, where this rank itself has only heard of it, what it has heard, so that all ranks tell what the first has said.
- * Domain and code name that rank.
+ * Relay an error: what a rank that receives `why` from this one reports, as `status`: "rank 1 has given up: " and the
+ * text of `why`; or, where this rank itself has received it from another, that text unchanged, so that all ranks report
+ * the same. Domain and code name the rank that failed first.
  */
 void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                       struct pl_error *ret_heard);
@@ -255,7 +255,7 @@ int pl_world_local_of(const struct pl_world *world, int rank);
 /** True when every rank is a thread of this process. */
 bool pl_world_is_one_process(const struct pl_world *world);
 
-/** The ring order: place i of a ring is held by rank order[i]. */
+/** The ring order: position i of a ring is held by rank order[i]. */
 const int *pl_world_ring_order(const struct pl_world *world);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The progress thread of a world: it advances requests while the program computes, and sleeps when there are none. */
 #include "collectives/core/progress.h"
 
 #include "base/clock.h"
@@ -10,13 +11,13 @@
 #include <string.h>
 
 static const int64_t NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
-/* a rank's lanes keep a link of 1 Gbit/s busy for some milliseconds */
+/* the segments under way keep a link of 1 Gbit/s busy for some milliseconds */
 static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 /* So long it stays awake after the last request: a program that posts again soon need not wake it. */
 static const int64_t LINGER_NS = 2 * PL_NS_PER_MS;
 
-/* Where the queue's head stands: two equal marks mean that nothing moved in between. */
+/* How far the queue's head is: two equal marks mean that nothing moved in between. */
 struct mark {
     uint64_t sequence;
     uint64_t moves;
@@ -48,8 +49,8 @@ static void *look_after(void *progress_at)
         struct mark before, after;
         bool moved, asleep;
 
-        /* Whoever holds the lock is about to let go, or waits for long and advances meanwhile: then it is worth
-         * standing in line for it. */
+        /* The lock's holder releases it soon, or waits for long and advances meanwhile: only after many failed tries is
+         * it worth blocking for the lock. */
         if (nap_ns == NAP_LONGEST_NS) {
             pthread_mutex_lock(&progress->lock);
         } else if (pthread_mutex_trylock(&progress->lock) != 0) {

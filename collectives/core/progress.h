@@ -2,10 +2,10 @@
 /**
  * The thread that advances a world's requests while the program computes. Internal to collectives/.
  *
- * Between hosts a message needs a call into MPI every now and then, or the wire stands still. Setting `progress`:
+ * Between hosts a message needs a call into MPI every now and then, or the link is idle. Setting `progress`:
  * `auto` gives a thread to each world that spans hosts, where the bootstrap may be used by several threads at once
- * (MPI: MPI_THREAD_MULTIPLE), `on` to each world of more than one rank, `off` to none. Worlds that are parts of another
- * one have none.
+ * (MPI: MPI_THREAD_MULTIPLE), `on` to each world of more than one rank, `off` to none. The internal worlds of
+ * backends have none.
  *
  * Threads  the program's and this one take turns: every entry of request.c, wait.c and arena.c holds the world's
  *          lock (lock.h). A program that waits keeps the lock and advances by itself.

@@ -110,7 +110,7 @@ int pl_world_waits_for(const struct pl_world *world)
     return head->backend->backend->waits_for(head->backend->state, head);
 }
 
-/* pl_request_fail(), with this rank's place where the failure is one `on_device`. */
+/* pl_request_fail(), with this rank's host and device where the failure is one `on_device`. */
 static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
 {
     struct pl_request *request;
@@ -120,7 +120,7 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
 
         world->failure = *error;
         if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
-            /* Who is waited for may itself wait: only all of them together tell who is at the end of it. */
+            /* The peer may itself wait for another rank: only the reports of all ranks show which one all wait for. */
             pl_error_context(&world->failure, "rank %d was waiting for rank %d", pl_world_label(world, world->rank),
                              pl_world_label(world, peer));
         }
@@ -163,8 +163,7 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
     struct pl_collective *c = &request->collective;
 
     if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
-        /* Now, and not when it was posted: the ones before it may have written what it sends, or read what it writes.
-         * */
+        /* Now and not when it was posted: earlier requests may have written what it sends, or read what it writes. */
         memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
         c->send = NULL;
     }
@@ -175,8 +174,8 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
     return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
 }
 
-/* The head is a streamed backend's and so are those behind it, up to the first that is not: hand over what is not yet,
- * then look after all. */
+/* The head belongs to a streamed backend, and so do those after it, up to the first that does not: post those that are
+ * not yet posted, then advance all. */
 static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_request *head = world->first;
@@ -191,7 +190,7 @@ static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_e
     return head->backend->backend->progress(head->backend->state, head, ret_done, reterr);
 }
 
-/* Run the queue's head, and those behind it, as far as they get without waiting. */
+/* Run the queue's head, and those after it, as far as they get without waiting. */
 void pl_request_advance(struct pl_world *world)
 {
     while (world->first) {
@@ -334,7 +333,7 @@ void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
     if (world->failure.status != PL_OK) {
         return;
     }
-    /* In shared memory who waits for what is cancelled hears of it so; else somebody has to be told. */
+    /* Cancelling a request in shared memory tells the ranks that wait for it; without one they must be told here. */
     for (int i = 0; i < world->backend_count && !world->first; i++) {
         const struct pl_world_backend *entry = &world->backends[i];
 

@@ -8,10 +8,10 @@
 
 enum { DISTANCES_MOST = 31 };
 
-/* Who waits, too, answers a first message within a nap and some round trips; who is dead, or computes, never does. */
+/* A rank that waits, too, takes a message within a nap and some round trips; one that is dead or computes does not. */
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
-_Static_assert(sizeof(struct pl_notice) <= PL_TRANSPORT_NOTICE_BYTES, "a notice fits");
+_Static_assert(sizeof(struct pl_notice) <= PL_TRANSPORT_NOTICE_BYTES, "a revoke message fits");
 
 void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                       struct pl_error *ret_heard)
@@ -57,7 +57,7 @@ void pl_notice_tell(struct pl_world *world)
         (void)!transport->send(transport->context, notice, sizeof(*notice), (world->rank + (1 << i)) % world->size,
                                PL_TAG_NOTICE, &out[i], NULL);
     }
-    /* To whom nothing can be said notices by itself. */
+    /* A rank that no message can be sent to finds out by itself. */
     for (int i = 0; 1 << i < world->size; i++) {
         if (out[i].active) {
             (void)!pl_transfer_wait(transport, &out[i], deadline_ns, "notice", (world->rank + (1 << i)) % world->size,
@@ -69,7 +69,7 @@ void pl_notice_tell(struct pl_world *world)
     }
 }
 
-/* Take what has come; of several what concerns the earliest collective. */
+/* Receive what has come; of several messages the one about the earliest collective counts. */
 static void take(struct pl_world *world)
 {
     struct pl_transport *transport = world->bootstrap->transport;

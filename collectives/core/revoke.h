@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a rank whose world has ended tells the others, where they have messages and no memory in common: from which
- * collective on it takes no part, and why. It tells the ranks 1, 2, 4, ... above it, whose worlds end by that and who
- * do the same, so that all hear of it in at most ceil(log2 n) steps, and whoever is dead among them stops nothing.
- * Internal to collectives/.
+ * Revoking a world (as MPI_Comm_revoke of ULFM does) where ranks have messages and no common memory: a rank whose world
+ * has failed sends the others the number of the first collective that it takes no part in, and the error. It sends to
+ * the ranks 1, 2, 4, ... above it, whose worlds fail by that and which relay it, so that all have received it after at
+ * most ceil(log2 n) steps, also where some of them are dead. Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_CORE_REVOKE_H
 #define PL_COLLECTIVES_CORE_REVOKE_H
@@ -12,20 +12,21 @@
 
 struct pl_world;
 
-enum { PL_NOTICE_POLLS = 16 }; /* a look costs as much as a poll of a request or two */
+enum { PL_NOTICE_POLLS = 16 }; /* probing costs as much as a poll of a request or two */
 
 /**
- * The world has ended by its `failure`: tell others, and come back when the messages have left, after 250 ms at most.
+ * The world has ended by its `failure`: send that to others, and return when the messages have left, after 250 ms at
+ * most.
  */
 void pl_notice_tell(struct pl_world *world);
 
 /**
- * While the world's first request waits: look, at each PL_NOTICE_POLLS-th call, what has come. The failure to end by,
- * once there is one.
+ * While the world's first request waits: receive, at each PL_NOTICE_POLLS-th call, what has come. Returns the failure
+ * to end the world with, once there is one.
  */
 enum pl_status pl_notice_hear(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** No more is heard. */
+/** Cancel the receive under way, if there is one. */
 void pl_notice_done(struct pl_world *world);
 
 #endif

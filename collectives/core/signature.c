@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Signatures of collectives: comparing them, and the text that shows how two ranks' calls differ. */
 #include "collectives/core/backend.h"
 
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
 static const char *hidden_difference(const struct pl_signature *a, const struct pl_signature *b)
 {
     if (a->sequence != b->sequence) {
-        return "; they stand at different places in the order of calls";
+        return "; they are at different positions in the order of calls";
     }
     if (a->counts_hash != b->counts_hash) {
         return "; the lists of counts differ";

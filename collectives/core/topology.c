@@ -24,7 +24,7 @@
 
 enum { NONCE_BYTES = 16 };
 
-/* What a rank tells the others to be found by. */
+/* The hello that each rank sends to all others. */
 struct card {
     unsigned char nonce[NONCE_BYTES];
     int32_t pid;
@@ -98,7 +98,7 @@ static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct 
     while (leader < bootstrap->rank && !can_read(&cards[leader])) {
         leader++;
     }
-    /* This second exchange also tells that nobody needs the memory files any more. */
+    /* After this second allgather no rank needs the memory files any more. */
     return bootstrap->allgather(bootstrap->context, &leader, leaders, sizeof(leader), deadline_ns, reterr);
 }
 
@@ -150,7 +150,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
             ranks += topology->host_of[r] == host;
         }
         if (options->gpu_indices && options->gpu_count != (size_t)ranks) {
-            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu places, host %d has %d ranks",
+            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu local ranks, host %d has %d ranks",
                                 options->gpu_count, host, ranks);
         }
         for (int local = 0; local < ranks; local++) {
@@ -166,7 +166,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
                 found = topology->order[earlier] == found ? -1 : found;
             }
             if (found < 0) {
-                return pl_error_set(reterr, PL_INVALID, "gpu_indices is no permutation of 0 to %d: place %d holds %d",
+                return pl_error_set(reterr, PL_INVALID, "gpu_indices is no permutation of 0 to %d: entry %d is %d",
                                     ranks - 1, local, wanted);
             }
             topology->order[place++] = found;
@@ -208,7 +208,7 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
             cards[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
             cards[r].place = parent->topology.places[parent_ranks[r]];
             if (!options->device) {
-                cards[r].place.device[0] = '\0'; /* a part for hosts: see pl_world_new_inner() */
+                cards[r].place.device[0] = '\0'; /* an internal world for hosts: see pl_world_new_inner() */
             }
             while (parent->topology.host_of[parent_ranks[leaders[r]]] != parent->topology.host_of[parent_ranks[r]]) {
                 leaders[r]++;

@@ -12,8 +12,8 @@
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
-    /* Before a wait's first look at the clock, which costs about as much as 20 polls of a shared word; from then on
-     * each poll is followed by a look, since one may take milliseconds where MPI or a neighbour keeps the CPU. */
+    /* Before a wait first reads the clock, which costs about as much as 20 polls of a shared word; from then on the
+     * clock is read after each poll, since a poll may take milliseconds where MPI or another process has the CPU. */
     PL_POLLS_BEFORE_CLOCK = 64,
 };
 
@@ -29,7 +29,7 @@ struct pl_topology {
     int *host_of;            /* [size] */
     int *local_of;           /* [size]: rank among those of its host */
     pid_t *pid_of;           /* [size]: 0 on other hosts */
-    int *order;              /* [size]: ring place -> rank */
+    int *order;              /* [size]: ring position -> rank */
     int *labels;             /* [size]: see pl_world_label() */
     struct pl_place *places; /* [size] */
     int hosts;
@@ -52,14 +52,14 @@ struct pl_notice {
     struct pl_error heard;
 };
 
-/** A piece of arena memory in device memory, or one of host memory that is pinned. */
+/** A block of arena memory in device memory, or one of host memory that is pinned. */
 struct pl_device_span {
     struct pl_device_span *next;
     uint32_t number; /* equal on all ranks, from 1 */
     bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
     char *data;
     uint64_t bytes;
-    /* [size]: where this rank sees each rank's piece; NULL: it does not see all of them */
+    /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
     struct pl_device_window *windows;
 };
 
@@ -70,7 +70,7 @@ struct pl_device_window {
     bool imported;
 };
 
-/** A piece of arena memory in a world whose ranks share none. */
+/** A block of arena memory in a world whose ranks share none. */
 struct pl_private_span {
     struct pl_private_span *next;
     void *data;
@@ -100,7 +100,7 @@ struct pl_world {
     struct pl_private_span *private_spans;
     struct pl_device_span *device_spans;
     uint32_t device_span_number; /* of the last one */
-    /* why ranks do not see each other's device memory; "" where they do, or never asked */
+    /* why ranks have not mapped each other's device memory; "" where they have, or never asked */
     char device_spans_apart[PL_BACKEND_REASON_BYTES];
 
     uint64_t sequence;
@@ -111,7 +111,7 @@ struct pl_world {
     struct pl_observer observer; /* all zero while nobody observes */
     struct pl_error failure;     /* sticky; status PL_OK while all is well */
 
-    bool has_notices; /* ranks hear of each other's failures by messages */
+    bool has_notices; /* ranks receive each other's failures as messages */
     unsigned notice_polls;
     struct pl_notice notice;
     struct pl_transfer notice_in;
@@ -168,7 +168,7 @@ enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *er
 /** The error that ended the world. */
 enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr);
 
-/** What observers are told of the request, as it stands now; `name` becomes the event's. */
+/** What observers get about the request, as far as it is now; `name` becomes the event's. */
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
                          struct pl_event *event);
 
@@ -182,7 +182,7 @@ struct pl_vote pl_vote_from(const struct pl_error *own);
 enum pl_status pl_world_vote(struct pl_world *world, struct pl_vote *vote, int64_t deadline_ns,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether every rank was given a device; else `reason` says who was not. */
+/** Whether every rank was given a device; else `reason` names one that was not. */
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES]);
 
 /** Release arena memory that is still allocated. */
@@ -197,8 +197,8 @@ void pl_device_span_free(struct pl_world *world, struct pl_span *span);
 void pl_device_span_drop_all(struct pl_world *world);
 
 /**
- * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks do not see each other's pieces
- * of it.
+ * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks have not mapped each other's
+ * blocks of it.
  */
 const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes,
                                                  uint64_t *ret_offset);

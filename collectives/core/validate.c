@@ -141,7 +141,7 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
             return pl_error_set(reterr, PL_INVALID, "unknown flags %#x", c->flags);
         }
         if ((c->flags & PL_WIRE_FLOAT16) && (c->flags & PL_WIRE_BFLOAT16)) {
-            return pl_error_set(reterr, PL_INVALID, "the wire can be float16 or bfloat16, not both");
+            return pl_error_set(reterr, PL_INVALID, "the wire type can be float16 or bfloat16, not both");
         }
     }
     if ((c->kind == PL_BROADCAST || c->kind == PL_REDUCE) && (c->root < 0 || c->root >= world->size)) {
@@ -225,7 +225,7 @@ static enum pl_status copy_counts(const struct pl_world *world, struct pl_reques
     return PL_OK;
 }
 
-/* All that can be wrong; `*ret_total` is what ranks have to agree on. */
+/* All that can be wrong; `*ret_total` is what must be equal on all ranks. */
 static enum pl_status check(const struct pl_world *world, const struct pl_collective *c, uint64_t *ret_total,
                             struct pl_error *reterr)
 {
@@ -247,7 +247,7 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
     return check(world, collective, &total, reterr);
 }
 
-/* Every post comes through here: with all that it calls it is one piece of code. */
+/* Every post goes through here, so it is on the way of the smallest collectives: `flatten` inlines all checks. */
 __attribute__((flatten)) enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world,
                                                         const struct pl_collective *collective, struct pl_error *reterr)
 {

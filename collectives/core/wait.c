@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a rank waits for what it has posted: polling, then resting, until the request has ended or its deadline has
+/* How a rank waits for what it has posted: polling, then blocking, until the request has ended or its deadline has
  * passed. */
 #include "base/clock.h"
 #include "base/text.h"
@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* somebody else may need this CPU for what we wait for, even where there seem to be enough */
+/* another thread may need this CPU for what we wait for, even where there seem to be enough */
 enum { POLLS_PER_YIELD = 64 };
 
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
@@ -29,7 +29,7 @@ static int64_t deadline_of(struct pl_request *request, int64_t now_ns)
     return request->deadline_ns;
 }
 
-/* The deadline passed: say what stands still, and for whom it waits where that is known. */
+/* The deadline passed: say which collective has stalled, and which rank it waits for where that is known. */
 static enum pl_status time_out(struct pl_request *request)
 {
     struct pl_world *world = request->world;
@@ -77,8 +77,8 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
 }
 
 /*
- * Out of spin budget: sleep in the backend's way, or nap for a 64th of the time already waited. A message on its way
- * needs looking after; a late peer does not.
+ * Out of spin budget: block in the backend's way, or sleep for a 64th of the time already waited, so that a message
+ * under way is polled often and a late peer is not.
  */
 static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
 {
@@ -147,8 +147,8 @@ void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *to
     tell_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
 }
 
-/* Nothing has moved for `idle_ns`: note whom the head waits for, and say so when that lasts. Returns when to say so
- * next. */
+/* Nothing has moved for `idle_ns`: note which rank the head waits for, and tell the observer when that lasts. Returns
+ * when to tell it next. */
 static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
     char name[sizeof(world->first->signature.name) + 1];

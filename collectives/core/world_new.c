@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank that makes no world waits for the others, whose settings it does not have, to tell them. */
+/* How long a rank that cannot make a world waits for the others, whose timeout it does not know, to send its error. */
 #define REFUSAL_NS (60 * PL_NS_PER_S)
 
 static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
@@ -128,7 +128,7 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
     return pl_knobs_resolve(environment, ret_knobs, reterr);
 }
 
-/* Not every rank's CPU need be able to run the kernel that rank 0's settings name: then all hear whose is not. */
+/* A rank's CPU may be unable to run the kernel that rank 0's settings name: then all ranks report which one. */
 static enum pl_status check_kernel(const struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *word = pl_knob_text(&world->knobs, PL_KNOB_KERNEL);
@@ -151,7 +151,7 @@ static void set_timeout(struct pl_world *world)
                             : -1;
 }
 
-/* See pl_world_host_part(). The ranks meet elsewhere for it: who could not come so far tells so here. */
+/* See pl_world_host_part(). Making it is collective, so a rank that has failed by now votes so first. */
 static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(int), reterr);

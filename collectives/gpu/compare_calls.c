@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Comparing what all ranks call in device collectives, by an allgather of signatures between the hosts. */
 #include "collectives/gpu/compare_calls.h"
 
 #include "base/memory.h"

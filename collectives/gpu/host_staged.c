@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory with the hosts' help: where ranks share a GPU, where NCCL is missing, and for what NCCL would do
- * otherwise than promised.
+ * The backend for device memory through the hosts: where ranks share a GPU, where NCCL is missing, and for what NCCL
+ * would compute otherwise than collective.h promises.
  *
- *     ready      the caller's stream has come to the post
- *     roll       all ranks are ready, have called the same, and have told where in the arenas their buffers are
- *     shared     allreduce between arena buffers that the ranks of one host see: each rank adds up its share of all
+ *     ready      the caller's stream has reached the post
+ *     compare    all ranks are ready, have called the same, and have sent where in the arenas their buffers are
+ *     shared     allreduce between arena buffers that the ranks of one host map: each rank adds up its share of all
  *                buffers into all buffers
- *     leaving    and tells the others when it has
- *     staged     everything else: segment after segment down to pinned memory, through the host part of the world, and
- *                up again; the copies of one segment run beside the others' way through the hosts
+ *     leaving    and signals the others when it has
+ *     staged     everything else: segment after segment down to pinned memory, through the host world, and up again;
+ *                the copies of one segment overlap with the others' way through the hosts
  *
  * The host's reductions and the device's give the same bits, so results are those of host memory.
  */
@@ -33,14 +33,14 @@ static const int64_t STOP_NS = 2 * PL_NS_PER_S;
 
 enum { LINE_BYTES = 256 };
 
-/* Of a roll's card: which span, where in it; for send and recv. The last one is the backend's for staging. */
+/* Payload of a call's record: which span, where in it; for send and recv. The last one is for staging. */
 enum { CARD_SEND, CARD_RECV, CARD_MOST };
 
 static const uint64_t NOT_SHARED = UINT64_MAX;
 
 /* ---- shared ---- */
 
-/* The buffer as all ranks can name it. */
+/* The buffer by the number of its span and the offset in it, which are valid on all ranks. */
 static uint64_t place_of(const struct pl_staged *d, const void *data, uint64_t bytes)
 {
     uint64_t offset;
@@ -197,7 +197,7 @@ static enum pl_status rest(void *state, struct pl_request *request, int64_t unti
     struct pl_staged *d = state;
 
     (void)request;
-    /* Where copies are under way too, the hosts are not all there is to wait for. */
+    /* While copies are under way too, waiting for the hosts alone would be wrong. */
     if (d->stage == PL_STAGED_ROLL || d->stage == PL_STAGED_LEAVING || pl_staged_waits_for_hosts(d)) {
         return pl_world_rest(d->host, until_ns, reterr);
     }
@@ -217,7 +217,7 @@ static void cancel(void *state, struct pl_request *request)
     }
     pl_roll_release(&d->rolls, PL_TAKE(d->roll));
     pl_staged_cancel(d);
-    /* Nothing may touch the buffers afterwards; a device that does not get there has failed, and writes nothing any
+    /* Nothing may access the buffers afterwards; a device that does not finish has failed, and writes nothing any
      * more. */
     if (pl_device_stream_finish(pl_world_device(d->world), d->down.stream, deadline_ns, NULL) != PL_OK ||
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
@@ -309,7 +309,7 @@ static void describe(void *state, struct pl_text *text)
     const char *apart = d->world->device_spans_apart;
 
     pl_text_printf(text, "  allreduce between device arenas: %s%s\n",
-                   apart[0] ? "staged, for ranks do not see each other's: " : "by each rank's kernels", apart);
+                   apart[0] ? "staged, because ranks have not mapped each other's: " : "by each rank's kernels", apart);
     pl_text_printf(text,
                    "  else staged: through %d times %d KiB of pinned memory and the world's backends for host memory\n",
                    (int)PL_STAGED_SLOTS, (int)PL_STAGED_SLOT_BYTES >> 10);

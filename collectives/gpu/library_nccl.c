@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loading NCCL at run time, and joining, polling, leaving and aborting one communicator. */
 #include "collectives/gpu/library_nccl.h"
 
 #include "base/clock.h"
@@ -78,14 +79,14 @@ enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_err
     return pl_nccl_check(nccl, state, "between ranks", reterr);
 }
 
-/* What the first place tells the others. */
+/* What rank 0 of the communicator sends to the others. */
 struct invitation {
     ncclUniqueId id;
     int32_t status; /* enum pl_status */
     char text[PL_BACKEND_REASON_BYTES];
 };
 
-/* Everybody gets the id of the rank that has place 0; where that or any rank has failed, everybody fails. */
+/* All ranks get the id from rank 0 of the communicator; where that or any rank has failed, all fail. */
 static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
                                ncclUniqueId *ret_id, struct pl_error *reterr)
 {
@@ -161,11 +162,11 @@ void pl_nccl_leave(struct pl_nccl *nccl)
         pl_nccl_abort(nccl);
         return;
     }
-    (void)nccl->CommDestroy(nccl->comm); /* local by now; there is nobody to tell */
+    (void)nccl->CommDestroy(nccl->comm); /* local by now; no caller can use the result */
     nccl->comm = NULL;
 }
 
-/* An abort on a thread of its own, which frees it if nobody waits any longer. */
+/* An abort on a thread of its own, which frees this if the caller no longer waits. */
 struct departure {
     __typeof__(&ncclCommAbort) abort;
     ncclComm_t comm;
@@ -195,7 +196,7 @@ void pl_nccl_abort(struct pl_nccl *nccl)
     pthread_t thread;
 
     if (!departure) {
-        return; /* nothing to leave, or no memory to do it: the process ends soon */
+        return; /* nothing to abort, or no memory to do it: the process ends soon */
     }
     departure->abort = nccl->CommAbort;
     departure->comm = comm;
@@ -205,7 +206,7 @@ void pl_nccl_abort(struct pl_nccl *nccl)
         free(departure);
         return;
     }
-    /* The device is the caller's to close afterwards; to enter it waits for nothing. */
+    /* The caller may close the device afterwards; entering it does not block. */
     while (atomic_load(&departure->state) == ENTERING ||
            (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
         pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);

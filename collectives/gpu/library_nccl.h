@@ -52,15 +52,14 @@ struct pl_nccl {
 bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]);
 
 /**
- * Make the communicator in which this rank has number `place`, on nccl->device, which is current in this thread.
+ * Make the communicator in which this rank has the rank `place`, on nccl->device, which is current in this thread.
  * Collective over `world`: one id goes through its bootstrap.
  */
 enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether what was asked for last is done as far as the host has a part in it. Fails when anything has gone wrong
- * since, also on the device.
+ * Whether the host's part of the last NCCL call is done. Fails when anything has gone wrong since, also on the device.
  */
 enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -68,12 +67,12 @@ enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_err
 enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Leave in peace: waits, for at most two seconds, until no other rank needs this one's memory. */
+/** Finalize: waits, for at most two seconds, until no other rank needs this one's memory. */
 void pl_nccl_leave(struct pl_nccl *nccl);
 
 /**
- * Stop what runs on the device and leave. NCCL waits for the stream, and so for whatever its work stands behind: after
- * two seconds, as when a kernel never ends, it goes on doing so by itself.
+ * Abort the communicator and what it runs on the device. NCCL waits for the stream, and so for the work queued before
+ * its own: after two seconds, as when a kernel never ends, it goes on waiting in a thread of its own.
  */
 void pl_nccl_abort(struct pl_nccl *nccl);
 

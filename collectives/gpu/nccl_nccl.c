@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A GPU a rank, by NCCL. Requests go to one stream in the order posted, behind what the callers' streams were given; an
- * event tells their end.
+ * The backend for a GPU a rank, by NCCL. Requests go to one stream in the order posted, after what the callers' streams
+ * were given; an event marks their end.
  *
  *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the
  *                request is PL_AGREED
@@ -9,8 +9,8 @@
  *     launched   all is in the stream, the request's event behind it
  *     ended      the event is reached and all ranks have called the same
  *
- * Requests that disagree may already run when the roll shows it: then the communicator is aborted and every rank
- * reports the disagreement. What NCCL would do otherwise than collective.h promises is left to the next backend; see
+ * Requests that disagree may already run when the comparison shows it: then the communicator is aborted and every rank
+ * reports the mismatch. What NCCL would compute otherwise than collective.h promises is left to the next backend: see
  * exact().
  */
 #include "base/clock.h"
@@ -33,8 +33,8 @@
 
 static const int64_t JOIN_NS = 60 * PL_NS_PER_S;
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
-/* After NCCL's error: how long a disagreement, which would explain it, is waited for. After a rank has left: how long
- * for what it sent before. */
+/* After an error of NCCL: how long to wait for a mismatch that would explain it. After a rank has left: how long for
+ * what it sent before. */
 static const int64_t HEAR_NS = PL_NS_PER_S;
 static const int64_t LAST_LOOK_NS = 100 * PL_NS_PER_MS;
 
@@ -46,13 +46,13 @@ struct nccl {
     struct pl_nccl library;
     struct pl_stream_events stream;
     struct pl_rolls rolls;
-    void *token; /* device memory that a barrier adds up */
+    void *token; /* scratch in device memory that a barrier adds up */
     int rank;
     int size;
     int *place_of; /* [size]: a rank's number in the communicator */
-    bool straight; /* it is the rank itself */
+    bool straight; /* identity order: it is the rank itself */
 
-    struct pl_request *waiting; /* posted, not given; linked by WORD_AFTER */
+    struct pl_request *waiting; /* queued: posted, NCCL not called yet; linked by WORD_AFTER */
     struct pl_request **waiting_tail;
     struct pl_request *given;         /* to NCCL, and not launched; NULL: none */
     struct pl_deferred_error failure; /* that NCCL or the device has reported */
@@ -79,7 +79,7 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
 /* ---- what NCCL is asked for ---- */
 
 /* How a reduction is done: sources times `before` (by NCCL where `multiplied`, else into recv first), then results
- * times `behind`. */
+ * times `behind`, after the sum. */
 struct scaling {
     double before;
     double behind;
@@ -102,7 +102,7 @@ static bool holds(enum pl_dtype dtype, double factor)
 }
 
 /*
- * Averages by a power of two are divided before the sum, which is exact. Others are divided behind it; half-width ones
+ * Averages by a power of two are divided before the sum, which is exact. Others are divided after it; half-width ones
  * are made small by a power of two before, so that sums cannot overflow.
  */
 static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
@@ -268,8 +268,8 @@ static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const voi
     return ncclSuccess;
 }
 
-/* One request, inside a group. The wait comes only here: before, an earlier request that NCCL is still at would be
- * behind it. */
+/* Launch one request, inside a group. The stream waits for the caller's event only here: at the post, that wait would
+ * also delay earlier requests that NCCL has not put in the stream yet. */
 static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
 {
     const struct pl_collective *c = &request->collective;
@@ -293,13 +293,13 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
         }
     }
     status = pl_nccl_check(&n->library, ask(n, c, send, type, op), pl_kind_text(c->kind), reterr);
-    if (made && status == PL_OK) { /* its value went with the call */
+    if (made && status == PL_OK) { /* NCCL has read its value in the call */
         status = pl_nccl_check(&n->library, n->library.RedOpDestroy(op, n->library.comm), "dropping a factor", reterr);
     }
     return status;
 }
 
-/* What is left to do on the results. */
+/* Scale the results, where that is left to do. */
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
     double factor = scaling_of(n, c).behind;
@@ -329,7 +329,7 @@ static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
     if (!n->waiting) {
         n->waiting_tail = &n->waiting;
     }
-    /* also after a failure: it is the thread's group, and whatever else NCCL is asked for here would join it */
+    /* also after a failure: it is the thread's group, and any later NCCL call of this thread would be part of it */
     closed = n->library.GroupEnd();
     PL_TRY(status);
     return pl_nccl_check(&n->library, closed, "closing a group", reterr);
@@ -350,7 +350,7 @@ static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 
 static enum pl_status move(struct nccl *n, struct pl_error *reterr)
 {
-    /* NCCL takes the thread's device, the first one where it has none, as the progress thread at first */
+    /* NCCL uses the thread's current device; the progress thread has none at first, and would get the first device */
     PL_TRY(pl_device_enter(n->device, reterr));
     for (;;) {
         bool ready;
@@ -446,7 +446,7 @@ static enum pl_status rest(void *state, struct pl_request *request, int64_t unti
     if (!left) {
         return status;
     }
-    /* Perhaps because all is done there, and then will be here. */
+    /* A rank may have left because it is done: then this rank's request ends soon, too. Else report after a second. */
     if (!n->alone_since_ns) {
         n->alone_since_ns = pl_clock_now_ns();
     }
@@ -459,9 +459,9 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
-        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure); /* first: to leave may take seconds */
+        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure); /* first: aborting may take seconds */
         pl_nccl_abort(&n->library);
-        /* the device notes what hangs */
+        /* notes work that hangs at the device */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL);
     }
     pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
@@ -532,7 +532,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
     }
     n->library.device = n->device;
-    /* not beside NCCL's, which wait for other ranks; from here on the device is this thread's */
+    /* not while NCCL's run, which wait for other ranks; from here on the device is current in this thread */
     PL_TRY(pl_device_load_kernels(n->device, reterr));
     PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
     return pl_stream_events_init(&n->stream, n->device, reterr);
@@ -541,12 +541,12 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
     struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
-    /* Within the time that the world's making has, so that ranks which cannot join meet those that could have. */
+    /* Within the deadline for making the world, so that the vote after it reaches all ranks in time. */
     int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
     struct pl_vote vote = {.text = ""};
     enum pl_status status;
 
-    if (!n) { /* the others are about to tell each other whether they can */
+    if (!n) { /* the others are about to vote */
         return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_deadline_after_ns(join_ns));
     }
     n->world = world;
@@ -578,7 +578,7 @@ static void describe(void *state, struct pl_text *text)
 {
     const struct nccl *n = state;
 
-    pl_text_printf(text, "  NCCL %d.%d.%d; place 0 to %d of its communicator: ranks", n->library.version / 10000,
+    pl_text_printf(text, "  NCCL %d.%d.%d; ranks 0 to %d of its communicator: ranks", n->library.version / 10000,
                    n->library.version / 100 % 100, n->library.version % 100, n->size - 1);
     for (int place = 0; place < n->size; place++) {
         pl_text_printf(text, " %d", pl_world_ring_order(n->world)[place]);

@@ -29,7 +29,7 @@ static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segmen
     return block <= at ? 0 : block - at < d->share_elems ? block - at : d->share_elems;
 }
 
-/* ALLTOALL's results lie behind what was sent; all others are in place. */
+/* ALLTOALL's results lie after what was sent; all others are in place. */
 static char *results_of(const struct pl_staged *d, uint64_t segment)
 {
     return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_STAGED_SLOT_BYTES / 2 : 0);
@@ -133,7 +133,7 @@ static enum pl_status pass_on(struct pl_staged *d, uint64_t segment, struct pl_e
     part.deadline_ns = INT64_MAX;
     part.send = slot_data(d, segment);
     part.recv = results_of(d, segment);
-    /* What a narrow wire loses is kept by name: the whole's, and the place in it. */
+    /* The error of a compressed sum is kept by name: the whole's name, and the position in it. */
     if (d->request->signature.name_hash) {
         (void)snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, d->request->signature.name_hash, segment);
         part.name = name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The backend for device memory that needs the hosts' help; internal to device*.c. */
+/** The state of the backend that moves device memory through the hosts; internal to gpu/. */
 #ifndef PL_COLLECTIVES_GPU_SEGMENTS_H
 #define PL_COLLECTIVES_GPU_SEGMENTS_H
 
@@ -25,7 +25,7 @@ struct pl_slot {
 
 struct pl_staged {
     struct pl_world *world;
-    struct pl_world *host; /* its host part */
+    struct pl_world *host; /* its host world */
     int rank;
     int size;
     struct pl_rolls rolls;

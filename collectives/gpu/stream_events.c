@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Events that order a backend's stream with the callers' streams, kept for reuse. */
 #include "collectives/gpu/stream_events.h"
 
 #include "base/memory.h"

@@ -26,8 +26,8 @@ enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_
 void pl_stream_events_done(struct pl_stream_events *stream);
 
 /**
- * An event behind everything that `on` (the stream itself or another one) was given so far; to be given back. Allocates
- * when more are out than ever before.
+ * An event recorded after everything that `on` (the stream itself or another one) was given so far; to be given back.
+ * Allocates when more are in use than ever before.
  */
 enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
                                      struct pl_error *reterr) PL_MUST_CHECK;
@@ -40,7 +40,7 @@ enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **
 void pl_stream_events_give_back(struct pl_stream_events *stream, void **event);
 
 /**
- * Where a streamed backend keeps the event behind a request once that is launched: the first of the request's words.
+ * Where a streamed backend keeps the event that marks the end of a launched request: the first word of its scratch.
  */
 static inline void **pl_stream_events_event_of(struct pl_request *request)
 {

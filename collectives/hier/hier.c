@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* of all ranks' data: beside the cards of an agreement, which all ranks need anyway */
+/* of all ranks' data: sent with the messages of the call check, which all ranks need anyway */
 enum { TOGETHER_MOST_BYTES = 4096 };
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -49,16 +49,16 @@ static void cancel(void *state, struct pl_request *request)
 
     (void)request;
     pl_agree_cancel(&h->agree);
-    pl_world_give_up(h->inside, &h->world->failure); /* who waits for this rank there is told the same reason */
+    pl_world_give_up(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
     pl_hierarchy_drop(h);
-    /* What travels between hosts is the caller's memory or, of the arena, a piece of the part's inside. */
+    /* What is sent between hosts is the caller's memory or a part of the arena, which is the inner world's. */
     if (h->between && pl_bootstrap_is_stranded(pl_world_bootstrap(h->between))) {
         pl_world_bootstrap(h->world)->transport->stranded = true;
         pl_world_bootstrap(h->inside)->transport->stranded = true;
     }
 }
 
-/* Whom the head of a part's queue waits for, as a rank of the whole; -1 when unknown. */
+/* Which rank the head of a sub-world's queue waits for, as a rank of the whole; -1 when unknown. */
 static int part_waits_for(const struct pl_world *part, const int *ranks)
 {
     int peer = part ? pl_world_waits_for(part) : -1;
@@ -95,7 +95,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
 static void free_hierarchy(void *state)
 {
     struct pl_hierarchy *h = state;
-    /* Some sums between hosts leave from there, and what MPI did not take back it may send until the process ends. */
+    /* Sums between hosts are sent from there, and sends that were not cancelled may go on until the process ends. */
     bool sending = pl_bootstrap_is_stranded(pl_world_bootstrap(h->world));
 
     pl_world_free(h->between);
@@ -108,7 +108,7 @@ static void free_hierarchy(void *state)
     free(h);
 }
 
-/* The ranks of both parts, from the topology. */
+/* The ranks of both sub-worlds, from the topology. */
 static enum pl_status list_ranks(struct pl_hierarchy *h, struct pl_error *reterr)
 {
     int size = pl_world_size(h->world);
@@ -149,7 +149,7 @@ static enum pl_status make_parts(struct pl_hierarchy *h, struct pl_error *reterr
         PL_TRY(pl_world_new_inner(h->world, h->between_ranks, h->hosts, &h->between, reterr));
         h->between->has_notices = false;
     }
-    h->inside->has_notices = false; /* who waits in a part looks after the whole as well */
+    h->inside->has_notices = false; /* the whole receives them while a rank waits there */
     return PL_OK;
 }
 
@@ -177,7 +177,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-/* The backend exchange of the same world; NULL where nothing is left to it. */
+/* The backend for point-to-point messages of the same world; NULL where nothing is left to it. */
 static const struct pl_exchange *beside(const struct pl_hierarchy *h)
 {
     for (int i = 0; i < h->world->backend_count && !h->alone; i++) {
@@ -188,7 +188,7 @@ static const struct pl_exchange *beside(const struct pl_hierarchy *h)
     return NULL;
 }
 
-/* Where exchange's agreement is all that it takes, fewer steps than this backend's are made. */
+/* What that backend sends with its call check alone takes fewer steps there than here. */
 static bool is_small(const struct pl_hierarchy *h, const struct pl_collective *c)
 {
     const struct pl_exchange *exchange = beside(h);

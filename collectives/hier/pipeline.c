@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One collective from its first part to its last: in stages where it is small or has a root, else chunk by chunk:
+ * One hierarchical collective: in stages where it is small or has a root, else as a pipeline of chunks:
  *
  *     inside   scatter 0   scatter 1   gather 0   scatter 2   gather 1   gather 2
  *     between              sum 0       sum 1                  sum 2
@@ -28,7 +28,7 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
     return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
 }
 
-/* A collective of a part: deadlines are the whole's business, and names would make no difference. */
+/* A collective of a sub-world: the whole keeps the deadline, and names would make no difference. */
 static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind kind)
 {
     return (struct pl_collective){.kind = kind,
@@ -79,8 +79,8 @@ static void finish_sums(const struct pl_hierarchy *h, const struct pl_collective
 }
 
 /*
- * The sum between hosts of the elements from `at` is narrow where the whole is. What narrowing loses is kept by the
- * collective's name and the place in it; and no chunk can be taken for another one. `name` has to last until the post.
+ * The sum between hosts of the elements from `at` is compressed where the whole is. The rounding error is kept by the
+ * collective's name and the position in it, so no chunk is taken for another one. `name` has to last until the post.
  */
 static void name_sum(const struct pl_hierarchy *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)
@@ -117,7 +117,7 @@ bool pl_hierarchy_is_rooted(const struct pl_collective *c)
     return c->kind == PL_BROADCAST || c->kind == PL_REDUCE;
 }
 
-/* The local rank that carries the vector between hosts. */
+/* The local rank that reduces the vector between hosts: the leader. */
 static int carrier(const struct pl_hierarchy *h, const struct pl_collective *c)
 {
     return pl_hierarchy_is_rooted(c) ? pl_world_local_of(h->world, c->root) : 0;
@@ -129,7 +129,7 @@ static char *sums_of(const struct pl_hierarchy *h, const struct pl_collective *c
     return c->kind == PL_REDUCE && pl_world_rank(h->world) != c->root ? h->scratch : c->recv;
 }
 
-/* Fill `part` with what this rank does in the stage; false: nothing. `name` is room for the part's. */
+/* Fill `part` with what this rank does in the stage; false: nothing. `name` is memory for its name. */
 static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective *c, char name[NAME_BYTES],
                        struct pl_collective *part)
 {
@@ -340,7 +340,7 @@ static enum pl_status progress_split(struct pl_hierarchy *h, bool *ret_done, str
         }
         if (h->scattered < h->chunk_count && h->scattered < h->gathered + PL_HIERARCHY_AHEAD) {
             if (h->scattered > PL_HIERARCHY_AHEAD && chunk_at(h, h->scattered)->gather) {
-                return PL_OK; /* its place is still taken */
+                return PL_OK; /* its slot is still in use */
             }
             PL_TRY(post_scatter(h, c, reterr));
         } else if (h->gathered < h->scattered && chunk_at(h, h->gathered)->summed) {

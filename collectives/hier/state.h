@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Collectives over several hosts with several ranks on some; internal to hierarchy*.c.
+ * Hierarchical collectives, over several hosts with several ranks on some; internal to hier/.
  *
- * Add up inside each host, exchange between hosts, spread inside. Inside is a world of the host's ranks (shared
+ * Add up inside each host, exchange between hosts, broadcast inside. Inside is a world of the host's ranks (shared
  * memory), between is a world of one rank of each host, both made of the other backends. Where all hosts have as many
- * ranks, every local rank has a world between hosts of its own (a lane) and carries its share of the vector; else local
- * rank 0 carries all.
+ * ranks, every local rank is a leader: it has a world between hosts of its own and reduces its share of the vector;
+ * else local rank 0 reduces all.
  */
 #ifndef PL_COLLECTIVES_HIER_STATE_H
 #define PL_COLLECTIVES_HIER_STATE_H
@@ -21,7 +21,7 @@ enum {
     PL_HIERARCHY_SPLIT_LEAST_BYTES = 64 << 10, /* below this one rank of each host carries the vector */
 };
 
-/** A chunk on its way. Chunk number k uses place k mod (PL_HIERARCHY_AHEAD + 1). */
+/** A chunk under way. Chunk number k uses slot k mod (PL_HIERARCHY_AHEAD + 1). */
 struct pl_hierarchy_chunk {
     struct pl_request *scatter;
     struct pl_request *sum;
@@ -39,14 +39,14 @@ enum pl_hierarchy_stage { PL_HIERARCHY_INSIDE, PL_HIERARCHY_BETWEEN, PL_HIERARCH
 struct pl_hierarchy {
     struct pl_world *world;
     struct pl_world *inside;
-    struct pl_world *between; /* NULL on ranks that have no part in it */
+    struct pl_world *between; /* NULL on ranks that are not in it */
     int *inside_ranks;        /* numbers in `world` */
     int *between_ranks;       /* by host */
     int local_rank;
     int local_size;
     int hosts;
-    bool lanes; /* every local rank has a world between hosts */
-    bool alone; /* by the setting `backend`: leaves nothing to exchange */
+    bool lanes; /* every local rank is a leader, with a world between hosts */
+    bool alone; /* the setting `backend` names this one: it takes all collectives */
     const struct pl_kernel *kernel;
     struct pl_agree agree;
     uint64_t *shares; /* [local_size] */
@@ -73,7 +73,7 @@ enum pl_status pl_hierarchy_begin(struct pl_hierarchy *h, struct pl_error *reter
 /** Go on as far as it gets; true in `*ret_done` when all of it is done. */
 enum pl_status pl_hierarchy_advance(struct pl_hierarchy *h, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Cancel what is under way in the parts. */
+/** Cancel what is under way in the sub-worlds. */
 void pl_hierarchy_drop(struct pl_hierarchy *h);
 
 /** Broadcast or reduce. */

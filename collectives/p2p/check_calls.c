@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank calls and which disagreement it knows of goes up a tree to the first rank of its host, in rounds of
- * distance d = 1, 2, 4, ...; between the first ranks each tells another in rounds of such distances, so that after the
- * last of them everything has reached all of these: the host d above or, of a power of two of hosts, the one whose
- * number differs in the bit d. Then it comes down the trees. So a host sends and receives a message a round, however
- * many ranks it has. If two ranks differ anywhere, some message on the way between them crosses from one opinion to the
- * other; its receiver sees both, and passes that on.
+ * The call check: do all ranks call the same collective, and which two do not?
+ *
+ * Each rank's signature, and a mismatch that it knows of, goes up a tree to the first rank of its host, in rounds of
+ * distance d = 1, 2, 4, ... Then the first ranks send to each other, in rounds of such distances: to the host d above
+ * or, where the number of hosts is a power of two, to the one whose number differs in the bit d. After the last round
+ * all of these know everything, and it goes down the trees. So a host sends and receives one message a round, however
+ * many ranks it has. If two ranks call different collectives, some rank receives a signature that differs from its own:
+ * it records both as the mismatch, and sends that on.
  */
 #include "collectives/p2p/check_calls.h"
 
@@ -17,11 +19,11 @@
 #include <string.h>
 
 enum {
-    HEAD_BYTES = offsetof(struct pl_agree_card, a), /* of a card without a disagreement */
+    HEAD_BYTES = offsetof(struct pl_agree_card, a), /* of a record without a mismatch */
     MESSAGE_BYTES = HEAD_BYTES + PL_AGREE_ROOM_BYTES,
 };
 
-_Static_assert(MESSAGE_BYTES >= sizeof(struct pl_agree_card), "a disagreement fits");
+_Static_assert(MESSAGE_BYTES >= sizeof(struct pl_agree_card), "a mismatch fits");
 
 uint32_t pl_agree_tag(uint64_t sequence, unsigned slot)
 {
@@ -31,7 +33,7 @@ uint32_t pl_agree_tag(uint64_t sequence, unsigned slot)
 
 _Static_assert(PL_TAG_EXCHANGE + 0x2000 * PL_AGREE_SLOTS <= 1 << PL_TAG_BITS, "tags fit");
 
-/* Places, host by host. */
+/* Positions, host by host. */
 static void place_ranks(struct pl_agree *agree)
 {
     bool apart = pl_world_cross_size(agree->world) > 1;
@@ -103,7 +105,7 @@ bool pl_agree_sums(const struct pl_agree *agree)
     return (agree->hosts & (agree->hosts - 1)) == 0;
 }
 
-/* The host whose message comes in a round between hosts, and the one that is told. */
+/* The host that this one receives from in a round between hosts, and the one that it sends to. */
 static int host_below(const struct pl_agree *agree)
 {
     return pl_agree_sums(agree) ? agree->host ^ agree->distance
@@ -115,7 +117,7 @@ static int host_above(const struct pl_agree *agree)
     return pl_agree_sums(agree) ? agree->host ^ agree->distance : (agree->host + agree->distance) % agree->hosts;
 }
 
-/* Places whose data a message carries, from `first` on, behind the last one the first again. */
+/* Positions whose data a message carries, from `first` on, after the last one the first again. */
 struct share {
     int first;
     int count;
@@ -163,8 +165,8 @@ static struct share share_out(const struct pl_agree *agree)
     return agree->phase == PL_AGREE_BETWEEN ? share_between(agree, agree->host) : (struct share){0, agree->size};
 }
 
-/* Copy the blocks of a share between a message, where they stand in a row, and where they are held; how many bytes that
- * is. */
+/* Copy the blocks of a share between a message, where they are adjacent, and where they are kept; returns their bytes.
+ */
 static size_t move_blocks(struct pl_agree *agree, struct share share, char *message, bool out)
 {
     int ahead = agree->size - share.first;
@@ -191,7 +193,7 @@ static void add_up(struct pl_agree *agree, void *dest, const void *left, const v
                      agree->block_bytes / pl_dtype_bytes(agree->reduction.dtype));
 }
 
-/* Data that came: all add in the order of places, so that all first ranks of hosts get the same bits. */
+/* Data that came: all add in the order of positions, so that all first ranks of hosts get the same bits. */
 static void take_data(struct pl_agree *agree, char *data)
 {
     if (!agree->summed) {
@@ -205,14 +207,14 @@ static void take_data(struct pl_agree *agree, char *data)
     }
 }
 
-/* Lay out the card and what rides with it; how many bytes that is. */
+/* Write the record and the data that is sent with it; returns their bytes. */
 static size_t write_message(struct pl_agree *agree)
 {
     char *rest = agree->message_out + HEAD_BYTES;
 
     if (agree->card.a_rank >= 0) {
         memcpy(agree->message_out, &agree->card, sizeof(agree->card));
-        return sizeof(agree->card); /* nobody needs data any more */
+        return sizeof(agree->card); /* after a mismatch no rank needs data */
     }
     memcpy(agree->message_out, &agree->card, HEAD_BYTES);
     if (agree->summed) {
@@ -227,7 +229,7 @@ static int local_rank_at(const struct pl_agree *agree, int local)
     return local < agree->local_size ? agree->rank_at[agree->starts[agree->host] + local] : -1;
 }
 
-/* Whom this rank hears and tells in the round; -1: nobody. */
+/* Which ranks this one receives from and sends to in the round; -1: none. */
 static void find_peers(struct pl_agree *agree)
 {
     agree->from = -1;
@@ -238,7 +240,7 @@ static void find_peers(struct pl_agree *agree)
     } else if (agree->phase == PL_AGREE_DOWN) {
         agree->to = local_rank_at(agree, agree->local + agree->distance);
     } else if (is_last_up(agree)) {
-        /* The next that it hears from there is what all have said. */
+        /* The next message from there carries the result of all ranks. */
         agree->to = local_rank_at(agree, agree->local - agree->distance);
         agree->from = agree->to;
     } else {
@@ -296,7 +298,7 @@ static enum pl_status start_round(struct pl_agree *agree, struct pl_error *reter
                                &agree->out, reterr));
     }
     if (agree->from >= 0) {
-        /* Room for whatever a rank of another opinion may send. */
+        /* Room for the longest message, which a rank that calls something else may send. */
         PL_TRY(transport->recv(transport->context, agree->message_in, MESSAGE_BYTES, agree->from, agree->tag,
                                &agree->in, reterr));
     }
@@ -329,7 +331,7 @@ static enum pl_status end_round(struct pl_agree *agree, size_t bytes, struct pl_
     const struct pl_agree_card *theirs = (const void *)agree->message_in;
 
     if (bytes < HEAD_BYTES || (theirs->a_rank >= 0 && bytes < sizeof(*theirs))) {
-        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no card",
+        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no record of a call",
                             pl_world_label(agree->world, agree->from), bytes);
     }
     note(&agree->card, pl_world_rank(agree->world), theirs, agree->from);
@@ -388,7 +390,7 @@ int pl_agree_waits_for(const struct pl_agree *agree)
 
 void pl_agree_cancel(struct pl_agree *agree)
 {
-    /* What cannot be taken back may be touched until the process ends: that memory is better lost than reused. */
+    /* A message that cannot be cancelled may access its buffer until the process ends: leak it, never reuse it. */
     if (agree->in.active && !agree->transport->cancel(agree->transport->context, &agree->in)) {
         agree->message_in = NULL;
     }

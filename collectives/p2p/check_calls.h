@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The agreement: every rank of a world learns whether all have called the same collective, and which two have not, by
- * small messages beside the data: in ceil(log2 L) rounds to the first of a host's L ranks, ceil(log2 H) between the
- * first ones of H hosts, and back inside. Data of small collectives rides along. Internal to collectives/.
+ * The call check: every rank of a world learns whether all have called the same collective, and which two have not, by
+ * small messages besides the data: in ceil(log2 L) rounds to the first of a host's L ranks, ceil(log2 H) between the
+ * first ones of H hosts, and back inside. Data of small collectives is sent along (eager). Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_P2P_CHECK_CALLS_H
 #define PL_COLLECTIVES_P2P_CHECK_CALLS_H
@@ -13,17 +13,17 @@
 
 enum {
     PL_AGREE_ROOM_BYTES = 16384, /* for all ranks' data together, or for their sum */
-    PL_AGREE_SLOTS = 16,         /* tags of a collective: the agreement uses the last, data the others */
+    PL_AGREE_SLOTS = 16,         /* tags of a collective: the call check uses the last, data the others */
 };
 
-enum { PL_AGREE_NONE = -1 }; /* instead of a_rank: no disagreement is known */
+enum { PL_AGREE_NONE = -1 }; /* instead of a_rank: no mismatch is known */
 
-/** What ranks tell each other about a collective, and the first disagreement that they know of. */
+/** What ranks send each other about a collective: the record of a call, and the first mismatch that they know of. */
 struct pl_agree_card {
     struct pl_signature own;
-    int32_t a_rank; /* a disagreement: rank a_rank calls a, rank b_rank calls b */
+    int32_t a_rank; /* a mismatch: rank a_rank calls a, rank b_rank calls b */
     int32_t b_rank;
-    struct pl_signature a; /* these two are told only where there is one */
+    struct pl_signature a; /* these two are sent only where there is one */
     struct pl_signature b;
 };
 
@@ -39,26 +39,26 @@ struct pl_agree {
     int host;
     int local;
     int local_size;
-    int *starts;  /* [hosts + 1] places of the hosts' first ranks: ranks have places host by host */
-    int *rank_at; /* [size] by place */
+    int *starts;  /* [hosts + 1] positions of the hosts' first ranks: ranks have positions host by host */
+    int *rank_at; /* [size] by position */
     bool done;
     enum pl_agree_phase phase;
     int distance; /* of the round under way */
     int from;     /* the rank whose message it awaits, or -1 */
-    int to;       /* the one that it tells, or -1 */
+    int to;       /* the one that it sends to, or -1 */
     uint32_t tag;
-    uint64_t block_bytes;          /* of every rank's data that rides along; 0: none */
+    uint64_t block_bytes;          /* of every rank's data that is sent along; 0: none */
     bool summed;                   /* it is added up on the way, by: */
     struct pl_reduction reduction; /* without factors */
     struct pl_transfer in;         /* the two messages of the round */
     struct pl_transfer out;
     struct pl_agree_card card;
-    char *message_in; /* card and data */
+    char *message_in; /* record and data */
     char *message_out;
-    char *held; /* a block a place, or the sum */
+    char *held; /* a block a position, or the sum */
 };
 
-/** Tag of a message of the world's collective number `sequence`; slots 0 to PL_AGREE_SLOTS - 2 are free for data. */
+/** Tag of a message of the world's collective number `sequence`; `slot`: 0 to PL_AGREE_SLOTS - 2 for data. */
 uint32_t pl_agree_tag(uint64_t sequence, unsigned slot);
 
 enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world,
@@ -66,9 +66,9 @@ enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *worl
 void pl_agree_done(struct pl_agree *agree);
 
 /**
- * Begin. `block_bytes` of `data` ride along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none. With a
- * `reduction` they are added up on the way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied, but neither
- * postscale nor divisor: see pl_agree_sums().
+ * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none.
+ * With a `reduction` they are added up on the way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied,
+ * but neither postscale nor divisor: see pl_agree_sums().
  */
 enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data,
                               uint64_t block_bytes, const struct pl_reduction *reduction,
@@ -78,17 +78,17 @@ enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature 
 bool pl_agree_sums(const struct pl_agree *agree);
 
 /**
- * Advance; counts `*moves` up when something came. Once the last round has ended: PL_MISMATCH where somebody disagrees.
+ * Advance; increases `*moves` when something came. After the last round: PL_MISMATCH where ranks disagree.
  */
 enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The data of `rank`, or the sum, once done. */
 const void *pl_agree_data(const struct pl_agree *agree, int rank);
 
-/** The rank whose card is awaited, else the one that does not take ours; -1 when neither is. */
+/** The rank whose message is awaited, else the one that does not take ours; -1 when neither is. */
 int pl_agree_waits_for(const struct pl_agree *agree);
 
-/** Take back the messages under way; nothing but done follows. */
+/** Cancel the messages under way; only done may follow. */
 void pl_agree_cancel(struct pl_agree *agree);
 
 #endif

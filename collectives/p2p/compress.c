@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float32 sums that travel as 16-bit numbers. In a ring each rank narrows every block once: all but its own as partial
- * sums on their way, its own when it is finished. What narrowing lost is kept, and added to the rank's input when a
+ * float32 sums that are sent in 16 bits. In a ring each rank narrows every block once: all but its own as partial
+ * sums under way, its own when it is finished. The rounding error is kept, and added to the rank's input when a
  * collective of the same name and length comes again, so that over many steps nothing is lost (error feedback). Of NaN
  * and infinity nothing is kept: a program that skips such a step goes on with good numbers.
  */

@@ -17,11 +17,11 @@
 enum {
     PROBE_MOST_BYTES = 256 * 1024,
     PROBE_ROUNDS = 4, /* of which the quickest counts: busy processors only ever add to a link's time */
-    /* below Open MPI's eager limit on TCP: the handshake of longer ones waits behind queued data */
+    /* below Open MPI's eager limit on TCP: the rendezvous of longer ones waits for queued data */
     MESSAGE_MOST_BYTES = 60 * 1024,
-    /* on links so long or so fast that the lanes' short messages would not fill them */
+    /* on links so long or so fast that short messages of all slots would not fill them */
     MESSAGE_LONG_BYTES = 1024 * 1024,
-    LONG_LINK_NS = 2 * 1000 * 1000, /* no host beside another is so far away */
+    LONG_LINK_NS = 2 * 1000 * 1000, /* hosts of one data centre are never so far apart */
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
@@ -29,7 +29,7 @@ enum {
     LANE_MOST_BYTES = 1 << 30,
 };
 
-/* Messages that are timed, and turns of them at once. */
+/* Messages that are timed, and rounds of them in one measurement. */
 static const struct {
     size_t bytes;
     int turns;
@@ -71,8 +71,8 @@ static enum pl_status time_shift(const struct pl_exchange *exchange, char *data,
     return PL_OK;
 }
 
-/* The slowest rank's figure, so that all ranks choose alike; and a shorter message, which busy processors may have held
- * up, never takes more. */
+/* The slowest rank's time, so that all ranks choose alike; and a shorter message, which busy processors may have
+ * delayed, never takes more. */
 static enum pl_status agree_on_probe(struct pl_exchange *exchange, int probe, int64_t deadline_ns,
                                      struct pl_error *reterr)
 {
@@ -125,7 +125,7 @@ static enum pl_status measure(struct pl_exchange *exchange, int64_t deadline_ns,
         }
     }
     if (idle) {
-        free(data); /* else it is better lost than reused */
+        free(data); /* else leak it: a message may still access it */
     }
     return status;
 }
@@ -139,8 +139,8 @@ static double ns_per_byte(const struct pl_exchange *exchange)
 }
 
 /*
- * A turn of messages of `bytes`, on a line between those that were timed. Beyond them a byte takes no less than on the
- * whole: if those of the last size but one were held up, the line's end would say that bytes are free.
+ * A round of messages of `bytes`, interpolated between those that were timed. Beyond them a byte costs no less than on
+ * average: if those of the last size but one were delayed, extrapolation would say that bytes are free.
  */
 static double message_ns(const struct pl_exchange *exchange, double bytes)
 {
@@ -185,7 +185,7 @@ static double cost_ns(const struct pl_exchange *exchange, enum pl_pattern patter
          * four hosts. */
         return cost / 0.86;
     case PL_PATTERN_DOUBLING:
-        /* Fewest messages; others have to promise more than what two measurements of the same link differ by. */
+        /* Fewest messages; others have to gain more than two measurements of the same link differ by. */
         return (rounds + (power ? 0 : 1)) * message_ns(exchange, bytes) * 0.9;
     default:
         return 2 * (n - 1) * message_ns(exchange, bytes / n);
@@ -225,7 +225,7 @@ enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t 
     return forced >= 0 ? (enum pl_pattern)forced : cheapest(exchange, exchange->size, bytes);
 }
 
-/* Doubling between hosts of a power of two is what the agreement does anyway. */
+/* Where the number of hosts is a power of two, the call check does recursive doubling between them anyway. */
 static uint64_t find_sum_most(const struct pl_exchange *exchange)
 {
     uint64_t bytes = pl_agree_sums(&exchange->agree) && forced_pattern(exchange) < 0 ? PL_AGREE_ROOM_BYTES : 0;
@@ -264,7 +264,7 @@ enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *
     return PL_OK;
 }
 
-/* What has to be added up in rank order, or is better rounded once, does not. */
+/* Not for reproducible sums and 16-bit floats: these need the inputs of all ranks at once. */
 bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
     return c->kind == PL_ALLREDUCE && c->count && c->count <= exchange->sum_most_bytes / pl_dtype_bytes(c->dtype) &&
@@ -327,9 +327,8 @@ static uint64_t longest_block(const struct pl_exchange *exchange, const struct p
 }
 
 /*
- * Bytes that a link holds on their way are its rate times its latency; the lanes together have to cover that twice. Of
- * a link so long that the probe's message is mostly latency, the measured rate is far too low: there the latency alone
- * decides.
+ * The bytes under way on a link are its rate times its latency; all slots together have to cover that twice. On a link
+ * so long that a probe's message is mostly latency, the measured rate is far too low: there the latency alone decides.
  */
 static uint64_t longest_message(const struct pl_exchange *exchange)
 {
@@ -344,7 +343,7 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
 {
     size_t item = pl_dtype_bytes(c->dtype);
     int64_t wanted = pl_knob_int(pl_world_knobs(exchange->world), PL_KNOB_SEGMENT_BYTES);
-    uint64_t span; /* elements that lanes cut */
+    uint64_t span; /* elements that are cut into segments */
     uint64_t parts;
     uint64_t message_bytes;
     uint64_t most = longest_message(exchange);
@@ -357,11 +356,11 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     exchange->rounds = pl_pattern_rounds(exchange->pattern, exchange->size);
     exchange->blocks = pl_pattern_blocks(exchange->pattern, exchange->size);
     parts = exchange->ragged ? 1 : (uint64_t)exchange->blocks;
-    /* Small vectors are cut too, so that all lanes have work. */
+    /* Small vectors are cut too, so that all slots have work. */
     message_bytes = span * item / parts / PL_EXCHANGE_LANES;
     message_bytes = message_bytes > most ? most : message_bytes;
     message_bytes = message_bytes < MESSAGE_LEAST_BYTES ? MESSAGE_LEAST_BYTES : message_bytes;
-    /* Over a short link a handshake costs little, and what follows it may go straight to its place. */
+    /* On a short link a rendezvous costs little, and its data may be received without a copy. */
     exchange->piece_bytes = wanted <= 0 && is_long_link(exchange) ? MESSAGE_MOST_BYTES : LANE_MOST_BYTES;
     if (c->kind == PL_ALLTOALL) {
         message_bytes = most;                    /* each rank knows only its own counts, so these must not matter */
@@ -371,7 +370,7 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
     message_bytes = message_bytes > LANE_MOST_BYTES / parts ? LANE_MOST_BYTES / parts : message_bytes;
     exchange->lane_elems = (message_bytes + item - 1) / item * parts;
     if (c->kind != PL_ALLTOALL && exchange->lane_elems > span) {
-        exchange->lane_elems = span ? span : 1; /* its room is as large as the lane */
+        exchange->lane_elems = span ? span : 1; /* its buffers are as large as the segment */
     }
     /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not
      * miss it. */
@@ -387,7 +386,7 @@ void pl_exchange_describe(void *state, struct pl_text *text)
 
     pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", exchange->message_ns[0] / 1e3,
                    1.0 / ns_per_byte(exchange));
-    pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the agreement, %s\n",
+    pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the call check, %s\n",
                    (unsigned long long)inline_bytes, exchange->sum_most_bytes ? "added up on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_pattern pattern = pl_exchange_choose(exchange, bytes);

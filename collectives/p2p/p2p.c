@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)PL_EXCHANGE_LANES < (int)PL_AGREE_SLOTS, "each lane has a tag");
+_Static_assert((int)PL_EXCHANGE_LANES < (int)PL_AGREE_SLOTS, "each slot has a tag");
 
-/* A run of elements: of the whole vector, or (buffers of a lane's own) of the lane. */
+/* A range of elements: of the whole vector or, in a slot's own buffers, of the segment. */
 struct run {
     uint64_t at;
     uint64_t count;
-    bool silent; /* no message: both ends know from the lanes before that the block has ended */
+    bool silent; /* empty, and no message: both ends know from the segments before that the block has ended */
 };
 
-/* Elements of blocks `first` to `first + blocks - 1` of `lane`; `starts` are the ranks' blocks where ragged. */
+/* Elements of blocks `first` to `first + blocks - 1` of the segment; `starts` are the ranks' blocks where ragged. */
 static struct run run_of(const struct pl_exchange *exchange, const struct pl_lane *lane, const uint64_t *starts,
                          int first, int blocks)
 {
@@ -36,7 +36,7 @@ static struct run run_of(const struct pl_exchange *exchange, const struct pl_lan
     }
     length = exchange->request->collective.count - lane_at;
     length = length < exchange->lane_elems ? length : exchange->lane_elems;
-    /* A lane has some 2^30 bytes, so these products stay far below 2^64. */
+    /* A segment has some 2^30 bytes, so these products stay far below 2^64. */
     uint64_t begin = length * (uint64_t)first / (uint64_t)exchange->blocks;
     uint64_t end = length * (uint64_t)(first + blocks) / (uint64_t)exchange->blocks;
 
@@ -54,7 +54,7 @@ static bool puts_aside(enum pl_pattern pattern)
            pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER;
 }
 
-/* Partial results of these live in the lane: the caller gave no room of the right size. */
+/* Partial results of these are kept in the slot: the caller gave no buffer of the right size. */
 static bool works_in_lane(const struct pl_exchange *exchange)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -62,7 +62,7 @@ static bool works_in_lane(const struct pl_exchange *exchange)
     return exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER || (c->kind == PL_REDUCE && exchange->rank != c->root);
 }
 
-/* Where partial and final results of a run live. */
+/* Where partial and final results of a range are. */
 static char *work_at(const struct pl_exchange *exchange, const struct pl_lane *lane, int first, struct run run)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -80,7 +80,7 @@ static char *work_at(const struct pl_exchange *exchange, const struct pl_lane *l
     return (char *)c->recv + run.at * item;
 }
 
-/* Blocks put aside stand one behind the other, by sender. The room of a block is that of the largest. */
+/* Blocks that are kept apart follow each other by sender, each with the room of the largest. */
 static char *aside_at(const struct pl_exchange *exchange, const struct pl_lane *lane, int sender)
 {
     uint64_t room_elems =
@@ -110,7 +110,7 @@ static double guard_factor(const struct pl_exchange *exchange, const struct pl_c
     return guarded ? pl_kernel_guard(exchange->size) : 1.0;
 }
 
-/* Bring a rank's input of the lane to where the work is done. */
+/* Bring a rank's input of the segment to where the partial results are. */
 static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -149,7 +149,7 @@ static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
     }
 }
 
-/* The last touch: division and scaling of the results, and their way out of the lane. */
+/* The last step: division and scaling of the results, and the copy from the slot to the caller's buffer. */
 static void store(const struct pl_exchange *exchange, struct pl_lane *lane)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -182,7 +182,7 @@ static void store(const struct pl_exchange *exchange, struct pl_lane *lane)
     }
 }
 
-/* Add up what was put aside, in rank order, to the rank's own block. */
+/* Add up the blocks that were kept apart, in rank order, to the rank's own block. */
 static void gather(const struct pl_exchange *exchange, struct pl_lane *lane)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -213,7 +213,7 @@ static int rank_at(const struct pl_exchange *exchange, int place)
     return exchange->by_place ? exchange->order[place] : place;
 }
 
-/* The 16-bit form of a run that is to be sent, in the lane's own memory. */
+/* The 16-bit form of a range that is to be sent, in the slot's own memory. */
 static const char *pack(const struct pl_exchange *exchange, struct pl_lane *lane, char *data, struct run run)
 {
     enum pl_wire_step step = lane->round < exchange->size - 1    ? PL_WIRE_PARTIAL
@@ -243,7 +243,7 @@ static enum pl_status start_train(const struct pl_exchange *exchange, struct pl_
     return post_piece(exchange, train, out, reterr);
 }
 
-/* Move a message as far as it gets. */
+/* Advance a message as far as it gets. */
 static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_train *train, bool out,
                                  struct pl_error *reterr)
 {
@@ -270,7 +270,7 @@ static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_t
     return PL_OK;
 }
 
-/* Post the messages of the lane's round. */
+/* Post the messages of the slot's round. */
 static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -281,7 +281,7 @@ static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *
 
     *step = pl_pattern_step(exchange->pattern, exchange->size, place, c->root, lane->round);
     if (step->from >= 0) {
-        /* What is put aside is the sender's version of the rank's own block. */
+        /* What is kept apart is the sender's input for the rank's own block. */
         struct run run =
             run_of(exchange, lane, exchange->recv_at, step->aside ? place : step->recv_first, step->recv_blocks);
         char *data = step->aside                        ? aside_at(exchange, lane, step->from)
@@ -347,14 +347,14 @@ static enum pl_status begin_lane(struct pl_exchange *exchange, struct pl_lane *l
     return start_round(exchange, lane, reterr);
 }
 
-/* Move one lane as far as it gets. */
+/* Advance one slot as far as it gets. */
 static enum pl_status run_lane(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
 {
     for (;;) {
         bool ended;
 
         if (!lane->active) {
-            /* Lanes keep their slot, so that the messages of a slot come in the same order at both ends. */
+            /* Segment k uses slot k mod n, so that the messages of a slot come in the same order at both ends. */
             if (exchange->lanes_started >= exchange->lane_count ||
                 exchange->lanes_started % PL_EXCHANGE_LANES != (uint64_t)(lane - exchange->lanes)) {
                 return PL_OK;
@@ -381,7 +381,7 @@ static enum pl_status run_lane(struct pl_exchange *exchange, struct pl_lane *lan
     }
 }
 
-/* A small collective: all inputs came with the agreement, or their sum. */
+/* A small collective: all inputs, or their sum, came with the call check. */
 static void finish_inline(struct pl_exchange *exchange)
 {
     const struct pl_collective *c = &exchange->request->collective;
@@ -427,7 +427,7 @@ static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_co
     size_t room = (exchange->lane_elems * blocks + (size_t)exchange->size) * item;
 
     if (!exchange->lane_count || !pl_kind_reduces(c->kind) || room <= exchange->lane_room_bytes) {
-        return PL_OK; /* what is only moved comes from and goes to the caller's memory */
+        return PL_OK; /* data that is not reduced is sent from and received in the caller's memory */
     }
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         struct pl_lane *lane = &exchange->lanes[i];
@@ -516,8 +516,8 @@ static void cancel(void *state, struct pl_request *request)
     for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
         struct pl_lane *lane = &exchange->lanes[i];
 
-        /* As in pl_agree_cancel(). Messages come to `arrived` and leave from `work`, if not to and from the caller's
-         * memory. */
+        /* As in pl_agree_cancel(). Messages are received in `arrived` and sent from `work`, if not in
+         * the caller's memory. */
         if (lane->in.transfer.active && !transport->cancel(transport->context, &lane->in.transfer)) {
             lane->arrived = NULL;
         }

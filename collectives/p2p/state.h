@@ -16,14 +16,14 @@
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
 
-/* Lanes under way: together their messages have to cover what a link holds on its way. */
+/* Segments under way: together their messages have to cover the bytes under way on a link. */
 enum { PL_EXCHANGE_LANES = 8 };
 
 enum { PL_EXCHANGE_PROBES = 5 }; /* message sizes that are timed */
 
 struct pl_residual; /* compress.c */
 
-/* A message of a lane, in pieces of which each is one of the transport's and the first is under way. */
+/* A segmented message of a slot: each piece is one message of the transport, and the first is under way. */
 struct pl_train {
     struct pl_transfer transfer;
     char *data;
@@ -40,8 +40,8 @@ struct pl_lane {
     struct pl_step step;
     struct pl_train in;
     struct pl_train out;
-    char *arrived; /* what came in and is still to be combined; blocks put aside */
-    char *work;    /* where there is no other place for partial results */
+    char *arrived; /* received and still to be combined; blocks that are kept apart */
+    char *work;    /* accumulator, where the caller's buffers cannot hold partial results */
 };
 
 struct pl_exchange {
@@ -50,41 +50,41 @@ struct pl_exchange {
     const struct pl_kernel *kernel;
     int rank;
     int size;
-    const int *order;                      /* ring place -> rank */
-    int *place_of;                         /* rank -> ring place */
-    double message_ns[PL_EXCHANGE_PROBES]; /* what a turn of such messages takes: the cost model */
-    /* allreduces up to this long ride with the agreement and are added up on the way */
+    const int *order;                      /* ring position -> rank */
+    int *place_of;                         /* rank -> ring position */
+    double message_ns[PL_EXCHANGE_PROBES]; /* what a round of such messages takes: the cost model */
+    /* allreduces up to this long are sent with the call check and added up on the way */
     uint64_t sum_most_bytes;
     struct pl_agree agree;
     struct pl_lane lanes[PL_EXCHANGE_LANES];
-    size_t lane_room_bytes; /* of each lane's two buffers */
+    size_t lane_room_bytes; /* of each slot's two buffers */
     struct pl_residual *residuals;
 
     /* The collective under way: */
     struct pl_request *request;
     enum pl_pattern pattern;
-    bool by_place; /* the pattern runs over ring places, not ranks */
-    bool ragged;   /* blocks are the ranks' counts, not equal parts of a lane */
+    bool by_place; /* the algorithm runs over ring positions, not ranks */
+    bool ragged;   /* blocks are the ranks' counts, not equal parts of a segment */
     int rounds;
     int blocks;
-    uint64_t lane_elems; /* a lane: this much of the vector, or of each block where ragged */
+    uint64_t lane_elems; /* a segment: this much of the vector, or of each block where ragged */
     uint64_t lane_count;
     uint64_t lanes_started;
     uint64_t lanes_ended;
-    size_t piece_bytes; /* a lane's message is cut into these */
+    size_t piece_bytes; /* a slot's message is cut into these */
     uint64_t *send_at;  /* [size + 1] starts of the ranks' blocks, where ragged */
     uint64_t *recv_at;
     const void **sources; /* [size] scratch: one pointer a rank */
-    bool wired;           /* float32 travels as `wire` */
+    bool wired;           /* compressed: float32 is sent as `wire` */
     enum pl_dtype wire;
     float *lost;                      /* [count] of the collective's name; NULL: not kept */
     struct pl_deferred_error failure; /* of a lane */
 };
 
-/** How much of every rank's data rides with the agreement; 0: none does. */
+/** How much of every rank's data is sent with the call check; 0: none is. */
 uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *collective);
 
-/** The longest float32 allreduce that rides with the agreement. */
+/** The longest float32 allreduce that is sent with the call check. */
 static inline uint64_t pl_exchange_inline_most_bytes(const struct pl_exchange *exchange)
 {
     uint64_t blocks = PL_AGREE_ROOM_BYTES / (uint64_t)exchange->size;
@@ -92,12 +92,12 @@ static inline uint64_t pl_exchange_inline_most_bytes(const struct pl_exchange *e
     return blocks > exchange->sum_most_bytes ? blocks : exchange->sum_most_bytes;
 }
 
-/** Whether an allreduce rides with the agreement and is added up on the way. */
+/** Whether an allreduce is sent with the call check and added up on the way. */
 bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *collective);
 
 /**
- * Choose pattern and lane size for the collective. Sets pattern, by_place, ragged, rounds, blocks, lane_elems,
- * lane_count, piece_bytes.
+ * Choose algorithm and segment size for the collective. Sets the fields from `pattern` to `lane_count`, and
+ * `piece_bytes`.
  */
 void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
 
@@ -107,7 +107,7 @@ void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *
  */
 enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The pattern that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
+/** The algorithm that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
 enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes);
 
 void pl_exchange_describe(void *state, struct pl_text *text);
@@ -116,19 +116,19 @@ void pl_exchange_describe(void *state, struct pl_text *text);
 enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_wire_done(struct pl_exchange *exchange);
 
-/** Add what was lost to `data`, which is the vector's elements from `at`. */
+/** Add the residual to `data`, which is the vector's elements from `at`. */
 void pl_wire_load(const struct pl_exchange *exchange, float *data, uint64_t at, uint64_t count);
 
 enum pl_wire_step {
-    PL_WIRE_PARTIAL,  /* note what is lost */
-    PL_WIRE_FINISHED, /* and put what is left in its place */
-    PL_WIRE_PASS,     /* nothing is lost: it came over the wire */
+    PL_WIRE_PARTIAL,  /* keep the rounding error */
+    PL_WIRE_FINISHED, /* and replace the data by its rounded form */
+    PL_WIRE_PASS,     /* exact: it was received in 16 bits */
 };
 
 void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count,
                   enum pl_wire_step step);
 
-/** Replace `data`, or add what came as the left operand. */
+/** Replace `data`, or add what was received as the left operand. */
 void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count,
                     bool combine);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Choosing the reduction kernels that this CPU can run. */
 #include "collectives/reduce/kernel.h"
 
 #include "collectives/reduce/kernel_tables.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The reduction kernels for AVX-512. */
 #include "collectives/reduce/kernel_tables.h"
 
 #include <immintrin.h>

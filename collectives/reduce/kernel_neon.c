@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The reduction kernels for NEON, on 64-bit ARM. */
 #include "collectives/reduce/kernel_tables.h"
 
 #include <arm_neon.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The tables behind kernel.h, one per instruction set. Private to kernel*.c. */
+/** The tables of kernel.h, one per instruction set. Private to kernel*.c. */
 #ifndef PL_COLLECTIVES_REDUCE_KERNEL_TABLES_H
 #define PL_COLLECTIVES_REDUCE_KERNEL_TABLES_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How ranks hear of each other. Publishing is one store; the reader polls. A rank that has polled for long sleeps on
- * the bell, a futex, between announcing itself as a sleeper and taking that back. The publisher stores its word and
- * then reads the number of sleepers; the sleeper raises that number and then looks at the word once more. With
+ * An eventcount between the ranks of a host. Publishing is one store; the reader polls. A rank that has polled for long
+ * sleeps on a futex, between counting itself as a sleeper and taking that back. The publisher stores its counter and
+ * then reads the number of sleepers; the sleeper raises that number and then reads the counter once more. With
  * sequentially consistent operations one of the two sees the other, so no wake-up is lost (tests/models/bell.pml).
  */
 #include "collectives/shm/layout.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often a sleeping rank looks whether its peers live. */
+/* How often a sleeping rank checks that its peers live. */
 static const int64_t LOOK_NS = 50 * PL_NS_PER_MS;
 
 void pl_shm_ring(struct pl_shm *shm)
@@ -39,8 +39,8 @@ void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_e
 {
     uint32_t none = 0;
 
-    /* While there is no failure the words are nobody's but ours. A rank that is killed among them has declared nothing.
-     * */
+    /* Only this rank writes this error, and others read it only after `failure` names this rank: if this process is
+     * killed while it writes, it has declared nothing. */
     if (atomic_load(&shm->control->failure) != 0) {
         return;
     }

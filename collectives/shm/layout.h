@@ -2,13 +2,13 @@
 /**
  * The shared-memory backend, inside a host. Internal to collectives/; docs/collectives.md draws the algorithms.
  *
- * Every collective begins with each rank posting a head (what it is about to do) and reading all others'. Heads
- * alternate between two slots a rank: a rank posts number s+1 only after it has seen all heads of s, so a slot is
- * rewritten only when all ranks have moved past what it held. Small data travels with the head and that is all (flat).
- * Otherwise data is read where it lies in the arena (direct) or goes round by round through staging memory (staged).
+ * Every collective begins with each rank posting a header (what it is about to do) and reading all others'. Headers
+ * alternate between two slots a rank: a rank posts number s+1 only after it has seen all headers of s, so a slot is
+ * rewritten only when all ranks have moved past what it held. Small data is sent with the header, and that is all
+ * (eager). Otherwise data is read where it lies in the arena (zero-copy) or goes round by round through staging memory
+ * (staged, also called copy-in-copy-out).
  *
- * All words that tell how far a rank is are C11 atomics that only grow; each is written by that rank. Data is ordered
- * by them.
+ * All progress counters are C11 atomics that only grow; each is written by its own rank. Data is ordered by them.
  */
 #ifndef PL_COLLECTIVES_SHM_LAYOUT_H
 #define PL_COLLECTIVES_SHM_LAYOUT_H
@@ -21,34 +21,34 @@
 
 enum {
     PL_SHM_LINE_BYTES = 64,
-    PL_SHM_FLAT_BYTES = 4096,       /* room for bytes of a rank that travel with the head */
-    PL_SHM_INLINE_BYTES = 40,       /* up to this many in the head's own line */
+    PL_SHM_FLAT_BYTES = 4096,       /* room for bytes of a rank that are sent with the header */
+    PL_SHM_INLINE_BYTES = 40,       /* up to this many in the header's own cache line */
     PL_SHM_DEPTH = 4,               /* rounds of staging memory */
     PL_SHM_ROUND_BYTES = 256 << 10, /* staging memory of a rank for one round, at least */
     PL_SHM_PART_BYTES = 16 << 10,   /* and at least this much for each rank */
-    PL_SHM_STEP_BYTES = 4 << 20,    /* direct reductions look up from work after so much */
+    PL_SHM_STEP_BYTES = 4 << 20,    /* zero-copy reductions return from work after so much */
     PL_SHM_MAX_RANKS = 1024,
 };
 
-/** Read by every waiting rank, written on trouble and by sleepers: its own line. */
+/** Read by every waiting rank, written on failures and by sleepers: a cache line of its own. */
 struct pl_shm_control {
     _Alignas(128) _Atomic uint32_t sleepers; /* ranks inside the futex wait, or about to be */
-    _Atomic uint32_t bell;                   /* the futex; rung after a word was published while there are sleepers */
+    _Atomic uint32_t bell;                   /* the futex; increased after each publication while there are sleepers */
     _Atomic uint32_t failure;                /* 0, or one more than the rank that has declared the first failure */
 };
 
-/** One rank's progress. Counts never go back. */
+/** One rank's progress counters, which never decrease. */
 struct pl_shm_words {
     _Alignas(128) _Atomic uint64_t staged; /* rounds whose data lies in staging memory */
     _Atomic uint64_t consumed;             /* rounds whose data from all others was used */
-    /* direct: number of the last collective whose buffers this rank has left alone */
+    /* zero-copy: number of the last collective whose buffers this rank no longer accesses */
     _Atomic uint64_t done;
     _Atomic uint32_t left; /* the rank has freed its world */
     /* what the others report when control->failure names this rank; written before, and once */
     struct pl_error heard;
 };
 
-/** Where a rank's buffers lie, for data that does not travel with the head. */
+/** Where a rank's buffers lie, for data that is not sent with the header. */
 struct pl_shm_places {
     uint32_t send_span; /* 0: not in the arena */
     uint32_t recv_span;
@@ -57,7 +57,7 @@ struct pl_shm_places {
     uint64_t longest; /* alltoall: the largest count to one rank */
 };
 
-/** What a rank says about its part in one collective. */
+/** A rank's descriptor of one collective. */
 struct pl_shm_notice {
     uint64_t hash;  /* of the signature */
     uint64_t bytes; /* what this rank sends */
@@ -68,7 +68,8 @@ struct pl_shm_notice {
 };
 
 /**
- * One rank's part in one collective; behind it its alltoall counts and its flat data. Number and notice share a line.
+ * One rank's header of one collective, followed by its alltoall counts and its eager data. Number and descriptor share
+ * a cache line.
  */
 struct pl_shm_head {
     _Alignas(128) _Atomic uint64_t sequence; /* published last */
@@ -94,16 +95,16 @@ struct pl_shm_op {
     enum pl_shm_mode mode;
     struct pl_reduction reduction;
     uint64_t sequence;
-    uint64_t hash;    /* of this rank's notice */
-    uint64_t differs; /* not 0: some head's hash is not this rank's */
-    uint64_t most;    /* the most bytes of any head so far */
+    uint64_t hash;    /* of this rank's descriptor */
+    uint64_t differs; /* not 0: some header's hash is not this rank's */
+    uint64_t most;    /* the most bytes of any header so far */
     size_t elem_bytes;
-    uint64_t part_elems; /* staged: of one rank's part in a round; bulletin kinds: of the round */
+    uint64_t part_elems; /* staged: of one rank's part in a round; one-to-all kinds: of the round */
     uint64_t rounds;
     uint64_t staged, consumed, finished;
-    uint64_t at_elems; /* direct: done so far of this rank's share */
-    bool worked;       /* direct: this rank has done its share */
-    int seen;          /* HEADS: ranks below have come and been looked at; DIRECT: are done */
+    uint64_t at_elems; /* zero-copy: done so far of this rank's share */
+    bool worked;       /* zero-copy: this rank has done its share */
+    int seen;          /* HEADS: headers of the ranks below were read; DIRECT: these ranks are done */
     int waits_for;
 };
 
@@ -115,7 +116,7 @@ struct pl_shm {
 
     struct pl_shm_region region;
     struct pl_shm_control *control;
-    uint64_t flat_bytes; /* up to so many travel with the head */
+    uint64_t flat_bytes; /* up to so many are sent with the header */
     size_t slot_bytes, flat_at, staging_at, round_bytes;
 
     uint64_t sequence;    /* collectives so far */
@@ -133,7 +134,7 @@ struct pl_shm {
     int *pidfds; /* [size], -1 where there is none */
 };
 
-/* ---- where things are ---- */
+/* ---- addresses in the region ---- */
 
 static inline struct pl_shm_words *pl_shm_words(const struct pl_shm *shm, int rank)
 {
@@ -187,7 +188,7 @@ static inline bool pl_shm_is_root(const struct pl_shm *shm, const struct pl_shm_
 
 /* ---- eventcount.c: publishing, sleeping, failing ---- */
 
-/** Publish `value` in a word of this rank and wake sleepers. What was written before is visible to who reads it. */
+/** Publish `value` in a counter of this rank and wake sleepers. A rank that reads it sees what was written before. */
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value);
 
 /** Wake all sleepers. */
@@ -197,13 +198,13 @@ void pl_shm_ring(struct pl_shm *shm);
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Tell all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure stays.
+ * Declare to all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure
+ * stays.
  */
 void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
 /**
- * What is known of the other ranks without a request: the failure that one has declared, or PL_PEER and `*ret_left`
- * when one is gone.
+ * Check the peers without a request: the failure that one has declared, or PL_PEER and `*ret_left` when one is gone.
  */
 enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -241,7 +242,7 @@ bool pl_shm_is_bulletin(enum pl_kind kind);
 
 /* ---- zero_copy.c ---- */
 
-/** Go on with a direct collective; true when this rank is done. Sets `waits_for` otherwise. */
+/** Go on with a zero-copy collective; true when this rank is done. Sets `waits_for` otherwise. */
 bool pl_shm_advance_direct(struct pl_shm *shm, struct pl_shm_op *op);
 
 /* ---- staged.c ---- */

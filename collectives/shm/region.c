@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One memfd mapped by all ranks of a host: made by rank 0, sent over a Unix socket, allocated rank by rank. */
 #include "collectives/shm/region.h"
 
 #include "base/clock.h"
@@ -31,7 +32,7 @@ enum {
     REPORT_TEXT_BYTES = 240,
 };
 
-/* What rank 0 tells the others, and at the end every rank tells all. */
+/* What rank 0 sends to the others, and at the end every rank to all. */
 struct offer {
     unsigned char nonce[NONCE_BYTES];
     char *base; /* where ranks are threads */
@@ -99,7 +100,7 @@ static enum pl_status listen_here(const unsigned char nonce[NONCE_BYTES], int *r
     return PL_OK;
 }
 
-/* Rank 0: give `fd` to every other rank. A caller of another user gets nothing and does not count. */
+/* Rank 0: send `fd` to every other rank. A connection of another user gets nothing and does not count. */
 static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadline_ns, struct pl_error *reterr)
 {
     while (others > 0) {
@@ -189,7 +190,7 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     return PL_OK;
 }
 
-/* Behind the pieces lies a page for this. */
+/* After the pieces there is a page for this. */
 static _Atomic int *users_of(const struct pl_shm_region *region)
 {
     return (_Atomic int *)(void *)(region->base + region->bytes - page_bytes());
@@ -227,7 +228,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
     return PL_OK;
 }
 
-/* Tell all ranks how this one fared; the lowest rank that failed decides what all return. */
+/* Vote: send this rank's status to all; the lowest rank that failed decides what all return. */
 static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *mine, struct offer *all,
                             int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -270,7 +271,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     size_t align = alignment_of(piece_bytes);
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
-    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; that of another one is opened before rank 0 waits for it */
+    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; another rank's is opened before rank 0 waits for it */
     PL_AUTO_FREE struct offer *all = NULL;
     struct offer mine;
     struct pl_error error = PL_ERROR_NONE;
@@ -298,7 +299,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     status = agree(bootstrap, &mine, all, deadline_ns, reterr);
     if (status == PL_OK) {
         status = attach(bootstrap, one_process, &all[0], socket_fd, deadline_ns, &fd, &region, &error);
-        pl_file_close_at(&socket_fd); /* where rank 0 could not serve all, those whom it has not notice */
+        pl_file_close_at(&socket_fd); /* where rank 0 could not serve all, those that it has not see the end */
         if (status != PL_OK) {
             describe_failure(&mine, status, &error);
         }

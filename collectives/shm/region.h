@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Memory that all ranks of a bootstrap map: one memfd, so neither /dev/shm's size nor ptrace permission matters, and
- * nothing with a name outlives a killed rank. Internal to shm*.c.
+ * nothing with a name outlives a killed rank. Internal to shm/.
  */
 #ifndef PL_COLLECTIVES_SHM_REGION_H
 #define PL_COLLECTIVES_SHM_REGION_H

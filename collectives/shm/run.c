@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One collective from head to end: exchange heads, choose the mode all ranks choose, run it as far as it gets. */
+/** One collective from its headers to its end: exchange headers, choose the same mode on all ranks, advance it. */
 #include "collectives/shm/layout.h"
 
 #include "collectives/core/counts.h"
@@ -61,7 +61,7 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
     return bytes <= PL_SHM_INLINE_BYTES && kind != PL_ALLTOALL;
 }
 
-/* Write this rank's two lists beside its head; returns the largest count to one rank. */
+/* Write this rank's two lists after its header; returns the largest count to one rank. */
 static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head)
 {
     uint64_t *counts = pl_shm_alltoall_counts(head);
@@ -85,8 +85,8 @@ static struct pl_shm_places find_places(struct pl_shm *shm, const struct pl_coll
 }
 
 /*
- * Post this rank's head and return the hash in it. The line's stores follow each other closely: it is being polled by
- * all other ranks, and between two stores that lie apart they would take it away.
+ * Post this rank's header and return the hash in it. The stores to the cache line follow each other closely: all other
+ * ranks poll it, and between two stores with other work in between it would move to their caches.
  */
 static uint64_t post_head(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
 {
@@ -120,7 +120,7 @@ static uint64_t post_head(struct pl_shm *shm, const struct pl_request *request, 
     return hash;
 }
 
-/* Look at the heads that have come, in rank order; true when all have. Sets `waits_for` otherwise. */
+/* Read the headers that have come, in rank order; true when all have. Sets `waits_for` otherwise. */
 static bool see_heads(struct pl_shm *shm, struct pl_shm_op *op)
 {
     for (; op->seen < shm->size; op->seen++) {
@@ -176,7 +176,7 @@ static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op 
     return PL_OK;
 }
 
-/* Whether all buffers that other ranks would touch lie in the arena. */
+/* Whether all buffers that other ranks would access lie in the arena. */
 static bool is_direct(const struct pl_shm *shm, const struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
@@ -211,7 +211,7 @@ static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *
     return longest;
 }
 
-/* All heads are here: decide, from what all ranks see alike. */
+/* All headers are here: choose the mode, from what all ranks see alike. */
 static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_collective *collective = op->collective;
@@ -234,7 +234,7 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
     return PL_OK;
 }
 
-/* ---- flat: everything is in the heads ---- */
+/* ---- eager: everything is in the headers ---- */
 
 static inline const char *flat_source(struct pl_shm *shm, const struct pl_shm_op *op, int rank)
 {
@@ -319,7 +319,7 @@ enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_d
     uint64_t sequence = ++shm->sequence;
     uint64_t hash = post_head(shm, request, sequence, sent_elems(shm, collective) * elem_bytes);
 
-    /* What follows is done while the head travels. */
+    /* What follows is done while the header's cache line moves to the other cores. */
     shm->op = (struct pl_shm_op){
         .collective = collective,
         .request = request,
@@ -383,7 +383,7 @@ enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret
         if (atomic_load(&shm->control->failure) == 0) {
             return PL_OK;
         }
-        /* What the failed rank published before it failed may be enough to end this collective, or to find its fault
-         * ourselves. */
+        /* What the failed rank published before it failed may be enough to end this collective, or to find the mismatch
+         * here: try once more before its failure is reported. */
     }
 }

@@ -166,7 +166,7 @@ static void shm_describe(void *state, struct pl_text *text)
     const struct pl_shm *shm = state;
 
     pl_text_printf(text,
-                   "  up to %" PRIu64 " bytes: one exchange, data beside the flags; arena buffers: in place; else "
+                   "  up to %" PRIu64 " bytes: one exchange, data in the headers; arena buffers: in place; else "
                    "through %zu KiB of staging a rank\n",
                    shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
     pl_text_printf(text, "  reduction code: %s; huge pages for shared memory: %s\n", shm->kernel->name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Direct collectives: all buffers that another rank touches lie in the arena, so ranks read and write them where they
- * are. Each rank does its share of the work, says so, and leaves when all have.
+ * Zero-copy collectives: all buffers that another rank accesses lie in the arena, so ranks read and write them there.
+ * Each rank does its share of the work, publishes that, and returns when all have.
  */
 #include "collectives/shm/layout.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-bench allreduce: what an allreduce costs, checked and beside MPI's own.
+ * paceline-bench allreduce: what an allreduce costs, checked and compared with MPI's own.
  *
  * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, reads the result; the
  * same loop without the allreduce is subtracted. An allreduce that leaves lines in the wrong cache pays for it here,

@@ -66,7 +66,7 @@ enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *boots
                                  struct pl_error *reterr) PL_MUST_CHECK;
 void bench_device_close(struct bench *bench);
 
-/** As many allreduces of `ours`, each behind the one before on the stream, and wait for the last. */
+/** As many allreduces of `ours`, each after the one before on the stream, and wait for the last. */
 enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy between host and device memory and wait for it. */

@@ -18,7 +18,7 @@ enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *boots
     if (!bench->device) {
         int count;
 
-        PL_TRY(pl_device_count(&count, reterr)); /* mostly says why */
+        PL_TRY(pl_device_count(&count, reterr)); /* its error mostly says why */
         return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: the setting device has it so");
     }
     PL_TRY(pl_device_stream_new(bench->device, &bench->stream, reterr));

@@ -35,7 +35,7 @@ static enum pl_status take_bytes(const char *name, const char *text, uint64_t le
 
     if (*text < '0' || *text > '9' || (*end && !shift) || value > UINT64_MAX >> 1 >> shift || value << shift < least) {
         return pl_error_set(reterr, PL_INVALID,
-                            "--%s is '%s', expected a number from %llu, or one with KiB, MiB or GiB behind", name, text,
+                            "--%s is '%s', expected a number from %llu, or one followed by KiB, MiB or GiB", name, text,
                             (unsigned long long)least);
     }
     *ret_bytes = (uint64_t)value << shift;
@@ -55,7 +55,7 @@ static enum pl_status take_type(const char *text, enum pl_dtype *ret_dtype, stru
     return pl_error_set(reterr, PL_INVALID, "--type is '%s', expected one of %s", text, pl_text_string(&names));
 }
 
-/* The place of `text` among `words`, which end with a NULL. */
+/* The index of `text` in `words`, which end with a NULL. */
 static enum pl_status take_word(const char *name, const char *text, const char *const *words, int *ret_place,
                                 struct pl_error *reterr)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Saving a plan and its optimizer to files in a background thread, and loading the newest whole checkpoint. */
 #include "runtime/checkpoint.h"
 
 #include "base/checksum.h"
@@ -87,7 +88,7 @@ static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
     return strcmp(name, ours) == 0;
 }
 
-/* Whether a checkpoint's data lack their record: the run was killed between the two, at writing or at removing them. */
+/* Whether a checkpoint's data lack their JSON file: the run was killed between writing or removing the two. */
 static bool is_half(int dir_fd, const char *name)
 {
     char record[NAME_BYTES];
@@ -319,7 +320,7 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
     return PL_OK;
 }
 
-/* Copy all arrays; in device memory that only begins here, behind what the plan's stream has been given. */
+/* Copy all arrays; in device memory that only begins here, after what the plan's stream has been given. */
 static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reterr)
 {
     uint64_t elems = pl_plan_elems(c->plan);
@@ -396,10 +397,10 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     return PL_OK;
 }
 
-/* What rank 0 tells the others while they wait for a checkpoint. */
+/* What rank 0 sends to the others while they wait for a checkpoint. */
 struct answer {
-    bool reading;          /* there is more to come: nothing else counts */
-    struct pl_error error; /* why rank 0 has nothing to give */
+    bool reading;          /* more answers follow: nothing else counts */
+    struct pl_error error; /* why rank 0 has no checkpoint */
     bool found;
     struct pl_checkpoint_record record;
 };
@@ -506,7 +507,7 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
         enum pl_status status = load_step(c, steps[i], ret_record, &error);
         uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
 
-        PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* which is not the checkpoint's */
+        PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* not a failure of the checkpoint */
         *ret_found = status == PL_OK;
         if (*ret_found && ret_record->state.world_size != size) {
             note(c,

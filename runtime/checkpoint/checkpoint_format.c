@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Printing and reading the JSON file of a checkpoint, which is protected by a CRC-32C. */
 #include "runtime/checkpoint/checkpoint_format.h"
 
 #include "base/checksum.h"
@@ -10,7 +11,7 @@
 
 enum { MAX_RECORD_BYTES = 65536 };
 
-/* Whole numbers of a record: place in the struct, name. */
+/* Whole numbers of a record: field of the struct, name. */
 #define RECORD_NUMBERS(X)                                                                                              \
     X(state.step, "step")                                                                                              \
     X(state.world_size, "world_size")                                                                                  \
@@ -109,7 +110,7 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     whole = read_number(root, "crc32c", UINT32_MAX, &crc) && state;
     if (whole) {
         pl_python_json_print(state, PL_PYTHON_JSON_COMPACT, &text);
-        PL_TRY(pl_text_check(&text, reterr)); /* of a record that cannot be looked at nobody knows whether it is good */
+        PL_TRY(pl_text_check(&text, reterr)); /* without memory it is unknown whether the record is good */
         whole = pl_checksum_crc32c(0, text.data, text.length) == crc;
     }
 #define READ_NUMBER(field, name)                                                                                       \

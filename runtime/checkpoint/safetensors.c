@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writing and reading safetensors files. */
 #include "runtime/safetensors.h"
 
 #include "base/file.h"

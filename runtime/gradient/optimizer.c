@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* SGD, Adam and AdamW over a plan's buckets, gradient clipping, and the loss scale. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
@@ -235,7 +236,7 @@ static struct pl_device_step describe_step(const struct pl_optimizer *optimizer,
                     .beta1 = (float)options->beta1,
                     .beta2 = (float)options->beta2,
                     .epsilon = (float)options->epsilon,
-                    /* Of the betas that the arrays are made with: rounded to float, 1 - 0.999 is 0.0013 % smaller. */
+                    /* With the betas rounded to float, as the arrays use them: 1 - 0.999 is 0.0013 % smaller there. */
                     .correct1 = (float)(1.0 / (1.0 - pow((double)(float)options->beta1, number))),
                     .correct2 = (float)(1.0 / (1.0 - pow((double)(float)options->beta2, number)))},
     };
@@ -275,7 +276,7 @@ static void grow_loss_scale(struct pl_optimizer *optimizer)
 
 /*
  * The sum of squares of all gradients. In device memory it is left in `optimizer->squares`, and the host waits for it
- * only where it decides something: with a scaled loss.
+ * only with a scaled loss, where it decides whether to take the step.
  */
 static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squares, struct pl_error *reterr)
 {

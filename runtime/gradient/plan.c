@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a gradient plan: registering tensors, ready gradients, reducing buckets, waiting for them. */
 #include "runtime/plan.h"
 
 #include "base/clock.h"
@@ -90,7 +91,7 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
     struct plan_tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
 
     if (plan->sealed) {
-        return pl_error_set(reterr, PL_INVALID, "%s: '%s' comes behind the seal", plan->name, name);
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' is added after pl_plan_seal()", plan->name, name);
     }
     if (pl_plan_find(plan, name) < plan->tensor_count) {
         return pl_error_set(reterr, PL_INVALID, "%s: two tensors are called '%s'", plan->name, name);
@@ -303,7 +304,7 @@ bool pl_plan_accumulates(const struct pl_plan *plan, size_t index)
 
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
 {
-    /* The newest, since testing one that has ended advances nothing; and what is with the device advances by itself. */
+    /* Test the newest, since testing one that has ended advances nothing; launched requests advance by themselves. */
     struct pl_request *newest = plan->ended < plan->started ? plan->buckets[plan->started - 1].request : NULL;
     bool done;
 
@@ -323,7 +324,7 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tens
     return PL_OK;
 }
 
-/* Whatever of buckets 0..bucket is missing counts as zero from now on. */
+/* Gradients of buckets 0..bucket that are missing count as zero from now on. */
 static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
@@ -345,10 +346,10 @@ static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, stru
     return PL_OK;
 }
 
-/* All that has not ended up to bucket `bucket`: in device memory the stream waits, on the host we do. */
+/* Wait for all requests up to bucket `bucket`: in device memory the stream does, in host memory the caller. */
 static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
-    struct pl_request *last = plan->buckets[bucket].request; /* requests run in order: it stands for those before it */
+    struct pl_request *last = plan->buckets[bucket].request; /* requests end in order: waiting for it is enough */
 
     while (!plan->device && plan->ended <= bucket) {
         PL_TRY(end_request(plan, plan->ended++, plan->counts.steps, reterr));
@@ -388,7 +389,7 @@ enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret
     return pl_plan_wait_bucket(plan, *ret_end - 1, reterr);
 }
 
-/* Let the host be at most one step ahead, where no request of the step before tells how far the device is. */
+/* Let the host be at most one step ahead, where no request of the step before shows how far the device is. */
 static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status =

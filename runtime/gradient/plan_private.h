@@ -18,19 +18,19 @@ struct plan_tensor {
 };
 
 struct plan_bucket {
-    char *name; /* its own, by which a narrow wire keeps what rounding lost of it */
+    char *name; /* its own, by which compression keeps its residual */
     uint64_t first_elem;
     uint64_t count_elems;
-    size_t tensors;             /* that lie in it, whole or in part */
-    size_t pending;             /* of which so many are not ready yet */
-    struct pl_request *request; /* in device memory it is kept until the next step needs its place */
+    size_t tensors;             /* in it, whole or in part */
+    size_t pending;             /* how many of them are not ready yet */
+    struct pl_request *request; /* in device memory it is kept until the bucket starts in the next step */
 };
 
 struct pl_plan {
     struct pl_world *world;
     struct pl_device *device; /* NULL: host memory */
-    void *reader;             /* an event: values are being copied until then; NULL: they are not */
-    void *step_end;           /* device memory without requests: an event behind the last step */
+    void *reader;             /* event after a copy of the values that is under way; NULL: none is */
+    void *step_end;           /* device memory without requests: an event after the last step */
     struct pl_plan_options options;
     char *name;
 
@@ -45,38 +45,38 @@ struct pl_plan {
     struct plan_bucket *buckets;
     size_t bucket_count;
     size_t bucket_capacity;
-    size_t *order; /* order[i]: the tensor that lies at place i */
+    size_t *order; /* order[i]: the tensor at position i of the layout */
 
     size_t started; /* buckets of this step */
     size_t ended;
     struct pl_plan_counts counts;
 };
 
-/** Back to before the seal, if it went as far as that. */
+/** Undo the layout of a seal, as far as it was made. */
 void pl_plan_release_layout(struct pl_plan *plan);
 
 /** Nothing is ready yet. */
 void pl_plan_begin_step(struct pl_plan *plan);
 
 /**
- * Buckets travel, and so have requests. Of one rank's device memory nothing does: all that is left of a reduction is
- * its factors.
+ * Whether buckets are reduced between ranks, and so have requests. With one rank's device memory nothing is: only the
+ * factors of a reduction are left.
  */
 bool pl_plan_exchanges(const struct pl_plan *plan);
 
 /** Where the gradient of element `elem` of the layout lies. */
 void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem);
 
-/** PL_OK behind pl_plan_seal(), else PL_INVALID. */
+/** PL_OK after pl_plan_seal(), else PL_INVALID. */
 enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait for buckets from `first` on, for as many as are best taken in one go, and set `*ret_end` behind the last of
- * them.
+ * Wait for buckets from `first` on, for as many as are best processed at once, and set `*ret_end` to the one after the
+ * last of them.
  *
- * In host memory that is one bucket, while the next are on their way. On a device a launch costs more than a wait
- * gains: all buckets where nothing is on its way any more, else half of those that are left. So the last bucket is
- * taken alone, as soon as it is there, and the others meanwhile.
+ * In host memory that is one bucket, while the next are under way. On a device a launch costs more than a wait gains:
+ * all buckets where none is under way any more, else half of those that are left. So the last bucket is processed
+ * alone, as soon as it is there, and the others before it.
  */
 enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end,
                                  struct pl_error *reterr) PL_MUST_CHECK;
@@ -96,8 +96,8 @@ enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const flo
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Device memory: whoever changes values or optimizer arrays next lets the stream wait for `event` first; NULL: no more.
- * The event stays the caller's. pl_plan_await_readers() is that wait.
+ * Device memory: values or optimizer arrays are read until `event`, and the stream waits for it before it changes them;
+ * NULL: no longer. The event stays the caller's. pl_plan_await_readers() is that wait.
  */
 void pl_plan_set_reader(struct pl_plan *plan, void *event);
 enum pl_status pl_plan_await_readers(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;

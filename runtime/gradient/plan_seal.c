@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealing a plan: ranks agree, tensors get their places and buckets, and memory is taken on every rank or on none. */
+/* Sealing a plan: ranks compare it, tensors get offsets and buckets, and memory is allocated on all ranks or none. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/compare_lines.h"
@@ -74,7 +74,7 @@ static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, st
     return add_bucket(plan, first, end, reterr);
 }
 
-/* Give tensors their places, one behind the other. */
+/* Give tensors their offsets, one after the other. */
 static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reterr)
 {
     plan->order = pl_memory_new(plan->tensor_count, sizeof(*plan->order), reterr);
@@ -154,7 +154,7 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* All ranks have the same options and tensors, and each can go on. */
+/* Check that all ranks have the same options and tensors, and that none has failed. */
 static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -168,7 +168,7 @@ static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
     return pl_compare_lines(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
 }
 
-/* What each rank takes for itself. */
+/* What each rank allocates by itself. */
 static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(place_tensors(plan, reterr));
@@ -179,11 +179,11 @@ static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
     if (!plan->values) {
         return PL_MEMORY;
     }
-    /* of what there is memory for: a list of more buckets could fill the memory by itself */
+    /* after the arrays: without memory for these, a list of their buckets could fill the memory by itself */
     return cut_buckets(plan, reterr);
 }
 
-/* On every rank or on none: one that found no room has the others hear of it before they wait for it in the arena. */
+/* On all ranks or none: a rank without memory reports that to the others before they wait for it in the arena. */
 static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Learning rates by step: warm-up, then constant, stepwise, cosine or polynomial. */
 #include "runtime/schedule.h"
 
 #include <math.h>

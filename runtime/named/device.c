@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named tensors in device memory: many sums become one. A kernel gathers them side by side, one allreduce adds them, a
- * kernel brings them back; which buffers belong together is remembered, since a training step repeats them.
+ * Named tensors in device memory: tensor fusion. A kernel gathers many tensors into one buffer, one allreduce adds
+ * them, a kernel scatters them back; the lists of buffers are cached, since a training step repeats them.
  */
 #include "runtime/named/device.h"
 
@@ -13,18 +13,18 @@
 #include <string.h>
 
 enum {
-    ALIGN_BYTES = 256,            /* each tensor begins where a kernel likes it */
-    MOST_PACKED_BYTES = 16 << 20, /* a longer tensor travels from where it lies */
+    ALIGN_BYTES = 256,            /* each tensor is aligned for the kernels */
+    MOST_PACKED_BYTES = 16 << 20, /* a longer tensor is reduced in place, not in a fusion buffer */
 };
 
-static const uint64_t most_kept_bytes = UINT64_C(256) << 20; /* of all fusions together that wait for their next use */
+static const uint64_t most_kept_bytes = UINT64_C(256) << 20; /* of all cached fusions together */
 
 struct named_fusion {
     struct named_fusion *next;
     size_t count;
     uint64_t elems;
     enum pl_dtype dtype;
-    bool joined; /* this rank has nothing to give: no pieces */
+    bool joined; /* this rank has joined: no pieces */
     bool busy;   /* a request is under way */
     uint64_t last_use;
     void *flat;
@@ -106,7 +106,7 @@ bool named_device_packs(const struct named_entry *entry)
            bytes <= MOST_PACKED_BYTES;
 }
 
-/* Describe what `entries` would be as one, without device memory. */
+/* Describe the fusion of `entries`, without device memory. */
 static struct named_fusion *describe_fusion(struct named_entry *const *entries, size_t count, struct pl_error *reterr)
 {
     struct named_fusion *fusion = pl_memory_new(1, sizeof(*fusion), reterr);
@@ -149,7 +149,7 @@ static bool is_same(const struct named_fusion *a, const struct named_fusion *b)
            memcmp(a->targets, b->targets, a->count * sizeof(*a->targets)) == 0;
 }
 
-/* Forget what was not used for longest until there is room for `bytes` more. */
+/* Evict the least recently used fusions until there is room for `bytes` more. */
 static void make_room(struct named_device *device, uint64_t bytes)
 {
     while (device->fusion_bytes + bytes > most_kept_bytes) {
@@ -212,7 +212,7 @@ static enum pl_status find_fusion(struct pl_named *named, struct named_entry *co
     return PL_OK;
 }
 
-/* Put this rank's part into the flat buffer, on the engine's stream. */
+/* Pack this rank's tensors into the fusion buffer, on the engine's stream. */
 static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op,
                                 struct pl_error *reterr)
 {
@@ -275,7 +275,7 @@ enum pl_status named_device_post(struct pl_named *named, struct named_entry **en
     return named_batch_posted(named, batch, reterr);
 }
 
-/* Give the sums back to the tensors. */
+/* Unpack the sums into the tensors. */
 static enum pl_status empty_flat(struct pl_named *named, const struct named_fusion *fusion, struct pl_error *reterr)
 {
     struct named_device *device = &named->device;

@@ -70,7 +70,7 @@ void pl_named_free(struct pl_named *named)
     free(named->round.payload_bytes);
     named_table_done(&named->table);
     if (pl_world_is_stranded(named->world)) {
-        return; /* a round's messages come to what is left, and leave from it */
+        return; /* leaked: messages of a round may still access it */
     }
     free(named->round.heads);
     free(named->round.received);
@@ -163,7 +163,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (makes_memory && elems > 0 && !op->send) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
     }
-    /* What the collective would refuse when all ranks have agreed on it, and so on all ranks or, worse, on one. */
+    /* Check now what the collective would refuse only after all ranks have agreed on it, on all of them or on one. */
     collective.count = makes_memory ? 0 : elems;
     status = pl_collective_check(named->world, &collective, &error);
     if (status != PL_OK) {
@@ -264,7 +264,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         return PL_MEMORY;
     }
     local->transient = transient;
-    if (op->kind != PL_BARRIER) { /* whose shape and type nobody has looked at */
+    if (op->kind != PL_BARRIER) { /* a barrier's shape and type are not checked */
         (void)shape_elems(op, &local->bytes);
         local->bytes *= pl_dtype_bytes(op->dtype);
     }
@@ -385,7 +385,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
     status = slot->status;
     if (slot->undone > 0) {
         status = refuse_ended(named, reterr);
-        slot->used = false; /* its operations still point at it; the engine can only be freed now */
+        slot->used = false; /* its operations still point at it; after this failure the engine can only be freed */
         return status;
     }
     if (status != PL_OK) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Process sets: adding and removing numbered groups of ranks, each with its world and named tensors. */
 #include "runtime/process_set.h"
 
 #include "base/memory.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHAT "process sets" /* in what ranks tell each other */
+#define WHAT "process sets" /* in messages */
 
 struct process_set {
     bool used;
@@ -87,7 +88,7 @@ fail:
     return PL_MEMORY;
 }
 
-/* PL_OK when all ranks are about to do the same, and none has failed to come so far: `own`. */
+/* PL_OK when all ranks are about to do the same, and none has failed before (`own`). */
 static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count,
                             struct pl_error *own, struct pl_error *reterr)
 {
@@ -119,7 +120,7 @@ static enum pl_status check_list(const struct pl_process_sets *sets, const int *
     return PL_OK;
 }
 
-/* The members' part of adding. */
+/* What only members do when a set is added. */
 static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
 {
     for (int i = 0; i < set->count; i++) {
@@ -133,7 +134,7 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
     return PL_OK;
 }
 
-/* What a set takes on every rank. */
+/* The memory that a set needs on every rank. */
 static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks,
                                 struct pl_error *reterr)
 {
@@ -191,8 +192,8 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 }
 
 /*
- * PL_OK when no member has anything under way in `set`; any rank's name of what is becomes every rank's report. `all`
- * has room for every rank's. Collective.
+ * PL_OK when no member has an operation under way in `set`; else every rank reports the name of one. `all` has room for
+ * every rank's name. Collective.
  */
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
 {

@@ -23,7 +23,7 @@ enum announcement {
 
 enum { WAITING_LINES = 8 };
 
-#define AGREEING "agreeing on named tensors" /* in what ranks are told */
+#define AGREEING "agreeing on named tensors" /* in messages */
 
 /* How long the nap between two looks after several engines is. */
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
@@ -48,7 +48,7 @@ static void announce_long(struct pl_named *named, const struct named_local *loca
     pl_text_append_n(payload, (const char *)local->extras, extras * sizeof(uint64_t));
 }
 
-/* True when the number fits into the head: at the end of the last run, or as a run of its own. */
+/* True when the number fits into the head: at the end of the last range, or as a range of its own. */
 static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
 {
     if (*runs > 0 && head->runs[*runs - 1].first + head->runs[*runs - 1].count == id) {
@@ -64,9 +64,9 @@ static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
 }
 
 /*
- * Whose allgather the round's is, which the program never called and which has no name, since that would cost in each
- * round, and what this rank waits for: one tensor, with those who lack it as far as earlier rounds told, or that all
- * join or leave.
+ * For a warning about the round's allgather, which the program did not call and which has no name (that would cost in
+ * each round): what this rank waits for. That is one tensor, with the ranks that have not submitted it as far as
+ * earlier rounds showed, or that all join or leave.
  */
 static void append_awaited(const void *subject, struct pl_text *text)
 {
@@ -156,7 +156,7 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
     return PL_OK;
 }
 
-/* One announcement out of `rank`'s payload at `*at`, which moves on. */
+/* Process one announcement of `rank`'s payload at `*at`, which moves on. */
 static enum pl_status take_one(struct pl_named *named, int rank, const unsigned char **at, const unsigned char *end,
                                struct pl_error *reterr)
 {
@@ -229,7 +229,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     return PL_OK;
 }
 
-/* What is waited for, and who lacks it. */
+/* Which tensors are waited for, and which ranks have not submitted them. */
 static void append_waiting(const struct pl_named *named, struct pl_text *text)
 {
     int lines = 0;
@@ -244,7 +244,7 @@ static void append_waiting(const struct pl_named *named, struct pl_text *text)
     }
 }
 
-/* What is waited for will not come: say of what and of whom. */
+/* The tensors waited for will not come: fail them, naming them and the ranks that have not submitted them. */
 static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why,
                                    struct pl_error *reterr)
 {
@@ -262,7 +262,7 @@ static void append_all_awaited(const void *subject, struct pl_text *text)
     append_waiting(subject, text);
 }
 
-/* A tensor may be awaited while rounds go on: the lowest rank warns, for all of them. */
+/* A tensor may be awaited while rounds go on: the lowest rank warns, for all ranks. */
 static void warn_of_oldest(struct pl_named *named)
 {
     const struct named_entry *oldest = named->table.first_pending;
@@ -281,7 +281,7 @@ static void warn_of_oldest(struct pl_named *named)
                          &(struct pl_about){.append = append_all_awaited, .subject = named});
 }
 
-/* Whether to wait on for what the rounds so far have not made ready: `any` and `all` are the ranks' flags. */
+/* Whether to go on waiting for what the rounds so far have not made ready: `any` and `all` are the ranks' flags. */
 static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32_t all, struct pl_error *reterr)
 {
     if (named->table.ready_count > 0) {
@@ -290,7 +290,7 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
     }
     if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS)) { /* nothing can ever come */
         PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
-    } else if (any & NAMED_HEAD_LATE) { /* some poll or wait in another process set, and may do so for ever */
+    } else if (any & NAMED_HEAD_LATE) { /* some ranks poll or wait in another process set, maybe for ever */
         PL_TRY(fail_waiting(named, PL_TIMEOUT,
                             "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
     }
@@ -384,7 +384,7 @@ static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
 }
 
-/* The round's request has ended: release it and go on with what it brought. */
+/* The round's request has ended: release it and process what was received. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_request *request = named->round.request;
@@ -470,7 +470,7 @@ bool named_drive_beside(struct pl_named *named)
     return works;
 }
 
-/* Before a wait for `request`: as long as engines beside this one have work, look after all of them in turn. */
+/* Before a wait for `request`: as long as sibling engines have work, advance all of them in turn. */
 static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns(), waited_ns, told_ns = 0;
@@ -493,8 +493,7 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
 {
     bool progressed = false, done;
 
-    /* Requests end in the order of posting: batches first, since a round is only posted behind the batches of the last.
-     * */
+    /* Requests end in the order of posting: batches first, since a round is posted after the last one's batches. */
     while (named->first_batch) {
         PL_TRY(pl_request_test(named->first_batch->request, &done, reterr));
         if (!done) {
@@ -513,8 +512,7 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     if (progressed && block) {
         return PL_OK; /* what the caller waits for may have come */
     }
-    /* After progress the caller may no longer need a round, and one that nobody needs would be in the way of other uses
-     * of the world. */
+    /* After progress the caller may no longer need a round, and an unneeded one would block other uses of the world. */
     if (!named->round.request && !named->left &&
         ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));

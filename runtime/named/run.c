@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUSED_BYTES = 64 << 20 }; /* at most so much travels as one from device memory */
+enum { FUSED_BYTES = 64 << 20 }; /* the largest fusion of tensors in device memory */
 
 /* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
 static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype,
@@ -196,7 +196,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     return PL_OK;
 }
 
-/* Equal for entries that may travel as one. */
+/* Equal for entries that may be fused. */
 static int compare_packing(const struct named_definition *a, const struct named_definition *b)
 {
     int order = (int)a->dtype - (int)b->dtype;
@@ -228,7 +228,7 @@ static bool may_be_one(const struct named_entry *a, const struct named_entry *b)
     return a->announced == b->announced && compare_packing(&a->definition, &b->definition) == 0;
 }
 
-/* Post sums in device memory, sorted, in stretches that may be one. */
+/* Post sums in device memory: sorted, then in sequences that may be fused. */
 static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count,
                                   struct pl_error *reterr)
 {

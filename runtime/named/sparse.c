@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sparse gradients as two named allgathers, and their sum by row index. */
 #include "runtime/sparse.h"
 
 #include "base/memory.h"
@@ -9,7 +10,7 @@
 
 enum { MEMBERS = 2 }; /* of the group: indices and values */
 
-/* A row to be placed: where it belongs and where it stands. */
+/* A row to be sorted: its index in the table, and its position in the input. */
 struct placed {
     int64_t index;
     uint64_t at;
@@ -27,7 +28,7 @@ enum pl_status pl_sparse_submit(struct pl_named *named, const char *name, const 
          .send = input->values},
     };
 
-    for (uint64_t i = 0; input->indices && i < input->rows; i++) { /* without any the group is refused */
+    for (uint64_t i = 0; input->indices && i < input->rows; i++) { /* without indices the group is refused */
         if (input->indices[i] < 0) {
             return pl_error_set(reterr, PL_INVALID, "'%s': index %lld of row %llu is negative", name ? name : "sparse",
                                 (long long)input->indices[i], (unsigned long long)i);
@@ -83,7 +84,7 @@ static enum pl_status add_up(const int64_t *indices, const float *values, uint64
     return PL_OK;
 }
 
-/* What other ranks gave need not have come from pl_sparse_submit(): believe only the bytes that arrived. */
+/* Other ranks' data may not come from pl_sparse_submit(): rely only on the bytes that arrived. */
 static enum pl_status sum_gathered(const struct pl_named *named, const struct pl_named_result *indices,
                                    const struct pl_named_result *values, bool average, struct pl_sparse *sum,
                                    struct pl_error *reterr)
@@ -109,7 +110,7 @@ enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bo
     enum pl_status status;
 
     memset(gathered, 0, sizeof(gathered));
-    if (members != 0 && members != MEMBERS) { /* 0: the wait says what is wrong with the handle */
+    if (members != 0 && members != MEMBERS) { /* 0: the wait reports what is wrong with the handle */
         return pl_error_set(reterr, PL_INVALID,
                             "the handle is of %zu operations: no sparse rows were submitted with it", members);
     }

@@ -80,7 +80,7 @@ static void grow_slots(struct named_table *table)
     struct named_entry **slots = calloc(count, sizeof(struct named_entry *));
 
     if (!slots) {
-        return; /* longer chains, nothing worse */
+        return; /* longer chains are all that this costs */
     }
     for (size_t i = 0; i < table->slot_count; i++) {
         for (struct named_entry *entry = table->slots[i], *next; entry; entry = next) {
@@ -208,7 +208,7 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
     if (entry->announced == 0) {
         entry->definition = *definition;
         entry->first_rank = rank;
-        free(entry->rows); /* of another kind, perhaps */
+        free(entry->rows); /* it may be of another kind */
         entry->rows = NULL;
         pending_append(table, entry);
     } else if (memcmp(&entry->definition, definition, sizeof(*definition)) != 0) {
@@ -257,7 +257,7 @@ static enum pl_status check_joined(struct named_table *table, struct named_entry
         return PL_OK;
     }
     switch ((enum pl_kind)definition->kind) {
-    case PL_ALLREDUCE: /* a factor would reach the joined rank's element too, and only zero stays neutral under it */
+    case PL_ALLREDUCE: /* the factor applies to the joined rank's element too, and only zero stays neutral then */
         impossible = definition->prescale != 1 &&
                      (definition->op == PL_MIN || definition->op == PL_MAX || definition->op == PL_PRODUCT);
         break;
@@ -329,7 +329,7 @@ static struct named_group *find_group(struct named_table *table, const struct na
     return group;
 }
 
-/* Forget who of a group is complete: all are, or some never will be. */
+/* Forget which members of a group are complete: all are, or some never will be. */
 static void forget_group(struct named_table *table, uint64_t hash)
 {
     for (struct named_group **at = &table->groups; *at; at = &(*at)->next) {
@@ -344,7 +344,7 @@ static void forget_group(struct named_table *table, uint64_t hash)
     }
 }
 
-/* One member is complete; the last one makes all ready, and one member's conflict becomes everybody's. */
+/* One member is complete; the last one makes all ready, and one member's conflict becomes that of all. */
 static enum pl_status collect_member(struct named_table *table, struct named_entry *entry, bool *ret_ready,
                                      struct pl_error *reterr)
 {
@@ -471,7 +471,7 @@ void named_definition_text(const struct named_definition *definition, struct pl_
     }
 }
 
-/* "0-2,5": what messages call the ranks whose bit is `value`. */
+/* "0-2,5": the ranks whose bit is `value`, by their global numbers. */
 static void ranks_text(const struct named_table *table, const uint64_t *bits, bool value, struct pl_text *text)
 {
     const char *separator = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The table of names that every rank keeps alike: who has announced what, whether the definitions agree, and which
- * tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; the engine is named.c.
+ * The table of names that every rank keeps alike: which ranks have announced what, whether the definitions agree, and
+ * which tensors are ready. Pure bookkeeping: nothing is sent from here. Internal to runtime/; the engine is named.c.
  *
  * Ranks stay alike because the table changes only through announcements that all ranks see in the same order. The
  * exception is `local`, which points to this rank's own operation.
@@ -49,13 +49,13 @@ struct named_entry {
     struct named_entry *previous_pending, *next_pending;
 
     struct named_local *local; /* this rank's operation from submit to done */
-    bool transient;            /* forgotten when done */
+    bool transient;            /* automatic name: dropped when done */
     uint64_t hash;
     struct named_entry *next_in_slot;
 };
 
 struct named_table {
-    const struct pl_world *world; /* for what messages call its ranks */
+    const struct pl_world *world; /* for its ranks' global numbers */
     int ranks;
     uint64_t pending_count;     /* entries that ever became pending */
     struct named_entry **slots; /* hash chains; a power of two */
@@ -74,7 +74,7 @@ struct named_table {
 };
 
 enum {
-    NAMED_MAX_KNOWN = 65536, /* numbers for names; names beyond are announced whole each time */
+    NAMED_MAX_KNOWN = 65536, /* numbers for names (response cache); other names are announced whole each time */
 };
 
 enum pl_status named_table_init(struct named_table *table, const struct pl_world *world,
@@ -97,8 +97,8 @@ uint64_t named_definition_elems(const struct named_definition *definition);
 uint64_t named_definition_elems_from(const struct named_definition *definition, uint32_t first);
 
 /**
- * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL when
- * there are none).
+ * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL
+ * when there are none).
  */
 enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
                                     const struct named_definition *definition, const void *extras,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libnccl.so.2 for machines without GPUs: the ranks are threads or processes of one host that meet in a file in
+ * A libnccl.so.2 for machines without GPUs: the ranks are threads or processes of one host that share a file in
  * /dev/shm. Operations run in order with a stream of the fake driver (with delay_us, else they would run in the
  * caller). Like the real one it returns before it is done: a group gets to its stream only at the second poll after it
  * was closed.
@@ -116,7 +116,7 @@ static void look_away(void)
 
 /* ---- what runs in a stream ---- */
 
-/* False: given up. */
+/* False: aborted. */
 static bool meet(struct ncclComm *comm)
 {
     struct meeting *m = comm->meeting;

@@ -63,8 +63,8 @@ WRONG = {
     "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
     "trace --nonsense FILE": "paceline trace: error: there is no option --nonsense, or it is short for several; --help lists them",
     "bench nonsense": "paceline bench: error: expected the word allreduce alone, found 'nonsense'; --help lists the options",
-    "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one with KiB, MiB or GiB behind",
-    "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one with KiB, MiB or GiB behind",
+    "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one followed by KiB, MiB or GiB",
+    "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one followed by KiB, MiB or GiB",
     "bench allreduce --type float": "paceline bench: error: --type is 'float', expected one of float32, float64, float16, bfloat16, int8, int16, int32, "
                                     "int64, uint8, bool",
     "bench allreduce --buffers heap": "paceline bench: error: --buffers is 'heap', expected arena, private or device",

@@ -55,8 +55,8 @@ static void run_on_device(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
     }
 }
 
-/* A refusal that all hear leaves them in step: they go on, and end MPI together, for mpirun finds fault with a rank
- * that does not. */
+/* A rank's failure that all receive leaves them synchronised: they go on, and finalise MPI together, since mpirun
+ * reports a rank that does not. */
 static bool hear_refusal(struct pl_bootstrap *bootstrap)
 {
     bool last = bootstrap->rank == bootstrap->size - 1;
@@ -65,8 +65,8 @@ static bool hear_refusal(struct pl_bootstrap *bootstrap)
            PL_MEMORY;
 }
 
-/* Rank 1 cancels an allreduce of `count`; the others are in it, or come to it, and hear so long before their deadlines,
- * or have all they need. */
+/* Rank 1 cancels an allreduce of `count`; the others are in it, or come to it, and receive that long before their
+ * deadlines, or have all they need. */
 static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done, char failure[RANKS_TEXT_BYTES])
 {
     const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
@@ -92,7 +92,7 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
 }
 
 /* In worlds of all ranks, one after the other: small; more than MPI sends without being asked for it; and more than all
- * lanes of the exchange hold at once, since of as much as that a rank may have sent all that the others need when it
+ * slots of the backend for messages hold at once, since of less a rank may have sent all that the others need when it
  * cancels. */
 static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
@@ -140,8 +140,8 @@ static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
                told.cause);
 }
 
-/* The last rank comes to a sub-world of `world` when all others have given it up: it gives up as well, and `world` has
- * failed on all. */
+/* The last rank comes to a sub-world of `world` when the deadlines of all others have passed: its own passes as well,
+ * and `world` has failed on all. */
 static void come_late(struct pl_world *world, struct pl_world *whole, char failure[RANKS_TEXT_BYTES])
 {
     bool late = pl_world_rank(world) == pl_world_size(world) - 1;
@@ -169,8 +169,8 @@ static void come_late(struct pl_world *world, struct pl_world *whole, char failu
                pl_world_rank(world));
 }
 
-/* Every other world of all ranks is given up by one after the other: what they tell each other is not heard in the
- * next, where they wait. Two of those fail in their own ways. */
+/* Every other world of all ranks is revoked by one after the other: the messages of that are not received in the next
+ * world, where they wait. Two of those fail in their own ways. */
 static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     int size = pl_world_size(world);
@@ -237,7 +237,7 @@ static int run_processes(int devices, void (*special)(struct pl_world *world, ch
 }
 
 /* MPI is the program's: ranks with even and with odd numbers, the last one first, are a world each, and MPI goes on
- * behind them. */
+ * after them. */
 static void run_halves(char failure[RANKS_TEXT_BYTES])
 {
     struct pl_bootstrap *bootstrap = NULL;

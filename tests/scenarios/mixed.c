@@ -34,7 +34,7 @@ struct place {
     uint64_t arena_used;
 };
 
-/* One collective of a request, and the memory behind its buffers. */
+/* One collective of a request, and the memory of its buffers. */
 struct part {
     struct trial trial;
     uint64_t counts[MOST_RANKS];
@@ -106,7 +106,7 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     return mixed_draw(seed, 2) ? 2 : (int)mixed_draw(seed, (uint64_t)size + 1);
 }
 
-/* Ranks fall out of step. */
+/* Ranks take different times. */
 static void stumble(struct mixture *m)
 {
     uint64_t way = mixed_draw(&m->own, 16);

@@ -10,7 +10,7 @@
 
 struct seeded {
     uint64_t seed;   /* of the first world, unless PACELINE_TEST_SEED gives another one */
-    uint64_t worlds; /* with this seed and those behind it, unless PACELINE_TEST_WORLDS gives another number */
+    uint64_t worlds; /* with this seed and those after it, unless PACELINE_TEST_WORLDS gives another number */
     int least_size;
     int most_size;
     /* What each rank does; `argument` is a const uint64_t *, the world's seed. */

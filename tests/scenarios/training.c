@@ -273,7 +273,7 @@ static void end(struct training *t)
     t->sets = NULL;
 }
 
-/* All leave their named tensors, one after the other or at once, and begin anew on the same world. */
+/* All leave their named tensors, one after the other or at once, and start again on the same world. */
 static bool begin_anew(struct training *t)
 {
     struct pl_error error = PL_ERROR_NONE;

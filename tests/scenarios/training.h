@@ -2,7 +2,7 @@
 /**
  * Random training programs: named tensors in any order in several process sets, plans, joins, checkpoints; all drawn
  * from a seed by every rank alike, and every element of every answer looked at. And programs with one mistake, which
- * every rank has to hear of.
+ * every rank has to report.
  */
 #ifndef PL_TESTS_SCENARIOS_TRAINING_H
 #define PL_TESTS_SCENARIOS_TRAINING_H
@@ -20,8 +20,8 @@ enum { TRAINING_TEXT_BYTES = 1300, TRAINING_MOST_RANKS = 8, TRAINING_MISTAKES = 
 void training_run(struct pl_world *world, uint64_t seed, int steps, char failure[TRAINING_TEXT_BYTES]);
 
 /**
- * Collective, over 2 ranks at least. Make mistake `seed` % TRAINING_MISTAKES on one rank; "" when each rank was told
- * what it has to be told.
+ * Collective, over 2 ranks at least. Make mistake `seed` % TRAINING_MISTAKES on one rank; "" when each rank reported
+ * what it has to report.
  */
 void training_err(struct pl_world *world, uint64_t seed, char failure[TRAINING_TEXT_BYTES]);
 

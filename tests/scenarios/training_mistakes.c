@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank of a program makes a mistake. Every rank has to be told, in words that name the thing or the rank, and where
- * the mistake is about one tensor only, all go on afterwards. Nobody may hang, so a mistake that only time can tell
- * runs with a short deadline.
+ * One rank of a program makes a mistake. Every rank has to report it, in words that name the thing or the rank, and
+ * where the mistake is about one tensor only, all go on afterwards. No rank may hang, so a mistake that only time can
+ * show runs with a short deadline.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans of random tensors and options. Gradients are multiples of all that divides them, and few bits long, so that
- * narrow wires keep them as they are; a model in double tells what gradients and values have to be.
+ * compression keeps them as they are; a model in double says what gradients and values have to be.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
@@ -83,7 +83,7 @@ void training_plan_free(struct place *place)
     place->model = NULL;
 }
 
-/* As drawn: the first time, and again where a program begins anew. */
+/* As drawn: the first time, and again where a program starts again. */
 static bool open_plan(struct training *t, struct place *place)
 {
     struct pl_checkpoints_options where = {.directory = "/nonexistent", .keep = 2};
@@ -327,7 +327,7 @@ static bool broadcast(struct training *t, struct place *place, int root)
            training_fail(t, "broadcast of a plan", &error);
 }
 
-/* The same program again, which goes on where a checkpoint stands, or where it began. */
+/* The same program again, which goes on from a checkpoint, or from where it began. */
 static bool restart(struct training *t, struct place *place)
 {
     struct model *m = place->model;

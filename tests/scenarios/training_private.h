@@ -53,7 +53,7 @@ struct training {
     char *failure;
 };
 
-/* One named operation and the memory behind its buffers. */
+/* One named operation and the memory of its buffers. */
 struct part {
     struct pl_named_op op;
     struct trial trial;
@@ -81,10 +81,10 @@ bool training_fail(const struct training *t, const char *what, const struct pl_e
 /** Note that element `i` of `what` is wrong and return false. */
 bool training_wrong(const struct training *t, const char *what, uint64_t i, double found, double expected);
 
-/** A small number that all ranks can compute: what `rank` gives in place `i`. */
+/** A small number that all ranks can compute: what `rank` gives at position `i`. */
 int training_value(uint64_t salt, int rank, uint64_t i);
 
-/** Ranks fall out of step. */
+/** Ranks take different times. */
 void training_stumble(struct training *t);
 
 /** All ranks draw a job; then those of the set submit it, wait for it in their own way, and look at its results. */

@@ -181,7 +181,7 @@ void trial_extents(const struct trial *t, uint64_t *ret_send, uint64_t *ret_recv
     }
 }
 
-/* The input that stands at element i of what rank `rank` sends. */
+/* The input at element i of what rank `rank` sends. */
 static int64_t sent(const struct trial *t, int rank, uint64_t i)
 {
     return input_of(t, rank, i);

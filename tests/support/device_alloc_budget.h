@@ -8,8 +8,8 @@
 #include "tests/support/unit.h"
 
 /**
- * Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is told of
- * on both ranks, or on none.
+ * Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is
+ * reported on both ranks, or on none.
  */
 static inline void device_ranks_pay(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -38,7 +38,7 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
 }
 
 /**
- * The same on a device of its own for each rank. What is not told at once ends in the test's own time limit, long
+ * The same on a device of its own for each rank. What is not reported at once ends in the test's own time limit, long
  * before the world's.
  */
 static inline void check_device_alloc_budget(void)

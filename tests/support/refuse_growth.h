@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One request of this thread for room in an array or a text finds no memory, those behind it do: link with
+ * One request of this thread for room in an array or a text finds no memory, those after it do: link with
  * -Wl,--wrap=pl_memory_grow.
  */
 #ifndef PL_TESTS_SUPPORT_REFUSE_GROWTH_H

@@ -12,7 +12,7 @@ static const struct option table[] = {{"epochs", required_argument, NULL, EPOCHS
                                       {"quick", no_argument, NULL, QUICK},
                                       {NULL, 0, NULL, 0}};
 
-/* Read `words` (a NULL behind the last) up to the first that is wrong; its report, "" when all are fine. */
+/* Read `words` (a NULL after the last) up to the first that is wrong; its report, "" when all are fine. */
 static const char *complaint(char **words)
 {
     static struct pl_error error;

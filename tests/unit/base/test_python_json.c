@@ -59,14 +59,14 @@ END_TEST
 START_TEST(refusals_name_line_column_expected_and_found)
 {
     ck_assert_str_eq(printed("{not json", 0), "!F:1:2: expected a name in double quotes or '}', found 'n'");
-    ck_assert_str_eq(printed("{\"a\": 1,\n  \"b\" 2}", 0), "!F:2:7: expected ':' behind a name, found '2'");
+    ck_assert_str_eq(printed("{\"a\": 1,\n  \"b\" 2}", 0), "!F:2:7: expected ':' after a name, found '2'");
     ck_assert_str_eq(printed("[1, 2", 0), "!F:1:6: expected ',' or ']', found the end of the text");
     ck_assert_str_eq(printed("", 0), "!F:1:1: expected a value, found the end of the text");
     ck_assert_str_eq(printed("007", 0), "!F:1:2: expected the end of the text, found '0'");
     ck_assert_str_eq(printed("\"\xC3\xA9\" x", 0), "!F:1:5: expected the end of the text, found 'x'");
     ck_assert_str_eq(printed("\"\n\"", 0),
                      "!F:1:2: expected no raw control character inside a string, found a line break");
-    ck_assert_str_eq(printed("\"\\u12g4\"", 0), "!F:1:6: expected four hex digits behind '\\u', found 'g'");
+    ck_assert_str_eq(printed("\"\\u12g4\"", 0), "!F:1:6: expected four hex digits after '\\u', found 'g'");
     ck_assert_str_eq(printed("\"\xFF\"", 0), "!F:1:2: expected UTF-8 text, found the byte 0xff");
     ck_assert_str_eq(printed("\xEF\xBB\xBF{}", 0), "!F:1:1: expected a value, found a byte order mark");
 }

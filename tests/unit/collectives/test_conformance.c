@@ -12,7 +12,7 @@
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-/* Several lanes even for these sizes. */
+/* Several segments even for these sizes. */
 static void small_segments(struct pl_knobs *knobs, const char *backend, const char *algorithm)
 {
     pl_knobs_default(knobs);

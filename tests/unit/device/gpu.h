@@ -28,7 +28,7 @@ static inline void finish(struct pl_device *device, void *stream)
     ck_assert_ok(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_S), &error), &error);
 }
 
-/** `bytes` of device memory, `shift` bytes behind an aligned address; release what *ret_base is. */
+/** `bytes` of device memory, `shift` bytes after an aligned address; release what *ret_base is. */
 static inline void *on_gpu(struct pl_device *device, const void *data, size_t bytes, size_t shift, void **ret_base)
 {
     struct pl_error error = PL_ERROR_NONE;

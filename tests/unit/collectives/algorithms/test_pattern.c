@@ -17,8 +17,8 @@
 
 enum { MOST = 33 };
 
-/* held[place][block]: the inputs added up there, one bit a place. aside[place][sender]: the same for what is put aside.
- * */
+/* held[place][block]: the inputs added up there, one bit a position. aside[place][sender]: the same, kept apart.
+ */
 struct paper {
     uint64_t held[MOST][MOST];
     uint64_t aside[MOST][MOST];
@@ -50,9 +50,9 @@ static void begin(struct paper *paper, enum pl_pattern pattern, int n, int root)
 }
 
 /*
- * Rounds are not in step: a place enters its next round when its own messages have ended. Here each place keeps its own
- * round, and messages wait in a queue for each pair, so that a pattern that relied on lockstep would stand still or mix
- * rounds up.
+ * Rounds are not in lockstep: a position enters its next round when its own messages have ended. Here each position has
+ * its own round, and messages wait in a queue for each pair, so that an algorithm that relied on lockstep would hang or
+ * mix rounds up.
  */
 struct message {
     int blocks;
@@ -208,8 +208,7 @@ END_TEST
 
 START_TEST(the_ring_of_five_looks_like_this)
 {
-    /* Rows are rounds, columns places: the block sent to the next place, then the one received; + is added, = replaces.
-     * */
+    /* Rows are rounds, columns positions: the block sent to the next, then the one received; + is added, = replaces. */
     static const char *const drawing = "4>3+ 0>4+ 1>0+ 2>1+ 3>2+\n"
                                        "3>2+ 4>3+ 0>4+ 1>0+ 2>1+\n"
                                        "2>1+ 3>2+ 4>3+ 0>4+ 1>0+\n"
@@ -235,8 +234,8 @@ END_TEST
 
 START_TEST(doubling_of_five_looks_like_this)
 {
-    /* Rows are rounds, columns places: a>b sends to b, <b receives from b, <>b both, . is idle. Place 1 folds into
-     * place 0. */
+    /* Rows are rounds, columns positions: a>b sends to b, <b receives from b, <>b both, . is idle. Position 1 folds
+     * into position 0. */
     static const char *const drawing = "<1 >0 . . .\n"
                                        "<>2 . <>0 <>4 <>3\n"
                                        "<>3 . <>4 <>0 <>2\n"
@@ -260,7 +259,7 @@ START_TEST(doubling_of_five_looks_like_this)
 }
 END_TEST
 
-/* The exchange backend of a world in which it takes everything. */
+/* The backend for messages of a world in which it takes everything. */
 static struct pl_exchange *exchange_of(struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {
@@ -271,7 +270,7 @@ static struct pl_exchange *exchange_of(struct pl_world *world)
     return NULL;
 }
 
-/* Half of a lane's bytes are one message of halving, and MPI counts bytes in an int. */
+/* Half of a segment's bytes are one message of halving, and MPI counts bytes in an int. */
 static void plan_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_exchange *exchange = exchange_of(world);
@@ -309,10 +308,10 @@ static struct pl_knobs long_link(void)
     return knobs;
 }
 
-/* On a long link a lane's messages are longer than those that MPI takes at once, and travel in such. */
+/* On a long link a slot's messages are longer than MPI's eager ones, and are sent in pieces of that length. */
 static void move_over_a_long_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    enum { COUNT = 700001, RANKS = 3 }; /* lanes of 1 MiB a message, and one that is not full */
+    enum { COUNT = 700001, RANKS = 3 }; /* segments of 1 MiB a message, and one that is not full */
     struct pl_exchange *exchange = exchange_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = COUNT * 10};
     float *values = malloc(RANKS * COUNT * sizeof(*values));
@@ -358,10 +357,10 @@ START_TEST(messages_on_long_links_travel_in_pieces)
 }
 END_TEST
 
-/* Whoever waits looks more often while something moves. */
+/* A waiting rank polls more often while something moves. */
 static void count_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    enum { BYTES = 4 << 20, PIECES = PL_EXCHANGE_LANES * 9 }; /* a lane has a message of 512 KiB */
+    enum { BYTES = 4 << 20, PIECES = PL_EXCHANGE_LANES * 9 }; /* a slot has a message of 512 KiB */
     static char room[2][BYTES];
     struct pl_request *request;
     bool done = false;
@@ -444,7 +443,7 @@ START_TEST(the_pattern_is_the_one_whose_messages_took_least)
 }
 END_TEST
 
-/* What ranks tell each other about the five sizes: the messages of 8 bytes were held up on rank 1. */
+/* What ranks send each other about the five sizes: the messages of 8 bytes were held up on rank 1. */
 static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                         struct pl_error *reterr);
 

@@ -76,8 +76,8 @@ static void leave_seats(struct seat *seats, int size)
     }
 }
 
-/* Whatever request it is that rank 1 cannot pay: all ranks have a world, be it with a backend less, or all hear of it.
- * */
+/* Whatever request it is that rank 1 cannot pay: all ranks have a world, maybe with a backend less, or all report it.
+ */
 static void run_out_everywhere(int size, const struct pl_world_options *options)
 {
     bool was_empty = true;
@@ -120,7 +120,7 @@ END_TEST
 
 enum { NUMBERS = 100 };
 
-/* The last rank cannot come to the second of three meetings, nor to the barrier behind. */
+/* The last rank cannot take part in the second of three allgathers, nor in the barrier after it. */
 static void *meet(void *argument)
 {
     struct seat *seat = argument;

@@ -31,7 +31,7 @@ static void wait_in_vain(struct pl_world *world, void *argument, char failure[RA
     c.recv = room[1][rank];
     c.deadline_ns = begin_ns + 30 * PL_NS_PER_MS;
     if (rank == 1) {
-        /* Stays away until the others have given up; then finds that out by its own deadline or from the others. */
+        /* Stays away until the others' deadlines have passed; then its own passes or it gets their error. */
         pl_clock_nap(60 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
         return;
     }
@@ -183,7 +183,7 @@ START_TEST(the_longest_timeout_is_long)
 }
 END_TEST
 
-/* A bootstrap whose exchanges fail behind the first few. */
+/* A bootstrap whose exchanges fail after the first few. */
 struct maker {
     struct pl_bootstrap bootstrap;
     struct pl_bootstrap *real;
@@ -332,7 +332,7 @@ START_TEST(what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it)
 }
 END_TEST
 
-/* Rank 1 takes part, but what its lanes send is lost: the one that waits for it says so. */
+/* Rank 1 takes part, but what its slots send is lost: the one that waits for it says so. */
 static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                    struct pl_transfer *transfer, struct pl_error *reterr);
 
@@ -382,7 +382,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     while (!exchange_of(world)->agree.done && !done) {
         (void)!pl_request_test(request, &done, &told);
     }
-    request->deadline_ns = 1; /* only now: before, whoever is late to agree is waited for */
+    request->deadline_ns = 1; /* only now: before, a rank that is late in the call check is waited for */
     RANKS_NEED(pl_request_wait(request, &told) == PL_TIMEOUT, "%s", told.cause);
     (void)!sscanf(told.cause, "rank %d has given up", &says);
     snprintf(words, sizeof(words), "waiting for rank %d", (says + 2) % 3);
@@ -400,7 +400,7 @@ START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 }
 END_TEST
 
-/* Rank 0's receives are not taken back: a message may still come to where they were posted, as MPI lets it, until the
+/* Rank 0's receives are not cancelled: a message may still come to where they were posted, as MPI lets it, until the
  * process ends. */
 enum { KEPT_MOST = 64, KEPT_BYTE = 0x77 };
 
@@ -456,7 +456,7 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);
     pthread_barrier_destroy(&over);
-    ck_assert_uint_ge(kept_count, 2); /* the agreement's, and a lane's or more */
+    ck_assert_uint_ge(kept_count, 2); /* the call check's, and a slot's or more */
     for (size_t i = 0; i < kept_count; i++) {
         for (size_t at = 0; at < kept[i].bytes; at++) {
             ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of receive %zu of %zu is in use again", at, i,
@@ -467,8 +467,8 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
 }
 END_TEST
 
-/* Rank 2's messages to other hosts, but for the agreement's, do not leave: the second look at one is an error, and they
- * cannot be taken back. */
+/* Rank 2's messages to other hosts, but for the call check's, do not leave: the second test of one is an error, and
+ * they cannot be cancelled. */
 static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                                    struct pl_error *reterr);
 
@@ -496,7 +496,7 @@ static enum pl_status test_kept(void *context, struct pl_transfer *transfer, boo
 }
 
 static struct pl_transport *between; /* the hosts: rank 2's */
-static char *lost;                   /* the lane's own memory, which nobody frees: the leak checker finds it here */
+static char *lost;                   /* the slot's own memory, which nobody frees: the leak checker finds it here */
 
 static bool cancel_kept(void *context, struct pl_transfer *transfer)
 {

@@ -166,7 +166,7 @@ START_TEST(a_rank_that_cannot_note_its_piece_holds_nobody_up)
 }
 END_TEST
 
-/* As kernels do whose posix_fallocate() ends with any signal that comes, beside a timer that is quicker. */
+/* As kernels do whose posix_fallocate() ends with any signal that comes, with a timer that is quicker. */
 static _Atomic int interruptions;
 
 int posix_fallocate(int fd, off_t at, off_t bytes)

@@ -33,7 +33,7 @@ static void give_up(struct pl_world *world, const struct pl_error *why)
     pl_world_give_up(world, why);
 }
 
-/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and hear `heard`. */
+/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and report `heard`. */
 struct farewell {
     struct pl_error why;
     const char *heard;
@@ -98,7 +98,7 @@ START_TEST(words_too_long_are_cut_where_they_end)
 }
 END_TEST
 
-/* Rank 1 tells rank 2 in a world of two, which tells rank 3 in another, which tells rank 0. */
+/* Rank 1 sends its error to rank 2 in a world of two, which relays it to rank 3 in another, which relays it to 0. */
 static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *heard = "rank 1 has given up: the fan has stopped";
@@ -254,7 +254,7 @@ START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
 }
 END_TEST
 
-/* Rank 2 has given up and does not take what rank 3, below it in the tree of their host, sends: that send never ends.
+/* Rank 2 has failed and does not take what rank 3, below it in the tree of their host, sends: that send never ends.
  * */
 static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                                    struct pl_error *reterr);
@@ -297,7 +297,7 @@ START_TEST(who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
 }
 END_TEST
 
-/* Rank 0 has given up, and two of the others disagree: whichever is heard first, all say the same of it. */
+/* Rank 0 has failed, and two of the others disagree: whichever is received first, all report the same. */
 static void disagree_where_one_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);
@@ -323,7 +323,7 @@ START_TEST(who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both)
 }
 END_TEST
 
-/* Rank 1 gives up as soon as it has its sum, which the others may still be about: theirs are as good. */
+/* Rank 1 revokes its world as soon as it has its sum, which the others may still be about: theirs are as good. */
 static void give_up_behind_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error told = PL_ERROR_NONE;
@@ -353,8 +353,8 @@ START_TEST(what_a_rank_has_taken_part_in_ends_well)
 }
 END_TEST
 
-/* Rank 1 gives its world up, and all but perhaps rank 0 hear so; a second one over the same bootstrap could hear it,
- * too. */
+/* Rank 1 revokes its world, and all but perhaps rank 0 receive that; a second world over the same bootstrap could
+ * receive it, too. */
 static void begin_anew(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *words = "a world over this bootstrap has failed, and its messages may still come: another world needs "

@@ -2,7 +2,7 @@
 /* Covers collectives/p2p/p2p.c, collectives/p2p/compress.c, collectives/hier/hier.c, collectives/shm/run.c,
  * collectives/self.c. */
 /* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN,
- * scales, narrow wires. */
+ * scales, compression. */
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 
@@ -434,8 +434,8 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     free(values);
 }
 
-/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones behind it.
- * */
+/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones after it.
+ */
 static void overflow_once(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { STEPS = 4, LONG = 20000 };

@@ -127,7 +127,7 @@ START_TEST(rings_follow_gpu_indices_on_every_host)
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
     ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1},
                  follow_order, NULL, failure);
-    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 places"));
+    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 local ranks"));
 }
 END_TEST
 
@@ -440,7 +440,7 @@ static void post_many(struct pl_world *world, void *argument, char failure[RANKS
                 .kind = PL_ALLREDUCE, .count = 300, .send = values[rank][i], .recv = values[rank][i]}),
             &requests[i], &error));
     }
-    RANKS_OK(pl_barrier(world, &error)); /* behind all of them */
+    RANKS_OK(pl_barrier(world, &error)); /* after all of them */
     for (int i = MANY - 1; i >= 0; i--) {
         bool done = false;
 
@@ -703,7 +703,7 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
                (unsigned long long)bytes);
     RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hierarchy") == 0, "more than %llu bytes are",
                (unsigned long long)bytes);
-    RANKS_NEED(strstr(said, "backend exchange: on\n  takes what those above leave") != NULL, "%s", said);
+    RANKS_NEED(strstr(said, "backend exchange: on\n  takes what the backends above leave") != NULL, "%s", said);
 }
 
 START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)

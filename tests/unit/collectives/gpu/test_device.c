@@ -41,7 +41,7 @@ START_TEST(every_operation_is_right_across_hosts)
 }
 END_TEST
 
-/* More than all segments under way together, in blocks that end inside a segment; beside the same in host memory. */
+/* More than all segments under way together, in blocks that end inside a segment; next to the same in host memory. */
 static void compare_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MOST = 3000017 };

@@ -48,7 +48,7 @@ START_TEST(the_communicator_follows_gpu_indices)
 {
     static const int order[] = {1, 0};
     char expected[] = "backend nccl: on\n  NCCL 2.";
-    char places[] = "place 0 to 1 of its communicator: ranks 1 0\n";
+    char places[] = "ranks 0 to 1 of its communicator: ranks 1 0\n";
 
     ck_assert_ranks_on(2, 2, NULL, device_ranks_say, expected);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.gpu_indices = order, .gpu_count = 2}), device_ranks_say,
@@ -231,7 +231,7 @@ START_TEST(a_step_needs_no_host_between_its_collectives)
 }
 END_TEST
 
-/* The second is posted behind work that is held, while NCCL is still at the first: that one ends all the same. */
+/* The second is posted after work that is held, while NCCL is still at the first: that one ends all the same. */
 static void second_waits_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -437,7 +437,7 @@ START_TEST(the_ranks_of_other_hosts_hear_of_a_fault_at_once)
 }
 END_TEST
 
-/* The second is given to NCCL by whoever advances the world once the first is through: here the program does not. */
+/* The second is launched by a call that advances the world when the first is in the stream: not by the program here. */
 static void look_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -479,8 +479,8 @@ START_TEST(the_progress_thread_asks_nccl_for_this_device)
 }
 END_TEST
 
-/* The program's own kernel never ends on rank 1: neither does what NCCL does behind it, nor NCCL's wait for that when
- * it is left. */
+/* The program's own kernel never ends on rank 1: neither does NCCL's work after it, nor NCCL's wait for that when
+ * it is aborted. */
 static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);

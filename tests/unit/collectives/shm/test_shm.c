@@ -2,8 +2,8 @@
 /* Covers collectives/shm/shm.c, collectives/shm/run.c, collectives/shm/rounds.c, collectives/shm/staged.c,
  * collectives/shm/zero_copy.c, collectives/shm/eventcount.c. */
 /**
- * The shared-memory backend with threads as ranks: every kind against a reference computed alone, in flat, direct and
- * staged mode, and what happens when ranks disagree, are late or leave.
+ * The shared-memory backend with threads as ranks: every kind against a reference computed alone, in eager, zero-copy
+ * and staged mode, and what happens when ranks disagree, are late or leave.
  */
 #include "base/clock.h"
 #include "base/text.h"
@@ -336,8 +336,8 @@ START_TEST(some_ranks_in_the_arena_and_some_not_is_fine)
 }
 END_TEST
 
-/* Rank 1's block is small enough to travel with the head and lies on the heap; twice, as heads alternate between two
- * slots. */
+/* Rank 1's block is small enough to be sent with the header and lies on the heap; twice, as headers alternate between
+ * two slots. */
 static void small_among_large(struct rank *self)
 {
     const uint64_t counts[3] = {5000, 500, 5000};
@@ -497,7 +497,7 @@ END_TEST
 /* Set by the rank that stays away, so that it outlives the others' waiting. */
 static pthread_barrier_t all_heard;
 
-/* Rank 0 waits for rank 1 whether rank 2 has come or not; rank 2 shares that wait, or comes late to hear of it. */
+/* Rank 0 waits for rank 1 whether rank 2 has come or not; rank 2 shares that wait, or comes late to a failure. */
 static void one_stays_away(struct rank *self)
 {
     static float data[3][200000];
@@ -523,7 +523,7 @@ static void one_stays_away(struct rank *self)
     }
     pthread_barrier_wait(&all_heard);
     if (self->rank == 1) {
-        /* The late one comes after all, and hears that the others went on. */
+        /* The late one comes after all, and finds that the others went on. */
         enum pl_status status = pl_allreduce(self->world, data[1], data[1], 200000, PL_FLOAT32, PL_SUM, &error);
 
         (void)pl_error_text(&error, text, sizeof(text));

@@ -24,7 +24,7 @@
 
 enum { RANKS = 3, VICTIM = 1, EXCHANGE_BYTES = 64 << 10, ELEMS = 300000 };
 
-/* How the forked ranks meet: a page of memory and a barrier. */
+/* What the forked ranks share: a page of memory and a barrier. */
 struct meeting {
     pthread_barrier_t barrier;
     pid_t pids[RANKS];
@@ -252,8 +252,8 @@ START_TEST(the_child_of_a_fork_does_not_get_the_arena)
 }
 END_TEST
 
-/* Descriptor by descriptor a rank gets more room: until there is enough all ranks hear why not, and nobody waits for
- * the one that cannot come. */
+/* Descriptor by descriptor a rank gets more room: until there are enough all ranks report why not, and none waits
+ * for the one that cannot take part. */
 static void short_of_descriptors(struct seat *seat, struct pl_world *world, int who)
 {
     struct pl_error error = PL_ERROR_NONE;

@@ -255,7 +255,7 @@ START_TEST(the_last_two_are_kept_and_half_written_ones_are_removed)
 }
 END_TEST
 
-/* A run that begins beside newer checkpoints, damaged or of another model, keeps what it writes itself. */
+/* A run that begins next to newer checkpoints, damaged or of another model, keeps what it writes itself. */
 static void keeps_its_own(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -557,7 +557,7 @@ static void without_a_note(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-/* A run that begins anew beside a checkpoint does not do so in silence. */
+/* A run that starts again next to a checkpoint does not do so in silence. */
 START_TEST(one_passed_over_without_a_note_is_warned_of)
 {
     struct fixture f = {.scratch = scratch_new()};

@@ -634,7 +634,7 @@ START_TEST(the_model_file_holds_what_the_device_holds)
 }
 END_TEST
 
-/* Whoever saves a model while the device hangs is told by the deadline. */
+/* Saving a model while the device hangs fails at the deadline. */
 static void writes_in_time(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct trial *trial = argument;

@@ -525,7 +525,7 @@ START_TEST(a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks)
 }
 END_TEST
 
-/* The last two ranks cannot seal what they have; the others hear of the first of them. */
+/* The last two ranks cannot seal what they have; the others report the first of them. */
 static void seals_what_cannot_be(struct pl_world *world, void *context)
 {
     struct pl_plan_options options = {.gradient_dtype = PL_FLOAT32};
@@ -636,7 +636,7 @@ START_TEST(a_factor_that_no_sum_can_be_divided_by_is_refused)
 }
 END_TEST
 
-/* What a narrow wire lost of one bucket comes back in that bucket, not in another of the same length. */
+/* The residual of one bucket is added to that bucket, not to another of the same length. */
 static void keeps_apart(struct pl_world *world, void *context)
 {
     const struct pl_plan_options options = {.merge_tensors = 1, .wire_flags = PL_WIRE_FLOAT16};

@@ -252,7 +252,7 @@ START_TEST(what_never_comes_is_waited_for_until_the_deadline)
 }
 END_TEST
 
-/* A world's deadline once its ranks have met; that may take longer where the machine has other work. */
+/* A world's deadline once it is made; making it may take longer where the machine has other work. */
 #define SOON_NS PL_NS_PER_S
 
 /* The last rank comes to no round, so that the others' deadline is the world's; it stays until they have failed. */
@@ -570,8 +570,8 @@ START_TEST(one_rank_leaving_ends_all)
 END_TEST
 
 /*
- * A rank leaves when another has submitted, behind a round that is under way, what nobody knows of, and what the first
- * one had announced before: that operation is both known to all and yet to be told. Each ends once.
+ * A rank leaves when another has submitted, after a round that is under way, a new name and one that the first rank had
+ * announced before: that operation is both known to all and still to be announced. Each ends once.
  */
 static void leave_queued_body(struct rank *self)
 {
@@ -669,7 +669,7 @@ struct freeing {
     bool agreed; /* the ranks have met in a round, and the sum is under way */
 };
 
-/* An engine that is freed with work under way gives its world up, and the other rank hears of it. */
+/* An engine that is freed with work under way revokes its world, and the other rank fails. */
 static void freeing_body(struct rank *self)
 {
     struct freeing *freeing = self->data;

@@ -157,7 +157,7 @@ START_TEST(an_average_divides_by_the_ranks_that_gave_or_by_all)
 }
 END_TEST
 
-/* Operations without a name, more of them on some ranks than on others: behind the join they match again. */
+/* Operations without a name, more of them on some ranks than on others: after the join they match again. */
 static void numbering_body(struct rank *self)
 {
     int last;
@@ -188,7 +188,7 @@ START_TEST(operations_without_a_name_match_again_behind_a_join)
 }
 END_TEST
 
-/* What a narrow wire loses of an operation without a name is not added to the one that has its number behind a join. */
+/* The residual of an operation without a name is not added to the one that has its number after a join. */
 static void forgetting_body(struct rank *self)
 {
     /* more digits than float16 has: the rest of the first would round the second up */

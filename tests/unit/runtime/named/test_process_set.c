@@ -336,7 +336,7 @@ START_TEST(an_optimizer_reaches_only_the_ranks_of_its_set)
 END_TEST
 
 /* Whatever request it is that a rank cannot pay, a member of the set or not: the set is there on all ranks, or on none,
- * which all hear who. */
+ * and all name that rank. */
 static void poor_body(struct rank *self)
 {
     int poor = *(int *)self->data, members[] = {2, 1}, set = -1, numbers[8];
@@ -382,7 +382,7 @@ START_TEST(a_rank_without_memory_adds_no_set_on_any_rank)
 }
 END_TEST
 
-/* What the program did not call by that kind and type is told by the part of the library that did. */
+/* A collective that the program did not call itself is named by the part of the library that did. */
 static void members_only_body(struct rank *self)
 {
     struct pl_named_op op = {.name = "step", .kind = PL_BARRIER};

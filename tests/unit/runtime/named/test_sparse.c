@@ -84,7 +84,7 @@ START_TEST(rows_are_added_in_rank_order)
 }
 END_TEST
 
-/* Rank 1 has rows of another width, or is no sparse gradient's owner at all: every rank hears of it, and the engine
+/* Rank 1 has rows of another width, or is no sparse gradient's owner at all: every rank reports it, and the engine
  * goes on. */
 static void mismatch_body(struct rank *self)
 {

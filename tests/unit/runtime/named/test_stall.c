@@ -89,7 +89,7 @@ START_TEST(a_wait_tells_for_whom)
 }
 END_TEST
 
-/* What one rank says to the others outside of Paceline. */
+/* What one rank signals to the others outside of Paceline. */
 static atomic_int told;
 
 static void nap_until_told(int count)
@@ -207,7 +207,7 @@ END_TEST
 
 /*
  * The last rank comes late to a process set of the last two. With `data` the other one has something under way in the
- * set of all, too, so that it looks after both. Ranks are called by their numbers among all.
+ * set of all, too, so that it advances both. Ranks are named by their global numbers.
  */
 static void late_in_set_body(struct rank *self)
 {

@@ -19,7 +19,7 @@ enum { ELEMS = 50000, HELD_MOST = 64, HELD_BYTE = 0x77 };
 
 enum { WORD_DATA, WORD_BYTES, WORD_TAG = 3 }; /* of a held transfer; a receive has them from bootstrap_threads.c */
 
-/* Rank 0's messages of lanes are held: they do not end, and what they are cancelled with cannot be taken back. */
+/* Rank 0's messages of slots are held: they do not end, and cancelling them fails. */
 static struct {
     struct pl_transport *transport;
     struct pl_transport real;
@@ -161,7 +161,7 @@ static struct pl_plan *sealed_plan(struct pl_world *world)
     return plan;
 }
 
-/* Another rank may hear that rank 0 has given up before it begins. */
+/* Another rank may receive rank 0's failure before it begins. */
 static void check_begun(const struct pl_world *world, enum pl_status status, const struct pl_error *error)
 {
     if (pl_world_rank(world) == 0 || status != PL_PEER) {
