@@ -12,7 +12,7 @@
 struct pl_transport;
 
 /**
- * How ranks find each other before there is a world; made by one of the functions below or by a program of its own.
+ * How ranks find each other before there is a world; made by one of the functions below, or by the program itself.
  * Every function may be called by one thread at a time per bootstrap, unless `any_thread` says more.
  */
 struct pl_bootstrap {
@@ -24,7 +24,7 @@ struct pl_bootstrap {
     /**
      * Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective.
      *
-     * A rank that cannot come to it calls with `recv` NULL and, in place of its `send`, the struct pl_error that tells
+     * A rank that cannot take part calls with `recv` NULL and, in place of its `send`, the struct pl_error that says
      * why: then all ranks fail.
      */
     enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
@@ -43,7 +43,7 @@ struct pl_bootstrap {
     /** True when several threads may use it, its transport and the ones split off it at once. */
     bool any_thread;
 
-    /** pl_bootstrap_leave() went well: all ranks are at their end. */
+    /** Finalized: pl_bootstrap_leave() went well, all ranks are at their end. */
     bool together;
 
     /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
@@ -77,9 +77,9 @@ enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_boot
 enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The end of a program that went well: return when every rank has come here, however late, up to the deadline. What
- * pl_bootstrap_free() ends after that (MPI) would wait for them for ever. Worlds made over `bootstrap` may be freed
- * before or after.
+ * The end of a program that went well: return when every rank has called this, up to the deadline; pl_bootstrap_free()
+ * may then finalise MPI, which would otherwise wait for missing ranks without end. Worlds made over `bootstrap` may be
+ * freed before or after.
  *
  * Collective  yes.
  * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this
@@ -88,7 +88,7 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
 enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release it on this rank; does not wait for ranks that pl_bootstrap_leave() has not met. NULL is fine. */
+/** Release it on this rank, without waiting for other ranks. NULL is fine. */
 void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
 
 #endif

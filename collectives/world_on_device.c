@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A world with a GPU for each rank: the ranks of a host choose among the devices that they see. */
 /* Which GPU each rank of a world gets: chosen between finding out who shares a host and starting the backends. */
 #include "collectives/world_on_device.h"
 

@@ -20,8 +20,8 @@ struct pl_channel_setup {
 };
 
 /**
- * Look `name` up. Behind pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or falls
- * silent, ends with PL_CANCELLED when this process is asked to stop. A channel that the environment does not have is
+ * Look `name` up. After pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or sends no
+ * more, ends with PL_CANCELLED when this process is asked to stop. A channel that the environment does not have is
  * PL_NOT_FOUND, listing those it has; a SM_INPUT_DATA_CONFIG that is no strict JSON (base/json.h), or has another kind
  * than text where the mode stands, is PL_INVALID.
  */

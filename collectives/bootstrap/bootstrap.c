@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What bootstraps share: waiting for a message, allgather over a transport, reporting a failure, one rank alone. */
 /* What all bootstraps share, and the one of a rank alone. */
 #include "collectives/bootstrap/bootstrap_private.h"
 

@@ -8,16 +8,16 @@
 #include "collectives/bootstrap/transport.h"
 
 /**
- * In place of an allgather or barrier that this rank cannot come to because of `why` (NULL: nobody asked for the
- * words), a failure of its own: all ranks fail in it with `status`, and the others are told the rank and its words.
+ * In place of an allgather or barrier that this rank cannot take part in because of `why` (NULL: without a text): all
+ * ranks fail in it with `status`, and the others report this rank and its error.
  * Returns `status`.
  */
 enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status,
                                    const struct pl_error *why, int64_t deadline_ns);
 
 /**
- * Return when every rank has what it needs by itself, as `status` PL_OK says; else as pl_bootstrap_refuse() with
- * `*reterr`, on the others with the words of one that has not. Collective.
+ * A barrier that carries a status: return when every rank has called with PL_OK; where one has not, as
+ * pl_bootstrap_refuse() with `*reterr`, on the others with the error of one that failed. Collective.
  */
 enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
@@ -29,13 +29,13 @@ enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_
 enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const void *own, size_t bytes,
                                    int64_t deadline_ns, void *ret_all, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ranks have not met: what is left of this exchange would be met by the next one. */
+/** Ranks are desynchronised: messages left from this exchange would be received in the next one. */
 static inline bool pl_bootstrap_is_out_of_step(const struct pl_error *error)
 {
     return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
 }
 
-/** pl_world_is_stranded(), for who holds the world's lock. */
+/** pl_world_is_stranded(), for callers that hold the world's lock. */
 static inline bool pl_bootstrap_is_stranded(const struct pl_bootstrap *bootstrap)
 {
     return bootstrap->transport && bootstrap->transport->stranded;

@@ -35,13 +35,13 @@ enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_
     }
 }
 
-/* How a message begins: what is known of a rank that takes no part. */
+/* How a message begins: whether a rank is known to have failed. */
 struct head {
     int32_t refuser; /* the rank + 1; 0: none is known of, and blocks follow */
     int32_t status;
 };
 
-/* The whole message where one is. */
+/* The whole message where one has. */
 struct refusal {
     struct head head;
     char text[PL_TRANSPORT_SPARE_BYTES - sizeof(struct head)];
@@ -57,12 +57,12 @@ static struct refusal refuse(int rank, const struct pl_error *why)
     return refusal;
 }
 
-/* A round: send to one rank, receive from another. With `cut` what comes may be longer than its room. */
+/* A round: send to one rank, receive from another. With `cut` the message may be longer than `room`. */
 static enum pl_status turn(struct pl_transport *transport, const void *data, size_t bytes, int to, void *room,
                            size_t room_bytes, int from, bool cut, int64_t deadline_ns, bool *ret_idle,
                            struct pl_error *reterr)
 {
-    static const char what[] = "meeting the other ranks";
+    static const char what[] = "exchanging data with the other ranks";
     struct pl_transfer out = {0};
     struct pl_transfer in = {0};
     enum pl_status status = transport->recv(transport->context, room, room_bytes, from, PL_TAG_BOOTSTRAP, &in, reterr);
@@ -83,16 +83,16 @@ static enum pl_status turn(struct pl_transport *transport, const void *data, siz
 
 /*
  * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
- * block of rank (rank - i) mod size at place i, so that what is sent is one contiguous piece, behind its head. A
- * refusal takes the place of the blocks and is passed on in their stead, so that in the end all know of one; who has no
- * room for blocks needs none for that.
+ * block of rank (rank - i) mod size at position i, so that what is sent is one contiguous piece, after its header. A
+ * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know of one; a
+ * rank without memory for the blocks needs none for that.
  */
 enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
                                       size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = recv || !bytes ? PL_ERROR_NONE : *(const struct pl_error *)send;
     size_t room_bytes = PL_TRANSPORT_SPARE_BYTES;
-    PL_AUTO_FREE char *held = NULL; /* two rooms: for what leaves and for what comes */
+    PL_AUTO_FREE char *held = NULL; /* two buffers: for what leaves and for what comes */
     char *out = transport->spare[0];
     char *in = transport->spare[1];
 
@@ -101,7 +101,7 @@ enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, 
         own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes", size, bytes);
     }
     if (own.status == PL_OK) {
-        room_bytes -= room_bytes % _Alignof(struct head); /* more is spare than that takes */
+        room_bytes -= room_bytes % _Alignof(struct head); /* the reserve is larger than that */
         held = pl_memory_new(2, room_bytes, &own);
     }
     if (held) {

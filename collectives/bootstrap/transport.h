@@ -20,7 +20,7 @@ enum {
     PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
 };
 
-/* Tags below PL_TAG_EXCHANGE belong to setting up. */
+/* Tags below PL_TAG_EXCHANGE are for setting up. */
 enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_MEETING = 4 /* and 5 */, PL_TAG_EXCHANGE = 256 };
 
 /** A send or receive under way; the words belong to the transport. Zero-initialise. */

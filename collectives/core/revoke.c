@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Revoking a world: a failed rank sends its error to others by messages, which relay it. */
 /* Sending and receiving the message that ends the others' worlds. */
 #include "collectives/core/revoke.h"
 
@@ -27,7 +28,7 @@ void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const
     }
 }
 
-/* What others report: they share the wait that has ended, or see the same disagreement; or they have lost this rank. */
+/* What others report: the same timeout or mismatch, since they share that; otherwise that they have lost this rank. */
 static void write_notice(const struct pl_world *world, struct pl_notice *notice)
 {
     const struct pl_error *why = &world->failure;

@@ -46,9 +46,9 @@ struct pl_vote {
     char text[PL_BACKEND_REASON_BYTES]; /* where the status is not PL_OK */
 };
 
-/** What a world has heard. */
+/** The revoke message that a world has received. */
 struct pl_notice {
-    uint64_t sequence; /* the first collective in which somebody takes no part; 0: nothing was heard */
+    uint64_t sequence; /* the first collective that some rank takes no part in; 0: none received */
     struct pl_error heard;
 };
 

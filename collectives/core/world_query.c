@@ -137,7 +137,7 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
         for (int earlier = 0; earlier < i; earlier++) {
             if (world->backends[earlier].on &&
                 world->backends[earlier].backend->on_device == entry->backend->on_device) {
-                pl_text_append(text, "  takes what those above leave\n");
+                pl_text_append(text, "  takes what the backends above leave\n");
                 break;
             }
         }

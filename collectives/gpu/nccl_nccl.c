@@ -186,7 +186,7 @@ static ncclRedOp_t plain_op(enum pl_op op)
     return op == PL_MIN ? ncclMin : op == PL_MAX ? ncclMax : op == PL_PRODUCT ? ncclProd : ncclSum;
 }
 
-/* Block after block, each with the rank whose it is as root. */
+/* Block after block, each with the rank that it belongs to as root. */
 static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
 {
     const struct pl_nccl *l = &n->library;

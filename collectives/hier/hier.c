@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The hierarchy backend's table: set up, agree, take down, describe. */
+/** The hierarchical backend's table: set up, check calls, take down, describe. */
 #include "collectives/hier/backend.h"
 
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pattern, and how large the pieces: the cost model. */
+/* The cost model: which algorithm, and how large its segments, by measured or given latency and rate of the links. */
 #include "collectives/core/counts.h"
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
@@ -35,7 +35,7 @@ static const struct {
     int turns;
 } probes[PL_EXCHANGE_PROBES] = {{8, 5}, {4096, 5}, {16384, 2}, {MESSAGE_MOST_BYTES, 2}, {PROBE_MOST_BYTES, 2}};
 
-/* Every rank passes `bytes` to the next at once, as a ring does: nanoseconds a turn. */
+/* Every rank sends `bytes` to the next at the same time, as a ring does: nanoseconds a round. */
 static enum pl_status time_shift(const struct pl_exchange *exchange, char *data, size_t bytes, int turns,
                                  int64_t deadline_ns, double *ret_ns, struct pl_error *reterr)
 {
@@ -318,8 +318,8 @@ static enum pl_pattern pattern_for(const struct pl_exchange *exchange, const str
 
 static uint64_t longest_block(const struct pl_exchange *exchange, const struct pl_collective *c)
 {
-    /* Equal on all ranks except in a ragged alltoall, where each pair agrees on its own block and the last lanes are
-     * empty. */
+    /* Equal on all ranks except in a ragged alltoall, where each pair has its own block length and the last segments
+     * are empty. */
     uint64_t sent = pl_counts_max(c->counts, c->count, exchange->size);
     uint64_t received = c->recv_counts ? pl_counts_max(c->recv_counts, c->count, exchange->size) : 0;
 

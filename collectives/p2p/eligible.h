@@ -8,7 +8,7 @@
 /** True where blocks must be added up once, from all inputs, in rank order. */
 bool pl_exchange_needs_direct(const struct pl_collective *collective);
 
-/** Whether the collective asks for a narrow wire, and is of a sort that can have it. */
+/** Whether the collective asks for compression, and is of a kind that can have it. */
 bool pl_wire_is_wanted(const struct pl_collective *collective);
 
 #endif

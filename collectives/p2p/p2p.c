@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The backend for point-to-point messages: runs one algorithm over the segments of a vector, several at a time. */
 #include "collectives/p2p/backend.h"
 
 #include "base/memory.h"

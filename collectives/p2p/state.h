@@ -112,7 +112,7 @@ enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t 
 
 void pl_exchange_describe(void *state, struct pl_text *text);
 
-/** Find or make what earlier calls of this name have lost. */
+/** Find or make the residual that earlier calls of this name have left. */
 enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_wire_done(struct pl_exchange *exchange);
 

@@ -171,7 +171,7 @@ static inline char *pl_shm_staging(const struct pl_shm *shm, int rank, uint64_t 
 /** Whether the collective under way can go on now. */
 bool pl_shm_is_ready(const struct pl_shm *shm);
 
-/** Whether `rank` has published all that this rank needs of it for the collective under way. */
+/** Whether `rank` has published all that this rank needs from it for the collective under way. */
 bool pl_shm_is_through(const struct pl_shm *shm, int rank);
 
 /** The first rank whose staged, or consumed, rounds of this collective are fewer than `rounds`; -1 when none. */

@@ -202,7 +202,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
     PL_AUTO_CLOSE int fd = -1;
     struct sysinfo machine;
 
-    /* Of a memory file the kernel refuses nothing: it would end processes until there is room. */
+    /* For a memory file the kernel refuses no size: it would kill processes until there is room. */
     if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
         return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has",
                             region->bytes);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- heads ---- */
+/* ---- headers ---- */
 
 static inline uint64_t mix(uint64_t word, uint64_t place)
 {

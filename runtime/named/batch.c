@@ -13,7 +13,7 @@ const char *named_collective_name(const struct named_entry *entry)
     return entry->transient ? NULL : entry->name;
 }
 
-/* The bits of what changes nothing: in a product, a minimum and a maximum; in sums that is zero. */
+/* The bits of the neutral elements of product, minimum and maximum; that of sums is zero. */
 static const struct {
     uint64_t one, largest, smallest;
 } neutral[PL_DTYPE_COUNT] = {
@@ -73,7 +73,7 @@ struct named_batch *named_batch_new(struct named_entry **entries, size_t count, 
 
 enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
 {
-    /* From now on the engine gives its request up, should it fail. */
+    /* From now on the engine cancels its request, should it fail. */
     *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
     named->last_batch = batch;
     for (size_t i = 0; i < batch->count; i++) {

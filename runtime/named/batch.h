@@ -6,8 +6,8 @@
 #include "runtime/named/engine.h"
 
 /**
- * What its collective is called. A narrow wire keeps what rounding lost by that name, so a number that will not come
- * again is none: NULL.
+ * The name of its collective. Compression keeps residuals by that name, so NULL for an automatic name, which is used
+ * once.
  */
 const char *named_collective_name(const struct named_entry *entry);
 
@@ -21,13 +21,13 @@ void named_describe_sum(const struct pl_named *named, const struct named_definit
 /** A batch of `count` entries; the caller fills and posts it. */
 struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
 
-/** Append a posted batch, its entries' agreement being settled. */
+/** Append a posted batch, whose entries no longer take part in rounds. */
 enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 void named_batch_free(struct pl_named *named, struct named_batch *batch);
 
-/** End this rank's operation: count it down at its handle, forget a transient name. `failure` NULL means success. */
+/** End this rank's operation: count it down at its handle, drop an automatic name. `failure` NULL means success. */
 void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure);
 
 /** The requests of `batch` have ended well: hand results over and free it. */

@@ -5,14 +5,14 @@
 
 #include "runtime/named/engine.h"
 
-/** Whether the entry is to be packed with others of its kind. */
+/** Whether the entry is to be fused with others of its kind. */
 bool named_device_packs(const struct named_entry *entry);
 
 /** Post `count` entries that named_device_packs() and that differ in nothing but buffers and shapes as one request. */
 enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The request of a fused batch has ended: bring the results to where they belong. */
+/** The request of a fused batch has ended: unpack the results. */
 enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 

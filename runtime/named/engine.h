@@ -18,10 +18,10 @@ struct named_local {
     void *recv;
     uint64_t *extras; /* rows or splits, see named_definition_extras() */
     uint64_t bytes;
-    size_t slot;   /* the handle it counts for */
-    size_t member; /* and its place there */
+    size_t slot;   /* of the handle that it belongs to */
+    size_t member; /* and its index there */
     bool transient;
-    struct named_local *next; /* of those not yet announced */
+    struct named_local *next; /* in the queue of those not yet announced */
 };
 
 /** What a handle stands for. */
@@ -46,30 +46,30 @@ struct named_item {
 };
 
 /**
- * A list of sums in device memory that travels as one; kept for the next time that the same buffers come together
+ * Sums in device memory that are fused into one allreduce; cached for the next time that the same buffers come together
  * (device.c).
  */
 struct named_fusion;
 
 struct named_batch {
     struct pl_request *request;
-    struct named_fusion *fusion; /* NULL: one entry, from where it lies */
+    struct named_fusion *fusion; /* NULL: one entry, in place */
     struct named_batch *next;
     size_t count;
     struct named_item items[];
 };
 
 enum {
-    NAMED_HEAD_NEWS = 1 << 0,    /* announces, joins or leaves */
+    NAMED_HEAD_NEWS = 1 << 0,    /* has updates: announces, joins or leaves */
     NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
-    NAMED_HEAD_LATE = 1 << 4, /* rounds have agreed on nothing for as long as a rank may wait */
+    NAMED_HEAD_LATE = 1 << 4, /* expired: rounds have agreed on nothing for as long as a rank may wait */
     NAMED_HEAD_RUNS = 7,
 };
 
 /**
- * What every rank sends in a round: 64 bytes. Known names go as runs of numbers, all else into the payload that
+ * What every rank sends in a round: 64 bytes. Known names go as ranges of numbers, all else into the payload that
  * follows.
  */
 struct named_head {
@@ -87,11 +87,11 @@ struct named_round {
     struct named_head *heads; /* [n] */
     struct pl_text payload;   /* own */
     uint64_t *payload_bytes;  /* [n] */
-    unsigned char *received;  /* payloads, one rank behind the other */
+    unsigned char *received;  /* payloads, in rank order */
     size_t received_capacity;
-    uint64_t oldest_number; /* pending_number of what heads the waiting, where this is rank 0 */
+    uint64_t oldest_number; /* pending_number of the entry that waits longest, on rank 0 */
     int64_t oldest_since_ns, oldest_told_ns;
-    /* set while rounds agree on nothing though names are waited for: how long that may go on; else 0 */
+    /* while rounds agree on nothing although names are waited for: the deadline of that; else 0 */
     int64_t deadline_ns;
 };
 
@@ -124,7 +124,7 @@ struct pl_named {
     bool leaving, left;
     int left_rank;
     struct pl_error failure; /* of the world; sticky */
-    struct pl_named *beside; /* a ring of the engines that go on while this one waits; itself when alone */
+    struct pl_named *beside; /* sibling: next in the circular list of engines that go on while this one waits */
 };
 
 #endif

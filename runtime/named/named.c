@@ -273,8 +273,8 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     return PL_OK;
 }
 
-/* `number` counts the operations that have no name of their own, and up when this one is submitted; NULL: `name` is the
- * program's. */
+/* `number` counts the operations without a name, and is increased when this one is submitted; NULL: the program named
+ * it. */
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
                              size_t count, bool grouped, pl_named_handle *ret_handle, struct pl_error *reterr)
 {

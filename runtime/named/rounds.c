@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds: what ranks tell each other, and what follows from it. Every rank processes the same bytes in the same order.
- * */
+/* Negotiation rounds: what ranks announce to each other, and what follows. Every rank processes the same bytes in the
+ * same order. */
 #include "runtime/named/rounds.h"
 
 #include "base/clock.h"
@@ -444,7 +444,7 @@ void pl_named_rounds_unlink(struct pl_named *named)
     named->beside = named;
 }
 
-/* Whether operations of this rank are under way in `named`, and whether a round has to bring them on. */
+/* Whether operations of this rank are under way in `named`, and whether they need a round. */
 static bool has_work(const struct pl_named *named, bool *ret_need_round)
 {
     bool works = false;

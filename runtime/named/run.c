@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running what ranks have agreed on: tensors that are ready become collectives, in device memory one for many. */
+/* Running what ranks have agreed on: ready tensors become collectives, in device memory many of them as one. */
 #include "runtime/named/run.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 
 enum { FUSED_BYTES = 64 << 20 }; /* the largest fusion of tensors in device memory */
 
-/* What a joined rank gives: `elems` elements that do not change the others' result, or zeros where `op` is NULL. */
+/* What a joined rank contributes: `elems` neutral elements, or zeros where `op` is NULL. */
 static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype,
                                    const enum pl_op *op, struct pl_error *reterr)
 {
@@ -156,7 +156,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
     return PL_INVALID;
 }
 
-/* Post one entry from where it lies. */
+/* Post one entry in place. */
 static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
@@ -178,7 +178,7 @@ static enum pl_status post(struct pl_named *named, struct named_entry *entry, st
     return named_batch_posted(named, batch, reterr);
 }
 
-/* A ready entry that exchanges nothing: ranks disagree, or reaching agreement was all (barrier). */
+/* A ready entry without a collective: ranks disagree, or the round was all that it needs (barrier). */
 static enum pl_status end_at_once(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);

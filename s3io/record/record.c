@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record reader: its window, its counts, and the choice of the format. */
-/* Records one after the other, each found by its format. */
+/* The record reader: records one after the other, each found by its format. */
 #include "s3io/record.h"
 
 #include "base/number.h"

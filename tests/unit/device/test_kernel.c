@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/kernel_cuda.c, device/kernel_code.h, device/kernel_move.h, device/kernel_reduce.h,
  * device/kernel_step.h, device/kernel_spin.h. */
-/* The kernels through their public functions: the very same code, compiled for the host, behind the fake driver. */
+/* The kernels through their public functions: the very same code, compiled for the host, run by the fake driver. */
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"
 #include "device/kernel_list.h"

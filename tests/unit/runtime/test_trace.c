@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/trace.c. */
-/* O1, O4, O7, O8 of the inventory: what ranks did, and for whom they waited. */
+/* O1, O4, O7, O8 of the inventory: what ranks did, and which ranks they waited for. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/python_json.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/algorithms/algorithm.c, collectives/p2p/cost_model.c. */
-/* The patterns on paper: every place holds a set of inputs for each block, and messages must carry the right sets. And
- * how long messages are, and which pattern is chosen. */
+/* The algorithms on paper: every position holds a set of inputs for each block, and messages must carry the right sets.
+ * And how long messages are, and which algorithm is chosen. */
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/core/types.h"
 #include "collectives/p2p/backend.h"

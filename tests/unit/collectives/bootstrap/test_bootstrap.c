@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c. */
-/* What ranks tell each other before there is a world, where one of them cannot come to it. */
+/* Bootstraps: what ranks exchange before there is a world, where one of them cannot take part. */
 #include "tests/support/alloc_budget.h"
 
 #include "base/clock.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/wait.c, collectives/core/request.c, collectives/bootstrap/bootstrap.c,
  * collectives/p2p/p2p.c, collectives/p2p/cost_model.c. */
-/* Ranks that do not come, or fall silent: noticed at the deadline, by name, by those who wait and by those who only
- * look. */
+/* Ranks that do not come, or stop sending: noticed at the deadline, by name, by ranks that wait and by ranks that only
+ * test. */
 #include "base/clock.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/hier/backend.h"

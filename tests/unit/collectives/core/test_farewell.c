@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/revoke.c, collectives/core/request.c, collectives/core/wait.c. */
-/* A rank that ends its world: the others hear of it at once, and each reports what that rank has said, through however
- * many it was passed on. */
+/* Revoking a world: when a rank ends its world the others fail at once, and each reports that rank's error, through
+ * however many ranks it was relayed. */
 #include "base/clock.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"

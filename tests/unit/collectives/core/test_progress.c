@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/progress.c, collectives/hier/pipeline.c. */
-/* The progress thread: what it does without the program's calls, beside them, and when it must not be there. */
+/* The progress thread: what it does without the program's calls, besides them, and when it must not be there. */
 #include "base/clock.h"
 #include "base/text.h"
 #include "tests/support/ranks.h"

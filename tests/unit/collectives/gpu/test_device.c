@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/gpu/host_staged.c, collectives/gpu/segments.c, collectives/gpu/self_gpu.c,
  * collectives/core/arena_gpu.c. */
-/* Device memory with the hosts' help: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
+/* Device memory through the hosts: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
 #include "collectives/core/backend.h"
 #include "tests/support/device_alloc_budget.h"
 #include "tests/support/device_ranks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/named/named.c, runtime/named/named_round.c, runtime/named/named_table.c,
  * runtime/named/named_run.c. */
-/* Named tensors that ranks disagree on. Every rank hears the same words, nothing hangs, and the engine goes on. */
+/* Named tensors that ranks disagree on. Every rank reports the same words, nothing hangs, and the engine goes on. */
 #include "base/clock.h"
 #include "collectives/core/types.h"
 #include "runtime/named/engine.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/named/process_set.c. */
-/* Group H of the inventory: sets of ranks added, used side by side, and removed. */
+/* Group H of the inventory: sets of ranks added, used at the same time, and removed. */
 #include "base/clock.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"

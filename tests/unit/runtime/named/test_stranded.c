@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c, runtime/named/named_run.c. */
-/* Messages that cannot be taken back, as MPI has them: what they come to and leave from stays as it is until the
- * process ends. */
+/* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
+ */
 #include "collectives/hier/backend.h"
 #include "collectives/hier/state.h"
 #include "collectives/p2p/backend.h"
